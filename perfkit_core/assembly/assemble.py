@@ -109,7 +109,7 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, I
     start, end = trace.ints("start_ns"), trace.end_ns
     if recorded_parent is None:
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
-    else:  # a recorded parent that does not nest is replaced by its nearest ancestor that does
+    else:  # use the nearest recorded ancestor in ``inside``
         parent = nesting.nearest_above(recorded_parent, inside)
         parent[~inside] = NO_ROW
     return parent, nesting.self_times_in_order(occupies, parent, start, end)
@@ -143,7 +143,7 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
 
 
 def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """Return for each wanted key the first of ``rows`` with this key, or -1. A negative key matches no row."""
+    """Return for each wanted key the first of ``rows`` that has this key, or -1. A negative key matches no row."""
     known = keys >= 0
     if not known.all():  # indexing copies
         keys, rows = keys[known], rows[known]

@@ -42,7 +42,7 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""If fewer than one row in this many is replaced, the slices between them are copied, which is faster than a mask."""
+"""If at most ``1 / _FEW`` of the rows are replaced, copying the pieces between them is faster than a mask."""
 
 
 class ModuleLabel(NamedTuple):
@@ -141,7 +141,7 @@ def parse_collective_label(name: str) -> Collective | None:
 
 
 def with_labels(recorded: Recorded) -> Recorded:
-    """Return the events after evaluating the labels of collectives. The name of a labelled event becomes the canonical
+    """Evaluate the labels of collectives, and return the events. The name of a labelled event becomes the canonical
     name of the collective. ``args`` gets the description. ``bytes`` gets the message size if it is null."""
     columns = recorded.columns
     names = joined(columns["name"])
@@ -180,7 +180,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
             pieces.append(piece)
         elif count * _FEW > len(piece):
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
-        else:  # for few rows, copying the slices between the rows is faster than a mask
+        else:  # few rows: copy the pieces between them (see ``_FEW``)
             parts, begin = [], 0
             for number, place in enumerate(np.flatnonzero(here).tolist()):
                 parts += [piece.slice(begin, place - begin), values.slice(number, 1)]

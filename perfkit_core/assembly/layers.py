@@ -40,20 +40,20 @@ from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
 CALL_SEPARATOR: Final = "/"
 LABEL_SEPARATOR: Final = "."
 UNKNOWN: Final = -2
-"""Path number of a node whose layer is undecided."""
+"""Stands for the layer of a backward node whose layer is not known yet."""
 NONE: Final = -1
-"""Path number of a node that is in no layer."""
+"""Stands for the layer of a backward node that is in no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
 """Matches a path part that names a single layer, such as ``Conv2d_3``. A class name has no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The calls of layers. Path numbers are indexes of ``paths``, or -1."""
+    """The calls of layers. A layer is an index in ``paths``, or -1 for none."""
 
     paths: list[str]
-    path: IntArray  # for each event, the path number of the call that it spans
-    mark: IntArray  # for each event, the path number of the layer whose backward pass it marks
+    path: IntArray  # for each event, the layer whose call the event spans
+    mark: IntArray  # for each event, the layer whose backward pass the event marks
 
 
 def assign(trace: Trace) -> pa.ChunkedArray:
@@ -100,8 +100,8 @@ def _nested_calls(trace: Trace) -> Calls:
     for node, above in enumerate(parent):
         if above != NO_ROW and _NUMBERED.search(parts[node]):
             below.setdefault(parts[node], []).append(node)
-    # Checkpointing calls layers again in the backward pass, where no other layer encloses them. Such a call belongs to
-    # the path that ends with the same numbered layer, if there is only one.
+    # Checkpointing calls layers again in the backward pass, where no other layer encloses them. If a single path
+    # ends with the name of such a layer (for example ``Conv2d_3``), the call belongs to this path.
     plain = _joined(parent, parts, {})
     known = {
         node: plain[below[parts[node]][0]]
@@ -124,7 +124,7 @@ def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
-    """Return the path number of each backward node, shape (rows,). Nodes in no layer, and other events, get NONE."""
+    """Return the layer of each backward node, and NONE for all other events, shape (rows,)."""
     if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
@@ -140,7 +140,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     around = nesting.nearest_on_path(parent, node)
     known = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
-    # the order in which the engine ran the nodes, for each process, thread, step and enclosing event
+    # by process, thread, step and enclosing event, then in the order in which the autograd engine ran the nodes
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
     numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(numbers, NONE)
@@ -148,8 +148,8 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the path number of each node. Its layer is the layer of the last forward operator before the node with the
-    same sequence number. Without such an operator, the path number is UNKNOWN."""
+    """Return the layer of each node: the layer of the last forward operator before the node with the same sequence
+    number. Without such an operator, the layer is UNKNOWN."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
     # The sequence number of a node is recorded on the node itself, or on an event inside it. Use the first number.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
@@ -177,11 +177,11 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
 def _by_marks(
     trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
 ) -> IntArray:
-    """Return the path number of each node, shape (len(rows),), or UNKNOWN.
+    """Return the layer of each node, or UNKNOWN, shape (len(rows),).
 
-    - ``rows``: the nodes, in the order in which the engine ran them
-    - ``above``, ``known``: for each node, the enclosing event and the path number so far
-    - ``mark``, ``around``: for each event, the path number of its mark and its enclosing node
+    - ``rows``: the nodes, in the order in which the autograd engine ran them
+    - ``above``, ``known``: for each node, the enclosing event, and the layer if it is already known
+    - ``mark``, ``around``: for each event, the layer that it marks, and the node that contains the event
     """
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
@@ -191,12 +191,12 @@ def _by_marks(
     order = np.lexsort((marks, owner))
     marks, owner = marks[order], owner[order]
     first = np.searchsorted(owner, np.arange(len(rows) + 1))
-    # Each distinct event name has a list of node numbers. `listed` contains all lists, and `start` where they begin.
+    # An event name may list nodes. The list of the event name i is ``listed[start[i]:start[i + 1]]``.
     lists = [label.nodes if (label := parse_module_label(name)) else () for name in names.values]
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
     start = np.concatenate([[0], np.cumsum([len(nodes) for nodes in lists])]).astype(np.int64)
-    # for each event name, the number of the node with this name, or -1
+    # for each event name, its number as the name of a listed node, or -1
     own = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
@@ -205,15 +205,15 @@ def _by_marks(
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # quadratic time if listed nodes never occur, so it is always compiled
+@compiled(steps=ENOUGH_CELLS)  # always compiled, because it takes quadratic time if listed nodes never occur
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the path number of each node. A call is open until all nodes that its mark lists have occurred."""
+    """Return the layer of each node. A call of a layer is open until all nodes that its mark lists have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
     begin = np.empty(len(mark) + 1, np.int64)
-    turn = np.empty(len(mark), np.int64)  # for each call, the index of its last node
-    left = np.zeros(len(mark), np.int64)  # for each call, the number of listed nodes that have not occurred yet
+    turn = np.empty(len(mark), np.int64)  # for each call, the last node that was assigned to it
+    left = np.zeros(len(mark), np.int64)  # for each call, how many nodes of its list have not occurred yet
     low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
     total = 0
     for m in range(len(mark)):
@@ -234,7 +234,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
             path[high], turn[high], begin[high + 1], left[high] = mark[m], i, at, at - begin[high]
             if mine < 0:
                 mine = high
-                for k in range(begin[high], at):  # the list includes the node that contains the mark
+                for k in range(begin[high], at):  # remove the node that contains the mark from the list
                     if rest[k] == wanted[i]:
                         rest[k] = -1
                         left[high] -= 1
@@ -258,8 +258,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Return two values: the open call that lists the node and has waited longest, and the node's index in ``rest``.
-    Return -1, -1 if no open call lists the node."""
+    """Find the open call that lists the node and has waited longest. Return (call, index of the node in ``rest``), or
+    (-1, -1) if no open call lists the node."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

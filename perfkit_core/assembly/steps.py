@@ -67,7 +67,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
 
 
 def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -> IntArray:
-    """Return for each of the sorted times the number of the last step that has begun, or -1 if this step has ended."""
+    """Return for each time the number of the step that began last, or -1 if this step has ended. Times are sorted."""
     begun = np.append(np.searchsorted(time, start), len(time))
     ended = np.clip(np.searchsorted(time, end), begun[:-1], begun[1:])
     edges = np.stack([begun[:-1], ended], axis=1).ravel()
@@ -183,7 +183,7 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
-    """Return for each span the latest end of backward events of its process that start in the span, or -1."""
+    """Return for each span the latest end of the backward events that start in it in the same process, or -1."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
@@ -208,7 +208,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
     # Events that need no gradient record the sequence number of the next node. Therefore only the last event of a
-    # thread with this number created the node. Events that already have a phase, such as labelled layers, are no proof.
+    # thread with this number created the node. Events that already have a phase, such as labelled layers, are not used.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD

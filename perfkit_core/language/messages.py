@@ -218,13 +218,13 @@ _ENGLISH: Final = _Formatter(lambda text, plural, count: text if plural is None 
 SIDES: Final = ("base", "other")
 WORDS: Final = (
     *SIDES,
-    # Kinds and places of events that are not in the schema.
+    # Kinds and places of events, other than those in the schema.
     "unlaunched", "host", "device",
     # Parts of a step.
     "device_compute", "compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "framework",
     "idle", "interval", "forward_backward", "tail", "overlap",
     "total time", "computation", "framework overhead", "calls into the device's runtime",
-    # Words of advice and comparisons.
+    # Words in tables of advice and of comparisons.
     "high", "medium", "low", "none", "replay", "prior", "microbenchmark", "predicted", "verified", "refuted",
     "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",

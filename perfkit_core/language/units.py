@@ -85,7 +85,7 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 
 def family(column: str) -> Family | None:
-    """Return the family that the suffix of a column's name determines, or None for plain numbers and text."""
+    """Return the family of units for the suffix of a column's name, or None for plain numbers and text."""
     return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
 
 
@@ -165,8 +165,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit. Three quarters of the numbers should show at least three digits. The
-    format has the fewest decimals for this, but at most ``most``. Integers without a unit have no decimals."""
+    """Return the format of a column in a unit. It has the fewest decimals with which three quarters of the numbers
+    show at least three digits, but at most ``most``. Integers without a unit have no decimals."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)
@@ -180,7 +180,7 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
     """Return a unit for each column of a table, whose columns are all of one family.
 
     - A group contains columns that people compare, such as base, other and difference. These columns have one unit.
-    - Groups share a unit, except that a group for which this unit is not suitable has its own.
+    - All groups have the same unit, if it suits them. A group that it does not suit has its own unit.
     - A column whose numbers are too small in the unit of its group (see ``_LOST``) has its own unit.
     """
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]

@@ -37,7 +37,7 @@ def one_job(traces: Sequence[Trace]) -> Trace:
         return traces[0]
     metas = [trace.meta for trace in traces]
     check_frameworks(metas)
-    # the processes that do not state a rank; a source without a recording id counts as a process
+    # the processes that do not state a rank, by recording id, or by source if there is no id
     processes: dict[tuple[str, bool], list[TraceMeta]] = {}
     for meta in metas:
         if not meta.ranks:
@@ -87,9 +87,9 @@ def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str
 def numbered_processes(
     recordings: Mapping[str, str | None], stated: Collection[int]
 ) -> tuple[Mapping[str, int], tuple[Finding, ...]]:
-    """Return ranks like :func:`numbered`, but the same rank for all cycles of a process. ``recordings`` maps each
-    source to the id of its recording, or to None if the source is a whole recording. If there is only one process and
-    ``stated`` is empty, return no ranks."""
+    """Like :func:`numbered`, but all cycles of a process get the same rank. ``recordings`` maps each source to the id
+    of its recording, which all cycles of a process share. A source with the id None is a process by itself. If there is
+    only one process and ``stated`` is empty, return no ranks."""
     process = {source: recording or source for source, recording in recordings.items()}
     first = {name: source for source, name in reversed(process.items())}
     sources = [first[name] for name in dict.fromkeys(process.values())]
@@ -141,12 +141,12 @@ def check_apart(traces: Iterable[Trace]) -> None:
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
-            continue  # so the steps of stored files need not be read
+            continue  # cycles of one recording: their steps need not be read
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):
                 _check_new(steps, step, trace.meta)
-        # The cycles of a rank do not overlap. Only epoch clocks can be compared.
+        # Traces of one rank must not overlap in time. Only times of epoch clocks can be compared.
         metas = (trace.meta for trace in of_rank)
         timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):

@@ -122,8 +122,8 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
         return next(source for rating, source in rated if rating == best)
     if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
-            f"{path}: contains partials, which have no events; perfkit summary and perfkit report merge them",
-            "give the profile from which they were made",
+            f"{path}: contains reduced tables instead of events; only perfkit summary and perfkit report read it",
+            "give the run from which the file was made",
         )
     if _OWN_PAGE in start:
         raise SourceError(

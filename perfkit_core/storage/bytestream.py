@@ -99,7 +99,7 @@ class Window:
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
-        self.sparing = sparing  # asks readers to use little memory
+        self.sparing = sparing  # whether readers of the window should use little memory
         self.data = b""  # bytes that have been read and not yet dropped
         self.base = 0  # offset of ``data`` in the decompressed file
         self.finished = False  # whether the end of the file has been reached

@@ -1,6 +1,6 @@
-"""Parquet files of recorded events that are not yet assembled (stage "recorded"). A file is written while its source is
-read, so the source may be larger than the memory. The rows are in the order of the source. The footer holds metadata
-that is known only at the end, such as the rank. ``read_stored`` assembles the events into a Trace."""
+"""Parquet files of recorded events, without the parents, launches and steps that ``read_stored`` computes later. A file
+is written while its source is read, so the source may be larger than the memory. The rows are in the order of the
+source. The footer holds metadata that is known only at the end, such as the rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""A function that completes the events of a streamed file with values that depend on all of them."""
+"""A function that adds values which depend on all events. It is called when a streamed file is loaded."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
@@ -39,7 +39,7 @@ SCHEMA: Final = pa.schema(
 """Columns of a recorded file. These three columns are not in other files, or have another meaning there:
 
 - ``parent``: row of the recorded parent; null in all rows if the source records no tree
-- ``node``: number of the event in the source's tree; if this column is not empty, ``parent`` has such numbers
+- ``node``: number of the event in the source's tree; if it is recorded, ``parent`` has such numbers instead of rows
 - ``offset_ns``: time on another, finer clock of the source
 """
 ROW_GROUP: Final = 1 << 14
@@ -51,7 +51,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader`` names the source that completes the events when the file is loaded, or is "". Raises OSError."""
+        """``reader`` is the source whose ``complete`` is called when the file is loaded, or "". Raises OSError."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -132,8 +132,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble the events of a recorded file into a Trace. ``complete`` completes the events first. Raises SourceError
-    if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
+    """Assemble the events of a recorded file into a Trace. ``complete`` is called first. Raises SourceError if
+    columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -158,7 +158,7 @@ def _parents(table: pa.Table) -> arrays.IntArray | None:
     )
     if parent is None or node is None:
         return parent
-    # The parents are numbers of nodes. Look up the first row with each number.
+    # ``parent`` contains numbers of nodes. Look up the first row with each number.
     rows = np.flatnonzero(node != arrays.NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
     at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]

@@ -79,7 +79,7 @@ def read_stored(path: Path) -> Trace:
         if stored.stage == "trace":
             quality = tuple(finding.finding() for finding in stored.quality)
             return Trace(stored_columns(path, footer, stored.empty), stored.meta, quality)
-        from perfkit_core.plugins.manager import get_plugins  # the built-in plugins import this module
+        from perfkit_core.plugins.manager import get_plugins  # at the top, this import would be circular
 
         plugins = get_plugins()
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
@@ -105,7 +105,7 @@ def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
     mark = run_dir / INCOMPLETE_MARK
     line = f"process {os.getpid()}, cycle {cycle}: {failures.one_line(error)}\n"
     try:
-        if paths.is_remote(mark):  # stores cannot append to a file
+        if paths.is_remote(mark):  # remote stores cannot append
             mark.write_text((mark.read_text(encoding="utf-8") if mark.exists() else "") + line, encoding="utf-8")
             return
         mark.parent.mkdir(parents=True, exist_ok=True)

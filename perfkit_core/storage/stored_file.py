@@ -32,10 +32,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema_version: int
     meta: TraceMeta
     quality: tuple[StoredFinding, ...]
-    stage: Literal["trace", "recorded"] = "trace"  # recorded events are not yet assembled
+    stage: Literal["trace", "recorded"] = "trace"  # "recorded" means not yet assembled
     rank: int | None = None  # rank of recorded events
     base_ns: int = 0  # time that is added to the starts of recorded events
-    reader: str = ""  # source that completes the recorded events; "" if they are complete
+    reader: str = ""  # name of the source that adds values to the recorded events on loading, or ""
     empty: tuple[str, ...] | None = None  # columns that contain only nulls; None if unknown
 
     def json(self) -> bytes:
@@ -48,7 +48,7 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
     """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
-    perfkit. For recorded events, ``footer`` must be a FileMetaData, because a schema lacks their metadata."""
+    perfkit. If the file may hold recorded events, ``footer`` must be a FileMetaData: a schema lacks their metadata."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")

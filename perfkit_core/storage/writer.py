@@ -55,7 +55,7 @@ _GROUP: Final = (4,)
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
-"""Paths of the file offsets of a row group, a column chunk, and its data, index and dictionary pages."""
+"""Paths of file offsets: of a row group, of a column chunk, and of the chunk's data, index and dictionary pages."""
 _UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
 """Paths of the offsets of bloom filters and page indexes, which lie after all row groups and contain offsets."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
@@ -115,7 +115,7 @@ class _Reader:
             self._at += size
         elif kind in (_BYTE, _DOUBLE):
             self._at += 1 if kind == _BYTE else 8
-        elif kind not in (_TRUE, _FALSE):  # a boolean has no bytes besides its type; footers have no maps
+        elif kind not in (_TRUE, _FALSE):  # the type contains the value of a boolean; footers have no maps
             raise ValueError(f"a Parquet footer with a field of the unknown type {kind}")
 
     def _byte(self) -> int:

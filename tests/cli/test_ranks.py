@@ -275,8 +275,8 @@ def test_findings_name_their_ranks() -> None:
 def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
     (share,) = shares(perfkit, folder, count=1)
     told = (
-        f"perfkit: error: {share}: contains partials, which have no events; perfkit summary and perfkit report merge "
-        "them; give the profile from which they were made\n"
+        f"perfkit: error: {share}: contains reduced tables instead of events; only perfkit summary and perfkit report "
+        "read it; give the run from which the file was made\n"
     )
     assert perfkit("compare", share, folder) == (2, "", told)
     assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)

@@ -80,7 +80,7 @@ class Label(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ScanRules:
     """What the scanner must know about an adapter's files. The scanner is compiled code that reads most events without
-    calling the dialect. The reference reader calls the dialect for each event.
+    calling the dialect. The slower reference reader calls the dialect for each event.
 
     If a dialect has rules, its ``label`` and ``device`` must depend only on their arguments. Its ``keeps`` and
     ``refine`` may affect only these events, which the scanner leaves to the reference reader:
@@ -107,7 +107,7 @@ class Dialect:
     arguments: ClassVar[Mapping[str, str]] = {}
     """Maps event arguments to columns. The column ``external`` has an id that an operator shares with its launches."""
     scan_rules: ClassVar[ScanRules | None] = None
-    """Rules for the scanner, the fast reader. If None, the reference reader reads all events."""
+    """Rules for the scanner, the fast compiled reader. If None, the slower reference reader reads all events."""
 
     def label(self, category: str, name: str) -> Label:
         """Return the meaning of a category and a cleaned name (:meth:`clean_name`). Called once per distinct pair."""

@@ -1,8 +1,8 @@
 """Reading of the list of events of a Chrome trace in batches, by the scanner or the reference reader.
 
-The scanner is compiled code for the usual events. The reference reader can read all events. It cuts off about 1 MB of
-text at a place where an event seems to end, and decodes this text with msgspec. A wrong cut is always detected: ``[`` +
-text + ``]`` is valid JSON only if the text ends between two events.
+The scanner is compiled code for the usual events. The reference reader is slower, but can read all events. It cuts off
+about 1 MB of text at a place where an event seems to end, and decodes this text with msgspec. A wrong cut is always
+detected: ``[`` + text + ``]`` is valid JSON only if the text ends between two events.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class EventList:
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError if the compressed data is damaged. All other problems are then consequences."""
+        """Raise SourceError if the compressed data is damaged. The damage then explains all other problems."""
         if self.window.damage:
             hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
@@ -115,11 +115,11 @@ class EventList:
                 return
             if last:
                 break
-            window.more(max(held, WINDOW_BYTES))  # doubling the window keeps the search linear
+            window.more(max(held, WINDOW_BYTES))  # doubled each time, so that the total time is linear
         raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """Return the events up to the last event end in the window, or None if no event end is found."""
+        """Return the events up to the last place in the window where an event ends, or None if there is none."""
         data, cut = self.window.data, min(len(self.window.data), self.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self.position, cut)
@@ -142,7 +142,7 @@ class EventList:
             held = len(self.window.data) - self.position
             if held >= MAX_VALUE_BYTES:
                 break
-            self.window.more(max(held, WINDOW_BYTES))  # doubling the window keeps the search linear
+            self.window.more(max(held, WINDOW_BYTES))  # doubled each time, so that the total time is linear
             event = self._next_event()
         if event is None:
             raise self.broken("an event is not valid JSON or has no end")
@@ -168,14 +168,14 @@ class EventList:
 
 
 _MIN_SCAN_BYTES: Final = 1 << 16
-"""Files below this size are always read by the reference reader."""
+"""The slower reference reader, which needs no compiled code, reads all files below this size."""
 _LONG_SCAN_BYTES: Final = 16 << 20
 _MAX_BATCHES: Final = 64
 
 
 class Turns:
-    """Decides which reader reads next: the scanner, or the reference reader. After a scan of at least _LONG_SCAN_BYTES,
-    the reference reader reads one batch. After a shorter scan, it reads up to twice as many batches as last time."""
+    """Decides which reader reads next: the scanner, or the slower reference reader. After a long scan, the
+    reference reader reads one batch. After a short scan, it reads twice as many as last time, up to _MAX_BATCHES."""
 
     small_bytes = 0
     """Total size of the files that this process has read without the scanner because they were small."""
@@ -187,7 +187,6 @@ class Turns:
         self._ahead: ScanAhead | None = None
 
     def scan_next(self) -> bool:
-        """Return whether the scanner reads next."""
         if self._ahead is None:
             while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
                 pass

@@ -32,7 +32,7 @@ _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
 class ChromeFile(EventList):
-    """One pass over a file. ``header`` and the counters are complete after all batches or portions have been read."""
+    """Reads a file once. ``header`` and the counters are complete when all events have been read."""
 
     header: dict[str, Any]
     truncated_at: int | None = None  # byte offset at which the file is cut off
@@ -45,7 +45,7 @@ class ChromeFile(EventList):
             yield batch
 
     def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
-        """Yield all events in file order: as columns if the scanner could read them, or else as lists."""
+        """Yield all events in file order. The scanner's events are yielded as columns, all others as lists."""
         self.header = {}
         window = self.window
         try:
@@ -89,7 +89,7 @@ class ChromeFile(EventList):
             )
 
     def _check_end(self) -> None:
-        """Check that no text follows the document. If more events follow, damage has closed the list of events."""
+        """Check that no text follows the document. A comma after it means that the list of events ended too early."""
         self.skip(_SPACE)
         if not self.peek():
             return
@@ -129,7 +129,7 @@ class ChromeFile(EventList):
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
                 end = repair.value_end(raw) if repair.NO_JSON_NUMBER.match(raw, error.pos) else None
-            if end is not None and end < len(raw):  # a number at the end of the text may continue after it
+            if end is not None and end < len(raw):  # a number at the end of ``raw`` may be incomplete
                 break
             if window.finished and self.position + size >= len(window.data):
                 raise self.broken("the file ends inside a header value")

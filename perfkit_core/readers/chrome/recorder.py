@@ -52,7 +52,7 @@ class Recorder:
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._communicates = Numbers(np.bool_)
-        """For each origin, whether its events may be collectives."""
+        """For each :class:`Origin`, whether its events may be collectives."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
@@ -64,7 +64,7 @@ class Recorder:
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
-        """Add events or a scanned portion. A live capture provides ``times``, the starts and durations in ns."""
+        """Add decoded events, or a portion from the scanner. A live capture passes the starts and durations in ns."""
         if isinstance(events, Portion):
             self._add_scanned(events)
         else:
@@ -75,7 +75,7 @@ class Recorder:
         """Add the events in ``text``, which is a JSON array without its brackets. ``times`` are their starts and
         durations in ns. If the text is not valid or has another number of events, raise ValueError and add nothing."""
         self._text_bytes += len(text)
-        # Loading the compiled code takes as long as the reference reader takes for the first few megabytes.
+        # Loading the compiled scanner takes as long as the reference reader (Python) takes for a few megabytes.
         loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
         if loaded and self._dialect.scan_rules and text.startswith(b"{"):
             from perfkit_core.readers.scanner import chunks, events
@@ -111,9 +111,9 @@ class Recorder:
             at = np.array([row for row, _, _ in stretch.slow], np.int64)
             part_times = None if times is None else (times[0][here], times[1][here])
             slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
-            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events may not become rows
+            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events do not become rows
             words = stretch.words
-            if id(words) not in self._translations:  # the translation keeps the words, so their id is not reused
+            if id(words) not in self._translations:  # the Translation keeps ``words`` alive, so the id is unique
                 self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
             part = self._translations[id(words)].rows(stretch, lists, at[kept])
             if part_times is not None:
@@ -170,8 +170,8 @@ class Recorder:
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
     ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
-        """Return the cells, the times and the positions in ``events`` of the events that become rows. This is the only
-        Python loop over events."""
+        """Select the events that become rows. Return their cells, their times, and their positions in ``events``. No
+        other code loops over events in Python."""
         kept = [i for i, event in enumerate(events) if self._is_row(event)]
         if times is not None:
             start_ns, dur_ns = times[0][kept], times[1][kept]
@@ -195,6 +195,6 @@ class Recorder:
             name = event.args.get("name") if isinstance(event.args, dict) else None
             if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
                 self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
-        elif ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flows only repeat correlation ids
+        elif ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flow events add no data
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False

@@ -1,4 +1,4 @@
-"""The reference reader, which passes events through the dialect one by one. The scanner must produce the same cells."""
+"""The reference reader: it converts events to rows one by one, in Python. The faster scanner must return equal rows."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RowLists:
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:
-    """Return the origin of an event. Empty texts other than the name become None."""
+    """Return the origin of an event, which many events share. Empty texts other than the name become None."""
     return rows.Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),

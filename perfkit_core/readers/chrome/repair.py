@@ -68,8 +68,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return where the next event after stray text begins, or None if ``data`` contains no event. ``last`` is set if
-    the file ends with ``data``. In this case, return the end of the list if no event follows."""
+    """Return where the next event after stray text begins, or None if ``data`` contains no event. If no event follows
+    and the file ends with ``data`` (``last``), return the position of the ``]`` that ends the list of events."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -87,9 +87,8 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Return the same as :func:`next_event`, which calls this function if simple cuts do not work. An example is an
-    event whose last key is the name. ``ends`` are the possible ends of the event before the next event. It is empty if
-    no next event was found."""
+    """Find an event for :func:`next_event` that is not easily separated, such as an event whose last key is the name.
+    ``ends`` are positions before the next event where this event may end. Without a next event, ``ends`` is empty."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -109,7 +108,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
             return repaired, end, True
     if not ends:
         return None
-    # If the closing brace of this event is missing, a valid event begins at a later "{" and has the same end.
+    # If this event lacks its closing brace, valid events may follow before ``ends[-1]``. Cut before these events.
     for gap in _BETWEEN.finditer(data, start, ends[-1]):
         events = _decoded(data[gap.end() : ends[-1]])
         if events and all(event.ph is not None for event in events):

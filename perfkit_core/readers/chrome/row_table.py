@@ -52,7 +52,7 @@ class RowTable:
     def table(self, compact: bool) -> pa.Table:
         """Return all columns. With ``compact``, dictionaries contain only the values that occur."""
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
-        # The largest column is first, so that the other threads do not wait for it at the end.
+        # Convert the largest column first, so that the other threads do not wait for it at the end.
         names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
         own = parallel.in_order(partial(self._own_column, compact), names, threads)
         columns = dict(zip(names, own, strict=True))
@@ -95,13 +95,13 @@ class RowTable:
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sort ``values`` in place like the table, and return them. A first write to new memory would be slow."""
+        """Sort ``values`` in place like the table, and return them. New memory would be slow to write."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
             self._scratch.cells = arrays.allocate(len(values), np.int64)
         cells = self._scratch.cells.view(values.dtype)[: len(values)]
-        values[:] = np.take(values, self._order, out=cells, mode="clip")  # other modes would buffer ``out``
+        values[:] = np.take(values, self._order, out=cells, mode="clip")  # the default mode would copy ``out``
         return values
 
 
@@ -182,7 +182,7 @@ class _Column:
             room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _MIN_LARGE_BYTES)
             try:
                 cells = arrays.allocate(room // kind.itemsize, kind)
-            except MemoryError:  # the system may refuse memory that it would have to overcommit
+            except MemoryError:  # the system may refuse to overcommit memory
                 cells = arrays.allocate(end + end // 8, kind)
             cells[: self.count] = self._cells[: self.count]
             self._cells = cells

@@ -22,7 +22,7 @@ ARGUMENT_INTEGERS: Final = (
 )  # fmt: skip
 ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
-"""The integer columns that are not part of the origin."""
+"""The integer columns that are not in :class:`Origin`."""
 ORIGIN_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind")
 ORIGIN_INTEGERS: Final = ("pid", "tid", "step")
 
@@ -49,7 +49,7 @@ class Vocabulary:
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
         """Return the texts that occur in ``codes``, and new codes, which index these texts. If a mask ``counted`` is
-        given, only the codes in the mask count. The other new codes are undefined."""
+        given, codes outside the mask are ignored, and their new codes are undefined."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False
@@ -90,7 +90,7 @@ class Numbers:
 
 
 class Origin(NamedTuple):
-    """The cells of an event that many events have in common."""
+    """The cells of an event that are equal in many events."""
 
     name: str | None
     kind: str | None
@@ -105,7 +105,7 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """The distinct origins, numbered by first appearance."""
+    """The distinct :class:`Origin` values of a recording, numbered by first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[Origin, int] = {}
@@ -126,15 +126,15 @@ class Origins:
         return number
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return which origins occur in the numbers ``origin``, as a mask of shape (origins,)."""
+        """Return a mask of shape (origins,): whether the number of each origin occurs in ``origin``."""
         used = np.zeros(len(self.distinct), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events with these origins, or None if the column is empty. If a mask
-        ``used`` is given, the dictionary contains only the texts of the origins in the mask."""
+        """Return a column of ORIGIN_TEXTS for events whose origins have these numbers, or None if the column is empty.
+        If a mask ``used`` is given, the dictionary contains only the texts of the origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,14 +142,14 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for events with these origins. NULL stands for missing values. Return None
-        if the column is empty."""
+        """Return a column of ORIGIN_INTEGERS for events whose origins have these numbers. NULL stands for missing
+        values. Return None if the column is empty."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""If at most one row in this many has replaced arguments, only these are stored. Otherwise all arguments are copied."""
+"""If at most ``1 / _ROWS_PER_REPLACEMENT`` of the rows are replaced, a dict holds them. Otherwise all are copied."""
 _MAX_PARTS: Final = 16
 """Maximum number of parts into which rows are divided without a copy. For more parts, one copy costs less."""
 
@@ -160,8 +160,8 @@ class Rows:
 
     count: int
     origin: Codes  # number of each event's origin
-    integers: dict[str, IntArray]  # arrays of shape (count,), by column
-    texts: dict[str, Codes]  # numbers of a vocabulary, of shape (count,), by column
+    integers: dict[str, IntArray]  # for each column, an array of shape (count,)
+    texts: dict[str, Codes]  # for each column, the numbers of its texts, shape (count,)
     args: pa.Array | pa.ChunkedArray | None  # None if no event has arguments; chunked if too long for one array
     replaced: dict[int, str | None] = field(default_factory=dict)  # for some rows, the text that replaces ``args``
 
@@ -188,8 +188,8 @@ class Rows:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Leave out ``rows``, which must be ascending, and return the remaining parts. The parts share memory. If there
-        would be more than _MAX_PARTS parts, return a single copy."""
+        """Return the parts between ``rows``, which must be ascending. The parts share the memory of this object. If
+        there would be more than _MAX_PARTS parts, return a single copy without ``rows``."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)

@@ -1,5 +1,5 @@
-"""Events that the scanner read, and their conversion to rows of the recording. Each thread has a scanner, which numbers
-names and other texts by itself. The conversion replaces these numbers by the numbers of the recording."""
+"""Events that the scanner read, and their conversion to rows of the recording. Each thread has its own scanner, which
+assigns its own numbers to names and other texts. The conversion replaces them with numbers for the whole recording."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Indexes of ``Stretch.numbers``. Its last item is the column ``offset_ns``."""
+"""Indexes of ``Stretch.numbers``. FIRST_INTEGER is the first of ARGUMENT_INTEGERS. The last item is ``offset_ns``."""
 ORIGIN, FIRST_TEXT = 0, 1
 """Indexes of ``Stretch.codes``."""
 
 
 @dataclass(slots=True)
 class Words:
-    """The values that one scanner has numbered: number i is item i of a list. The lists grow during the scan."""
+    """The values to which one scanner assigned numbers. The number is the index in the list. The lists may grow."""
 
     categories: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Words:
     pairs: list[tuple[str, str, Label]] = field(default_factory=list)  # distinct pairs of category and name
     places: list[str] = field(default_factory=list)  # devices
     origins: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Each origin has four indexes: its pair, its process and its thread (both in ``tokens``), and its place."""
+    """For each origin, indexes in four lists: ``pairs``, ``tokens`` (process), ``tokens`` (thread) and ``places``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Stretch:
     words: Words
     rows: int
     numbers: tuple[npt.NDArray[np.int64] | None, ...]  # integer columns of shape (rows,), or None if empty
-    codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns of indexes of the lists in ``words``, or None if empty
-    rest: npt.NDArray[np.uint8]  # text of all arguments without a column
+    codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns of indexes in lists of ``words``; None if empty
+    rest: npt.NDArray[np.uint8]  # JSON text of the arguments that have no column
     rest_ends: npt.NDArray[np.int32]  # row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
-    slow: tuple[tuple[int, int, bytes], ...]  # (row, position, text) of events for the reference reader
+    slow: tuple[tuple[int, int, bytes], ...]  # (row, position, text) of events that the scanner did not read
     recoded: dict[int, str]  # for some rows, the text that replaces the text in ``rest``
 
     def first(self, rows: int, slow: int) -> Stretch:
@@ -59,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches in file order. For each stretch, ``slow`` has the events that the reference reader has to read."""
+    """Stretches in file order. For each stretch, ``slow`` has the decoded events that the scanner could not read."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]
@@ -70,8 +70,8 @@ _ORIGIN: Final = "origin"
 
 
 class Translation:
-    """Translates the numbers of one scanner into numbers of the recording. The numbers of the recording are assigned in
-    row order, as by the reference reader. They do not depend on the number of threads."""
+    """Replaces the numbers that one scanner assigned (see :class:`Words`) with numbers for the whole recording. These
+    are assigned in row order, so they do not depend on the number of threads."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
@@ -83,7 +83,7 @@ class Translation:
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch. ``lists`` has the events in the rows ``at``, which the caller has to fill."""
+        """Return the rows of a stretch. The caller must fill the rows ``at`` with the events in ``lists``."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None
@@ -110,8 +110,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return the recording's numbers for the scanner's ``codes``. ``slow`` maps the rows that the reference reader
-        read to their values. These values get numbers too, but the result is undefined in these rows."""
+        """Replace the scanner's numbers ``codes`` with the recording's numbers. ``slow`` maps each row that the scanner
+        could not read to its value. Such a value gets a number, but the result is undefined in its row."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

@@ -1,8 +1,8 @@
 """Scanning of a file in several threads. The file is cut into chunks at places where an event seems to begin.
 
 A chunk is accepted if the scanner reads its events up to the comma at its end. The next chunk then begins with an
-event, so no event is lost or read twice. If a chunk cannot be read to its end, the reference reader takes over there,
-and the next chunks are discarded.
+event, so no event is lost or read twice. If the scanner cannot read a chunk to its end, the slower reference
+reader takes over there, and the next chunks are discarded.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ SPARING_BYTES: Final = 1 << 19
 """Size of a chunk if memory is more important than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _MAX_GROWTH: Final = 16
-"""A chunk in which no event seems to end grows up to this factor. Then the reference reader reads it."""
+"""If no event seems to end in a chunk, it grows up to this factor. Then the slower reference reader reads it."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A part of a file."""
-
     buffer: npt.NDArray[np.uint8]  # the bytes of the chunk, followed by PAD zero bytes
     size: int  # number of bytes without the zero bytes
     offset: int  # offset of the chunk in the file
@@ -52,10 +50,10 @@ class Chunk:
 
 
 class Chunks:
-    """Iterator over the chunks of a window and of the rest of its file. Buffers are reused."""
+    """Iterator over the chunks of a file, from the beginning of the window. Buffers are reused."""
 
     def __init__(self, window: Window) -> None:
-        """``window.data`` must begin with an event. It is removed from the window until :meth:`stop` is called."""
+        """``window.data`` must begin with an event. The window is empty until :meth:`stop` gives unread text back."""
         self._window, self._size = window, min(SPARING_BYTES, CHUNK_BYTES) if window.sparing else CHUNK_BYTES
         self._carried, self.offset = window.data, window.base
         window.data = b""
@@ -67,7 +65,7 @@ class Chunks:
         self._free.append(chunk.buffer)
 
     def stop(self, unread: bytes, offset: int) -> None:
-        """Give unread text back to the window. ``unread`` is the text of the file from ``offset`` to the next chunk."""
+        """Give unread text back to the window. ``unread`` is the text from ``offset`` to the end of the last chunk."""
         self._window.data, self._window.base = unread + self._carried, offset
         self._carried = b""
 
@@ -154,17 +152,17 @@ class ScanAhead:
     def _scan(self, chunk: Chunk) -> Scanned:
         try:
             scanner = self._idle.get_nowait()
-        except Empty:  # happens at most once for each thread
+        except Empty:  # each thread creates at most one scanner
             scanner = Scanner(self._dialect)
         try:
-            return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # the last chunk must not end after a comma
+            return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # the last chunk must end with "]"
         finally:
             self._idle.put(scanner)
 
 
 def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
-    """Decode the events that the scanner left to the reference reader. Return the scanned rows with these events, and
-    the scan. If one of these events is not JSON, both results end before it."""
+    """Decode the events that the scanner left to the slower reference reader. Return the scanned rows with these
+    events, and the scan. If such an event is not JSON, both results end before this event."""
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:

@@ -1,5 +1,5 @@
 """The scanner's compiled loop. It reads events from a padded buffer into columns. Many events have the same category,
-name, process, thread and device. Each distinct combination has a number, which is called the origin."""
+name, process, thread and device. Each distinct combination is called an origin, and has a number."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for an origin. The number is negative if a dictionary is full. ``odd`` is true if the parts
-    of the origin are too large to be packed into one integer."""
+    """Return (number, odd) for this combination of values, called an origin. The number is negative if a dictionary is
+    full. ``odd`` is true if the values are too large to be packed into one integer."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -38,8 +38,8 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for a place, which is a device. It is identified by a label, a process and up to AUX
-    arguments. The number is FULL if there is no room. ``odd`` is true if the parts are too large for one integer."""
+    """Return (number, odd) for the device of an event. A label, a process and up to AUX arguments identify the device.
+    The number is FULL if there is no room. ``odd`` is true if these values are too large for one integer."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -49,7 +49,7 @@ def place(memory, label, process):  # type: ignore[no-untyped-def]
 
 
 def place_parts(key: int) -> tuple[int, int, list[int]]:
-    """Return (label, process, arguments) of the place with this key. Key 0, the host, has no parts."""
+    """Return (label, process, arguments) of the device with this key. The key must not be 0, which means the host."""
     key -= 1
     label, key = key & ((1 << _CLASS_BITS) - 1), key >> _CLASS_BITS
     process, key = key & ((1 << _PID_BITS) - 1), key >> _PID_BITS
@@ -59,12 +59,12 @@ def place_parts(key: int) -> tuple[int, int, list[int]]:
 CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
 """Reasons why a scan stops.
 
-- CLEAN: the input ends after a comma
+- CLEAN: all text was read; it ends with the comma after an event
 - CLOSED: the list of events ends
-- BROKEN: the reference reader has to read on
+- BROKEN: the scanner cannot read the next event, so the slower reference reader must continue
 - ROWS_FULL: no row is left
 - GROW: a dictionary is full
-- NEW_PAIR: the dialect first has to label a pair of category and name
+- NEW_PAIR: the next event has a new pair of category and name, and the dialect must label it first
 """
 
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
@@ -123,7 +123,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
-    if columns.used:  # the last event filled these cells but did not become a row, or has to be read again
+    if columns.used:  # the previous event filled this row, but did not become a row or is read again
         for column in range(FIRST_INTEGER, columns.number_rows):
             put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
         for column in range(FIRST_TEXT, columns.code_rows):

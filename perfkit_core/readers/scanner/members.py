@@ -1,5 +1,5 @@
-"""Compiled code that reads the members and arguments of an event. Arguments without a column are collected as text.
-``odd`` means that the reference reader has to read the event. A negative end is an error code of :mod:`state`."""
+"""Compiled code that reads the keys and values of one event. Arguments that have no column are collected as text.
+``odd`` means that the slower reference reader must read the event. A negative end is an error code of :mod:`state`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
-    """Read the name of the member at ``at``. Return (start of the value, end of the name, number of the name, odd). The
-    start is negative after an error. Most events have the same names in the same order. Therefore the name that came
-    last time in this context (``following[context]``) is tried first."""
+    """Read the key at ``at``. Return (start of the value, end of the key, number of the key, odd). The start is
+    negative after an error. Most events have the same keys in the same order. Therefore the text is first compared with
+    the key that came last time in this context (``following[context]``)."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -52,15 +52,15 @@ def key(buffer, at, interner, following, context, room):  # type: ignore[no-unty
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return the index in ``following`` for the key that comes after key ``number`` in events of this kind. For the
-    first key, ``number`` is -1."""
+    """Return the index in ``following`` of the key that usually comes after key ``number`` in events of this kind.
+    Before the first key, ``number`` is -1."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """Read the arguments in the object at ``at``. Return (end, end of the row's text, odd). ``kind`` is the number of
-    the event's category. Events of one category usually have the same arguments."""
+    """Read the object of arguments at ``at``. Return (end of the object, end of the copied text in ``rest``, odd).
+    ``kind`` is the number of the event's category. Events of one category usually have the same arguments."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -142,7 +142,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 @by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, code) for the value of a text column. Equal values have equal codes and are decoded once."""
+    """Return (end of the value, code) for a text column. Equal values have equal codes and are decoded once."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
         return np.int64(state.BROKEN_TEXT), np.int64(0)
@@ -152,7 +152,7 @@ def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, odd, value) for an integer or a string of digits. Any other value is odd."""
+    """Return (end, odd, value) for an integer or a string of digits. ``odd`` is true for any other value."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, _, odd, integral, integer = tokens.number(buffer, start, out, to)
@@ -172,7 +172,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, time in ns, odd) for a string such as ``"1064.277 us"``. The time is NULL for any other value."""
+    """Read a time such as ``"1064.277 us"``. Return (end, time in ns, odd). The time is NULL for any other value."""
     end, _, odd = value(buffer, start, out, to)
     at, total = start + 1, np.int64(0)
     if end < 0 or byte(buffer, start) != _QUOTE:
@@ -221,7 +221,7 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """Read the value of a member. ``number`` is the number of its key. Return the end of the value."""
+    """Read the value of a key of the event. ``number`` is the key, for example ARGS. Return the end of the value."""
     event, lead = memory.event, byte(buffer, start)
     if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)
@@ -289,7 +289,7 @@ def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 @inlined
 def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
-    event.odd = event.odd or event.pair >= 0  # the arguments came first and were read without the category
+    event.odd = event.odd or event.pair >= 0  # the arguments came before the category, and were read without it
     close = slice_end(memory.categories, memory.last_category, buffer, start + 1)
     if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
         close, key, odd = string(buffer, start + 1)
@@ -325,7 +325,7 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's category and name, NO_PAIR if this pair is not labelled, or NO_ROOM."""
+    """Return the number of the event's pair of category and name, NO_PAIR if it has no label yet, or NO_ROOM."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)

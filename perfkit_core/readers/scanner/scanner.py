@@ -1,5 +1,5 @@
-"""The scanner. It reads text into columns with compiled code, whose memory it owns and enlarges. It calls the dialect
-once for each distinct pair of category and name, and once for each distinct device."""
+"""The scanner reads events from JSON text into columns. Compiled code does this; the scanner owns and enlarges its
+memory. The dialect is called once for each distinct pair of category and name, and once for each distinct device."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _ROW_BYTES: Final = 192
 
 
 class ScannerMemory:
-    """Owns the memory of a MEMORY record."""
-
     def __init__(self, dialect: Dialect, rules: ScanRules) -> None:
         self.record = np.zeros(1, state.MEMORY)[0]
         self.interners = state.interners(self.record)
@@ -51,7 +49,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Set the flags of a pair of category and name, and its label number (-1 if its events have no device)."""
+        """Store the flags of a pair of category and name. ``device_class`` is -1 if its events have no device."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
@@ -118,7 +116,7 @@ class ScannerColumns:
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
-        if self.record["used"]:  # the row after the rows in use was filled by an event that did not become a row
+        if self.record["used"]:  # an event filled the first unused row, but did not become a row
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0
@@ -141,7 +139,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return copies of the columns, or None for optional columns that are empty. Clear the optional columns."""
+    """Return copies of the columns, or None for an empty optional column. Reset optional columns to ``missing``."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())
@@ -159,7 +157,7 @@ class Scanned:
 
 
 class Scanner:
-    """Scans buffers one after the other, in one thread at a time. Assigned numbers remain valid for later buffers."""
+    """Scans one buffer after the other, in one thread at a time. Names keep their numbers in later buffers."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None
@@ -198,7 +196,7 @@ class Scanner:
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
-        """Let the dialect label the new pairs of category and name. Return False if one is not valid text."""
+        """Let the dialect label each new pair of category and name. Return False if a pair is not valid text."""
         memory, words, interners = self._memory, self.words, self._memory.interners
         try:
             words.categories += [_string(raw) for raw in interners["categories"].slices(len(words.categories))]
@@ -238,7 +236,8 @@ class Scanner:
 
 
 def _recoded(stretch: Stretch) -> Stretch:
-    """Write the arguments of the rows in ``recoded`` again as the reference reader does. Raises one of UNDECODABLE."""
+    """Decode the arguments of the rows in ``recoded``, and encode them again. Their text is then the same as that of
+    the slower reference reader. Raises one of the errors in UNDECODABLE."""
     if not stretch.recoded:
         return stretch
     ends, rest = stretch.rest_ends, stretch.rest
@@ -246,7 +245,7 @@ def _recoded(stretch: Stretch) -> Stretch:
     for row in stretch.recoded:
         text = rest[ends[row] : ends[row + 1]].tobytes()
         again = msgspec.json.encode(msgspec.json.decode(text))
-        if again != text:  # most texts that are marked as odd are nevertheless equal
+        if again != text:  # most texts do not change
             texts[row] = again.decode()
     return replace(stretch, recoded=texts)
 

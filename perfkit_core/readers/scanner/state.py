@@ -24,27 +24,27 @@ from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
 FULL: Final = -1
 """Result of :func:`intern` and :func:`number_of` if there is no room for a new item."""
 BROKEN_TEXT, NO_ROOM, NO_PAIR = -1, -2, -3
-"""Codes that are returned instead of a position.
+"""Error codes, returned instead of a position in the text.
 
-- BROKEN_TEXT: the text may not be JSON, so the reference reader has to read on
-- NO_ROOM: a dictionary is full
-- NO_PAIR: the dialect has not labelled this pair of category and name yet
+- BROKEN_TEXT: the text may not be JSON, so the slower reference reader must continue
+- NO_ROOM: a dictionary is full and must grow
+- NO_PAIR: the pair of category and name is new, and the dialect must label it first
 """
 
 INTERNER: Final = np.dtype([(name, np.int64) for name in (
-    "slots",  # address of a hash table of slice numbers with open addressing
-    "hashes",  # address of the hashes of all slices
-    "ends", "bytes",  # addresses of arrays in which slice i is ``bytes[ends[i]:ends[i + 1]]``
+    "slots",  # address of a hash table with open addressing, whose items are numbers of strings
+    "hashes",  # address of the hashes of all strings
+    "ends", "bytes",  # addresses of two arrays; string i is ``bytes[ends[i]:ends[i + 1]]``
     "mask",  # number of slots less 1
-    "capacity", "arena",  # room for slices, and room for their bytes
-    "count",  # number of slices
-    "wanted",  # length of a slice that did not fit, or 0
+    "capacity", "arena",  # number of strings, and number of bytes, for which there is room
+    "count",  # number of strings
+    "wanted",  # length of a string that did not fit, or 0
 )])  # fmt: skip
-"""A dictionary that numbers distinct byte slices."""
+"""A dictionary that assigns numbers to distinct byte strings."""
 
 
 class Interner:
-    """Distinct byte slices, numbered by first appearance. Owns the memory of ``record``, an INTERNER record."""
+    """Assigns numbers (0, 1, 2, …) to distinct byte strings. Owns the arrays that ``record`` (INTERNER) points to."""
 
     def __init__(self, record: Any, *slices: bytes, capacity: int = 1024, arena: int = 1 << 16) -> None:
         self.record = record
@@ -63,7 +63,6 @@ class Interner:
 
     @property
     def full(self) -> bool:
-        """Whether a slice did not fit."""
         return bool(self.record["wanted"])
 
     def slices(self, first: int = 0) -> list[bytes]:
@@ -71,7 +70,7 @@ class Interner:
         return [self._bytes[start:end].tobytes() for start, end in itertools.pairwise(ends)]
 
     def grow(self) -> None:
-        """Double the room. Slices keep their numbers."""
+        """Double the room. Strings keep their numbers."""
         count, hashes, ends, held = len(self), self._hashes, self._ends, self._bytes
         used = int(ends[count])
         self._allocate(2 * self.capacity, max(2 * len(held), 2 * (used + int(self.record["wanted"]) + PAD)))
@@ -93,7 +92,8 @@ class Interner:
 
 @by_address
 def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the slice with hash ``key``. Add the slice if it is new. Return FULL if there is no room."""
+    """Return the number of the string ``buffer[start:end]`` with the hash ``key``. A new string is added, or FULL is
+    returned if there is no room."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
     number = np.int64(int32(interner.slots, slot))
@@ -109,7 +109,7 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """Return the end of slice ``number`` if the text at ``start`` begins with this slice, or else -1."""
+    """If string ``number`` occurs in the text at ``start``, return the position after it. Otherwise return -1."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
@@ -142,16 +142,16 @@ TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
 # Actions for the arguments of events. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i does the same,
-# but leaves negative numbers to the reference reader. TEXT + i stores the value in text column i.
+# but leaves events with negative numbers to the reference reader. TEXT + i stores the value in text column i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
 INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
 
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
-"""Flags of a pair of category and name: its events are device work, the reference reader has to read its events, or the
-dialect has not labelled the pair yet."""
+"""Flags of a pair of category and name. ON_DEVICE: its events are device work. SLOW_PAIR: the reference reader must
+read its events, not the scanner. UNKNOWN_PAIR: the dialect has not labelled the pair yet."""
 
 CONTEXTS: Final = 16
-"""Number of kinds of events whose usual order of keys is stored."""
+"""The usual order of the keys is stored separately for this many kinds of events."""
 
 AUX: Final = 3
 """Largest number of arguments that may identify the device of an event."""
@@ -159,19 +159,19 @@ AUX: Final = 3
 COLUMNS: Final = np.dtype([(name, np.int64) for name in (
     "numbers",  # address of the integer columns, int64[column, row]
     "codes",  # address of the text columns, int32[column, row]
-    "rest",  # address of the text of all arguments without a column
+    "rest",  # address of the JSON text of the arguments that have no column
     "rest_ends",  # address of offsets: row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
-    "slow",  # address of (row, start, end) for each event that the reference reader has to read
+    "slow",  # address of (row, start, end) of each event that is left to the slower reference reader
     "capacity",  # number of rows for which there is room
     "number_rows", "code_rows",  # number of integer columns, and number of text columns
     "rows",  # number of rows in use
     "text",  # number of bytes of ``rest`` in use
     "slow_rows",  # number of items of ``slow`` in use
     "recoded_rows",  # number of items of ``recoded`` in use
-    "recoded",  # address of the rows whose arguments the reference reader has to write again
+    "recoded",  # address of the rows whose arguments must be decoded and encoded again
     "serial",  # serial number of the current event
-    "odd_text",  # whether the reference reader has to write the current event's arguments again
-    "empty",  # number of empty DROPPED_IF_EMPTY arguments of the current event
+    "odd_text",  # whether the arguments of the current event must be decoded and encoded again
+    "empty",  # number of arguments of the current event whose action is DROPPED_IF_EMPTY
     "used",  # whether the first unused row may contain values; all other unused rows are empty
 )])  # fmt: skip
 """The columns that the scanner fills."""
@@ -185,7 +185,7 @@ EVENT: Final = np.dtype([(name, np.int64) for name in (
     "category", "name", "process", "thread", "pair",  # numbers in dictionaries
     "kind",  # SPAN, FLOW, OTHER, INSTANT or NO_PHASE
     "text",  # end of the event's arguments in ``rest``
-    "odd",  # whether the reference reader has to read the event
+    "odd",  # whether the event is left to the slower reference reader
     "bare",  # whether the name does not end with a duration
     "coded",  # whether the name has escapes or bytes that are not ASCII
 )])  # fmt: skip
@@ -198,16 +198,16 @@ MEMORY: Final = np.dtype(
     + [(name, KEYS) for name in ("pairs", "places", "lanes", "origins")]
     + [("event", EVENT)]
     + [(name, np.int64) for name in (
-        "actions",  # address of the action of each argument key
-        "aux_of",  # address of the index in ``aux`` of each argument key, or -1
-        "seen_tops", "seen_arguments",  # addresses of the serial number of the last event with each key
-        "next_tops", "next_arguments",  # addresses of the key that last followed each key, CONTEXTS items per key
-        "flags", "device_class",  # addresses of the flags and the label number of each pair
+        "actions",  # address of an array with the action for each argument key
+        "aux_of",  # address of an array: for each argument key, its index in ``aux``, or -1
+        "seen_tops", "seen_arguments",  # addresses of arrays: for each key, the serial number of the last event with it
+        "next_tops", "next_arguments",  # addresses of arrays: the key that followed last time (see ``context_of``)
+        "flags", "device_class",  # addresses of arrays: for each pair, its flags, and the number of its label or -1
         "aux",  # address of the current event's arguments that identify its device
-        "keys", "pairs_known",  # number of keys and number of pairs for which there is room
+        "keys", "pairs_known",  # number of keys, and number of pairs, for which there is room
         "glued",  # whether names end with a duration
-        "stream",  # number of the integer column of streams
-        "empty_keys",  # number of DROPPED_IF_EMPTY keys
+        "stream",  # index of ``stream`` in ARGUMENT_INTEGERS
+        "empty_keys",  # number of argument keys whose action is DROPPED_IF_EMPTY
         "last_category", "last_process", "last_thread",  # values of the previous event, because most events repeat them
     )]
 )  # fmt: skip
@@ -215,7 +215,7 @@ MEMORY: Final = np.dtype(
 
 
 class Keys:
-    """Distinct integers, numbered by first appearance. Owns the memory of ``record``, a KEYS record."""
+    """Assigns numbers (0, 1, 2, …) to distinct integers. Owns the arrays that ``record`` (KEYS) points to."""
 
     def __init__(self, record: Any, *keys: int, capacity: int = 1024) -> None:
         self.record = record
@@ -248,7 +248,7 @@ class Keys:
 
 
 def interners(memory: Any) -> dict[str, Interner]:
-    """Return the text dictionaries of a MEMORY record. In categories, tokens and texts, 0 means a missing value."""
+    """Return the string dictionaries of a MEMORY record. In categories, tokens and texts, 0 means "missing"."""
     first = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
     return {
         name: Interner(memory[name], *first.get(name, ()))
@@ -258,7 +258,7 @@ def interners(memory: Any) -> dict[str, Interner]:
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the number of an integer. Add the integer if it is new. Return FULL if there is no room."""
+    """Return the number of the integer ``key`` in ``table``. A new integer is added. Return FULL if it has no room."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

@@ -1,4 +1,4 @@
-"""Compiled functions that read JSON tokens and copy them in the form of the reference reader.
+"""Compiled functions that read JSON tokens, and copy them as the slower reference reader would write them.
 
 The functions take addresses instead of arrays. Arrays would be passed by value with their shape and strides, and
 passing 40 arrays would cost more than the scan. Every buffer ends with :data:`PAD` zero bytes. A zero byte ends every
@@ -53,7 +53,7 @@ def trailing_zeros(typing: Any, word: Any) -> Any:
 @inlined
 def special(word):  # type: ignore[no-untyped-def]
     """Mark the bytes of ``word`` that are a quote, a backslash, a control character or not ASCII. The mark of a byte is
-    its high bit in the result. Only the lowest mark is reliable."""
+    its high bit in the result. The lowest mark is right, but the marks above it may be wrong."""
     # (x - _ONES) & ~x sets the high bit of zero bytes. Borrows may also set the high bits of bytes above them.
     quotes, slashes = word ^ _QUOTES, word ^ _BACKSLASHES
     marks = ((quotes - _ONES) & ~quotes) | ((slashes - _ONES) & ~slashes) | ((word - _SPACES) & ~word) | word
@@ -70,12 +70,12 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 def leading_digits(word):  # type: ignore[no-untyped-def]
     """Return (count, value) of the decimal digits at the beginning of a word. All digits are converted in parallel."""
     digits = word ^ _ZEROS
-    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks the bytes that are not digits; the lowest is reliable
+    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks bytes that are not digits; the lowest mark is right
     count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
     if count == 0:
         return count, np.int64(0)
     digits <<= np.uint64(8 * (8 - count))  # pads the number with leading zeros
-    # Combine the digits to four pairs, then the pairs to a number with two multiplications.
+    # Combine the 8 digits into 4 pairs, then the pairs into a number with two multiplications.
     digits = (digits * np.uint64(10)) + (digits >> _EIGHT)
     high = (digits & _BYTE_PAIRS) * np.uint64(0x000F424000000064)
     low = ((digits >> np.uint64(16)) & _BYTE_PAIRS) * np.uint64(0x0000271000000001)
@@ -98,7 +98,7 @@ def first_bytes(word, count):  # type: ignore[no-untyped-def]
 
 @by_address
 def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
-    """Return the hash of a slice. :func:`string` returns the same hash for the same bytes."""
+    """Return the hash of ``buffer[start:end]``. :func:`string` returns the same hash for the same bytes."""
     state, at = _SEED, start
     while at + 8 <= end:
         state = mixed(state, load8(buffer, at))
@@ -125,7 +125,7 @@ _MAX_MICROSECONDS: Final = 9 * 10**15
 @inlined
 def microseconds(buffer, at):  # type: ignore[no-untyped-def]
     """Return (end, nanoseconds) for a JSON number of microseconds, rounded half to even. The end is -1 if the number is
-    too large or has an exponent. The reference reader reads such numbers."""
+    too large or has an exponent. The slower reference reader reads such numbers."""
     negative = byte(buffer, at) == _MINUS
     at += negative
     first, total, count = at, np.int64(0), np.int64(8)
@@ -146,11 +146,11 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Return (end, nanoseconds) for ``total`` microseconds and the decimals at ``at``, if there are any."""
+    """Add the decimals at ``at``, if there are any, to ``total`` microseconds. Return (end, nanoseconds)."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, rest = at, 0  # rest: the part below 1 ns is zero (0), below half (1), half (2) or above (3)
+    first, rest = at, 0  # rest, the fraction of a ns: 0 is zero, 1 below half, 2 half, 3 above half
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
@@ -195,7 +195,8 @@ def ends_value(lead):  # type: ignore[no-untyped-def]
 
 @inlined
 def string(buffer, at):  # type: ignore[no-untyped-def]
-    """Return (position of the closing quote, hash, odd) for the string whose content begins at ``at``."""
+    """Return (position of the closing quote, hash, odd) of the string content that begins at ``at``. ``odd`` means that
+    the string has escapes or bytes that are not ASCII."""
     begin, state = at, _SEED
     word = load8(buffer, at)
     marks = special(word)
@@ -217,8 +218,8 @@ def string(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy a number to ``out`` in the form of the reference reader, or unchanged if it is odd. Return (end, end in
-    ``out``, odd, whether it is an integer, integer part)."""
+    """Copy a number to ``out`` without trailing zeros. Return (end, end in ``out``, odd, whether it is an integer,
+    integer part). ``odd`` means that the reference reader may write the number differently."""
     start, negative = at, byte(buffer, at) == _MINUS
     at += negative
     first, value = at, np.int64(0)
@@ -260,7 +261,7 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _is_odd(decimals, first_significant, digits, integer_is_zero):  # type: ignore[no-untyped-def]
-    """Return whether a float64 may fail to preserve these digits. Trailing zeros are not counted."""
+    """Return whether a number has digits that a float64 may not preserve. ``decimals`` excludes trailing zeros."""
     if decimals < 0 or first_significant == 0:  # all decimals are 0
         return digits > _SIGNIFICANT_DIGITS
     if integer_is_zero:
@@ -278,8 +279,8 @@ def _literal(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy a string, number or literal to ``out`` in the form of the reference reader. Return (end, end in ``out``,
-    odd)."""
+    """Copy a string, a number, true, false or null to ``out``. Return (end, end in ``out``, odd). ``odd`` means that
+    the reference reader may write the value differently."""
     lead = byte(buffer, at)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, to, odd, _, _ = number(buffer, at, out, to)
@@ -296,7 +297,8 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy any value to ``out`` without white space. Return (end, end in ``out``, odd)."""
+    """Copy any value to ``out`` without white space. Return (end, end in ``out``, odd). ``odd`` means that the
+    reference reader may write the value differently."""
     depth, objects, odd = 0, np.uint64(0), False
     while True:
         lead = byte(buffer, at)
@@ -344,7 +346,8 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
-    """Copy a member's name to ``out``. Return (start of the member's value, end in ``out``, odd)."""
+    """Copy an object's key to ``out``. Return (start of its value, end in ``out``, odd). ``odd`` means that
+    the key has escapes or bytes that are not ASCII."""
     if byte(buffer, at) != _QUOTE:
         return -1, to, True
     end, _, odd = string(buffer, at + 1)
