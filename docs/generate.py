@@ -90,8 +90,8 @@ def commands() -> str:
 
 
 VIEWS = """\
-`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. Profiler
-options that fill them: [recording.md](recording.md). Definitions of the numbers: [semantics.md](semantics.md). Names in
+`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. Some
+views need options of the profiler: [recording.md](recording.md). Definitions of the numbers: [semantics.md](semantics.md). Names in
 other profilers: [coming-from.md](coming-from.md).
 """
 
@@ -111,7 +111,7 @@ The rules of `perfkit advise` ([advice.md](advice.md)) and their remedies in eac
 `--what-if ID=VALUE` works for the rules marked in the last column.
 """
 THRESHOLDS = """\
-`perfkit advise --threshold NAME=VALUE` replaces one; in Python `advise(..., thresholds={NAME: VALUE})`. Shares are of
+`perfkit advise --threshold NAME=VALUE` changes a threshold; in Python `advise(..., thresholds={NAME: VALUE})`. Shares are of
 the step unless the note says otherwise.
 """
 
@@ -120,7 +120,7 @@ def rules() -> str:
     """Every rule of advice with the remedies of each framework, and every threshold."""
     plugins = get_plugins()
     frameworks = plugins.remedied_frameworks()
-    head = ["number", "rule", "looks for", *frameworks, "asks"]
+    head = ["number", "rule", "looks for", *frameworks, "`--what-if`"]
     parts = [MADE, "# Rules", "", RULES, f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for rule in plugins.rules().values():
         apis = [_apis(plugins.remedies(name), rule.id) for name in frameworks]
@@ -181,9 +181,10 @@ A kernel has the family that its own name gives. The name may contain
 
 - a library: cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable Kernel, NCCL, RCCL, CUB, flash attention, …;
 - a function inside a template of ATen or Paddle: `vectorized_elementwise_kernel<4, FillFunctor<float>>` fills;
-- operators that TorchInductor fused, of which the heaviest counts: `triton_red_fused_add_mean_mul_0` reduces.
+- operators that TorchInductor fused. The most expensive kind of operator decides: `triton_red_fused_add_mean_mul_0` is a
+  reduction, because it contains `mean`.
 
-A memcpy is `copy`, a memset `creation`.
+The family of a memcpy is `copy`. The family of a memset is `creation`.
 
 If the name gives no family, the operator that launched the kernel decides. It also decides for kernels with several
 uses:

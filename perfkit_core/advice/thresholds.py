@@ -19,7 +19,7 @@ class Thresholds:
     severity_medium: float = 0.03  # all rules: least saving of medium severity, as a share of the step time
     least_saving: float = 0.001  # all rules: a saving up to this share of the step time is not shown as advice
     loader_share: float = 0.05  # rules 10, 13, 30: loading is slow if it takes more than this share of the step time
-    device_malloc_share: float = 0.01  # rule 8: least share of the steps after the first that allocation calls take
+    device_malloc_share: float = 0.01  # rule 8: least share of the time of all steps but the first
     epoch_gap_steps: float = 2.0  # rule 12: least additional wait at the start of an epoch, in step times
     launch_kernel_ns: int = 10_000  # rule 15: the median kernel must be shorter; this is about the time of a launch
     launch_device_share: float = 0.5  # rule 15: the device must be busy for less than this share of the step time

@@ -54,7 +54,7 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
     """Functions that start a step timer, for ``perfkit verify``. Each key is the module name of a framework, such as
-    ``torch``. perfkit calls the function when a script first imports this module."""
+    ``torch``. perfkit calls the function when a script first imports that framework."""
 
 
 @hookspec
