@@ -91,8 +91,8 @@ def commands() -> str:
 
 VIEWS = """\
 `perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. Some
-views need options of the profiler: [recording.md](recording.md). Definitions of the numbers: [semantics.md](semantics.md). Names in
-other profilers: [coming-from.md](coming-from.md).
+views need options of the profiler: [recording.md](recording.md). Definitions of the numbers:
+[semantics.md](semantics.md). Names in other profilers: [coming-from.md](coming-from.md).
 """
 
 
@@ -111,8 +111,8 @@ The rules of `perfkit advise` ([advice.md](advice.md)) and their remedies in eac
 `--what-if ID=VALUE` works for the rules marked in the last column.
 """
 THRESHOLDS = """\
-`perfkit advise --threshold NAME=VALUE` changes a threshold; in Python `advise(..., thresholds={NAME: VALUE})`. Shares are of
-the step unless the note says otherwise.
+`perfkit advise --threshold NAME=VALUE` changes a threshold; in Python `advise(..., thresholds={NAME: VALUE})`. Shares
+are of the step unless the note says otherwise.
 """
 
 
@@ -181,8 +181,8 @@ A kernel has the family that its own name gives. The name may contain
 
 - a library: cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable Kernel, NCCL, RCCL, CUB, flash attention, …;
 - a function inside a template of ATen or Paddle: `vectorized_elementwise_kernel<4, FillFunctor<float>>` fills;
-- operators that TorchInductor fused. The most expensive kind of operator decides: `triton_red_fused_add_mean_mul_0` is a
-  reduction, because it contains `mean`.
+- operators that TorchInductor fused. The most expensive kind of operator decides:
+  `triton_red_fused_add_mean_mul_0` is a reduction, because it contains `mean`.
 
 The family of a memcpy is `copy`. The family of a memset is `creation`.
 

@@ -44,7 +44,7 @@ _LITTLE: Final = 0.25
 _MUCH: Final = 2.0
 """If other advice multiplies a saving by more than this factor, the changed saving is reported."""
 _MOST_OF_IT: Final = 0.75
-"""A single advice is named as the cause if it alone makes at least this share of the change of a saving."""
+"""If one piece of advice alone causes at least this share of the change, only that piece is named as the cause."""
 
 
 def advise(

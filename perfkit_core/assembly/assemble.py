@@ -118,7 +118,7 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, I
 def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
     """Return for each event the row of the host event that launched it, and data-quality warnings. The row is -1 for
     host events, and for device work without a recorded launch. ``external`` has the ids that operators share with their
-    launches. A negative id is unknown."""
+    launches. A negative id means that the event has none."""
     work = trace.rows("kind", *schema.DEVICE_WORK)
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
     launched_by = filled(len(trace), NO_ROW)

@@ -49,7 +49,7 @@ _VERDICTS: Final = {
         "Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."
     ),
     statistics.TOO_FEW: mark(
-        "Too few steps to tell what is new: the difference has changed by {change:+ns}{interval}{noise}."
+        "Too few steps for a verdict: the difference between the runs has changed by {change:+ns}{interval}{noise}."
     ),
 }
 

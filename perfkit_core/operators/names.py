@@ -129,9 +129,9 @@ class KernelRules:
     """Patterns of kernel names, from ``kernel_families.toml``."""
 
     templates: re.Pattern[str]
-    functions: NamePatterns  # families by patterns for the function inside a template
-    fused: NamePatterns  # canonical operators by patterns for the list of operators in a fused kernel's name
-    words: NamePatterns  # families by patterns for words in the name
+    functions: NamePatterns  # pattern in the name of the function inside a template → family
+    fused: NamePatterns  # pattern in the name of a fused kernel → canonical operator
+    words: NamePatterns  # pattern in a word of the name → family
 
 
 @functools.cache

@@ -24,7 +24,7 @@ Answer = tuple[Partial, ...] | Failed
 
 CONNECT_SECONDS: Final = 10
 TASK_BYTES: Final = 4 << 20
-"""Small ranks are combined into tasks of at most this size, because a cluster needs about 25 ms per task."""
+"""Ranks with small files are combined into tasks of at most this size, because a cluster needs about 25 ms per task."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 _TRIM_BYTES: Final = 128 << 20

@@ -92,5 +92,5 @@ def _row(values: FloatArray, divisor: float) -> NativeRow:
 
 
 def _total(values: FloatArray) -> float:
-    """Return the sum, added one by one as in Paddle. ``numpy.sum`` adds in pairs, so its rounding differs."""
+    """Add the values one by one, as Paddle does. ``numpy.sum`` adds in pairs, so its rounding differs."""
     return float(np.cumsum(values)[-1]) if len(values) else 0.0

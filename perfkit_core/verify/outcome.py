@@ -184,8 +184,8 @@ def report(outcome: Outcome) -> Report:
         ]
         table = pd.DataFrame(rows, columns=["what", "saving_ratio", "low_ratio", "high_ratio"])
         note = (
-            "Savings are shares of the base. The predicted interval is from p10 to p90, and the measured interval has "
-            "a probability of 95%."
+            "Savings are shares of the base. The predicted interval is from p10 to p90, and the measured interval is a "
+            "95% confidence interval."
         )
         sections.append(Section("prediction", "Predicted and measured saving", table, note=note))
 

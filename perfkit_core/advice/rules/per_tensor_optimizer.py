@@ -55,12 +55,12 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""Least share of the operator calls that a number of tensors must explain. It explains the calls of an operator if it
-divides the number of these calls.
+"""The rule tries different numbers of tensors. A number fits an operator if it divides the operator's number of calls.
+A number of tensors is accepted if the operators that it fits make at least this share of all calls.
 
 The share must exceed 4/5: with momentum, two operators run twice per tensor and one runs once, so twice the right
-number explains 4/5 of the calls. The share must not exceed 6/7: with weight decay for half of the tensors, the right
-number leaves up to 1/7 of the calls unexplained."""
+number fits 4/5 of the calls. The share must not exceed 6/7: with weight decay for half of the tensors, the right
+number does not fit up to 1/7 of the calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return the leaves of the time in which nothing was recorded. A leaf is named after the next operator or event. It
+    """Return one leaf for each gap in which nothing was recorded. A leaf is named after the next operator or event. It
     has a layer only if the events before and after it have the same layer."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))

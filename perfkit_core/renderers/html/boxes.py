@@ -57,7 +57,7 @@ def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | No
         "weights": [
             {
                 "name": heading(section.column(name)),
-                "sizes": (drawn[kept] / size).tolist(),  # a drawn size is at least the sum of the children
+                "sizes": (drawn[kept] / size).tolist(),  # a drawn size is at least the sum of the sizes of its children
                 "values": (weights[name][kept] / size).tolist(),  # as in the table
             }
             for name, drawn in sizes.items()

@@ -13,7 +13,7 @@ from perfkit_core.renderers.table_columns import ShownColumn, columns
 from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
-"""Maximum length of a text in characters. Longer text is shortened until the reader clicks it."""
+"""Maximum length of a text in characters. Longer text is shown shortened. A click shows all of it."""
 SHORTEST: Final = 24
 """Maximum length in characters of a text that is never wrapped."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})

@@ -76,7 +76,7 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_cpu_ns",
-    explain_empty=lambda trace: message("no host event has the name of a memory copy or fill"),
+    explain_empty=lambda trace: message("no host event is named like a memory copy or fill"),
     native=True,
     reduction=MergedRows(),
 )
