@@ -71,7 +71,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Recorded events, and the numbers of doubtful events."""
+    """The recorded events, and how many of them are doubtful."""
 
     recorded: Recorded
     doubtful: Doubtful

@@ -119,7 +119,7 @@ _BLOCKED: Final = 4
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited because their stream was full. The result has edges for other launches, too: each
+    """Return the launches that waited because their stream was full, and edges for all launches. An edge says that a
     launch returns only after the work that makes room for it has begun. ``nodes`` holds the node of each piece of
     work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)

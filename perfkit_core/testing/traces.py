@@ -260,7 +260,7 @@ def check_round_trip(trace: Trace, tmp_path: Path) -> None:
             require(nulls[0] == nulls[1], f"{reader} reads {nulls[0]} nulls in {name}, not {nulls[1]}")
         for name in _INTEGER_COLUMNS:
             values = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
-            require(np.array_equal(values, trace.ints(name)), f"{reader} reads different numbers in {name}")
+            require(np.array_equal(values, trace.ints(name)), f"{reader} reads other values in {name} than were stored")
 
 
 def plain(table: pa.Table, column: str) -> pa.Array:

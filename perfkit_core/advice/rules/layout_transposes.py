@@ -39,7 +39,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     candidates = []
     if len(conversions):
-        # convolves: convolutions launch most conversions; if no launches were recorded, one convolution is enough
+        # True if convolutions launch most conversions. If no launches were recorded: True if there is a convolution.
         convolutions, launches = trace.rows("op_name", *_CONVOLUTIONS), launched_by[conversions]
         inside = within(trace, np.flatnonzero(convolutions))[launches[launches >= 0]]
         convolves = inside.mean() > 0.5 if len(inside) else convolutions.any()

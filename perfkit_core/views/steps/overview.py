@@ -91,8 +91,8 @@ def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> array
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the overview of Paddle's ``summary()``: one row per combination of event type and place (host or device).
 
-    Time is the union of the events that Paddle counts (see ``attribution``). There are two exceptions: calls and times
-    of phases are those of Paddle's Model Summary, and those of communication are from its Distribution Summary.
+    Time is the union of the events that Paddle counts (see ``attribution``). There are two exceptions:
+    phases have the calls and times of Paddle's Model Summary, communication those of its Distribution Summary.
     """
     chosen, in_steps = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")
