@@ -131,7 +131,7 @@ def unexplained_ratio(replay: Replay) -> float | None:
     """Return the share of the device time that is unexplained. Return None if there is no device work.
 
     Work has a lag: the time from the end of everything that it waits for to its own start. Work is unexplained if it
-    waits for nothing, or if its lag exceeds the usual lag by ``UNEXPLAINED_NS``. Transforms do not change such a lag."""
+    waits for nothing, or if its lag exceeds the usual lag by ``UNEXPLAINED_NS``. Transforms keep such a lag."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

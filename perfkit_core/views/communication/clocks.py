@@ -71,7 +71,7 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
         return message("the drift is corrected: the offset is the value at the end of the first shared collective")
     if pd.notna(row["contradicts"]):
         return message(
-            "its clock contradicts the clock of rank {rank}; it is compared only with ranks whose clocks agree with its own",
+            "its clock contradicts the clock of rank {rank}; it is compared only with ranks that agree with its clock",
             rank=row["contradicts"],
         )
     return message("reference: other ranks are compared with this rank") if row["reference_rank"] == rank else None
