@@ -22,12 +22,16 @@ def paddle_traces(traces: Path) -> Path:
 
 @pytest.fixture
 def paddle(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
-    """Yield the module ``paddle``. No profiler may be alive afterwards, because Paddle allows only one per process."""
+    """Yield the module ``paddle``. No profiler may be alive afterwards, because Paddle allows only one per process. A
+    profiler that was not stopped leaves its timer, which compares the datasets of all loaders that follow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the import warns about missing ccache
         module = pytest.importorskip("paddle")
         pytest.importorskip("paddle.profiler")
+        timer = module.profiler.timer.benchmark()
     yield module
+    while timer.current_event is not None:
+        timer.end()
     caplog.get_records("call").clear()  # logged tracebacks keep the profiler alive
     gc.collect()
 

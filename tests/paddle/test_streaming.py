@@ -47,7 +47,7 @@ def test_every_protobuf(paddle_traces: Path, tmp_path: Path, piece_bytes: int) -
     files = sorted(f for f in paddle_traces.rglob("*.pb*") if f.suffix in (".pb", ".gz"))
     assert len(files) == 21
     for file in files:
-        if file.stat().st_size < 1000 * piece_bytes:
+        if file.stat().st_size < 250 * piece_bytes:  # in more pieces, a file takes seconds
             same(streamed(file, tmp_path), perfkit_core.load(file))
 
 
