@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.columns import Column
     from perfkit_core.model.trace import Trace
 
-# Any, because the packages of these types (storage, report, advice, calibration) import this package.
+# These names are Any, because the packages of the types (storage, report, advice, calibration) import this package.
 RecordedWriter: TypeAlias = Any
 Complete: TypeAlias = Callable[..., Any]
 Report: TypeAlias = Any
@@ -152,7 +152,7 @@ class View:
     - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
     - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
     - ``of_capture`` is set if the numbers describe the complete capture (peaks, leaks) instead of single steps.
-      ``of_capture(trace)`` returns whether the data was recorded. Only then does a gate count a missing row as 0.
+      ``of_capture(trace)`` returns whether the data was recorded. If it was, ``--fail-on`` counts a missing row as 0.
     """
 
     name: str
@@ -245,7 +245,7 @@ VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Code that removes the pattern of a rule in one framework.
+    """Code that solves the problem of a rule in one framework.
 
     - ``rule``: id of the rule.
     - ``api``: function to call. ``since``: first version of the framework with this function, or "" for all versions.

@@ -45,7 +45,7 @@ def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
-    """Code that removes the pattern of a rule. Each key is a framework, as in ``meta.framework`` of a trace.
+    """Code that solves the problem that a rule detects. Each key is a framework, as in ``meta.framework`` of a trace.
 
     An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
     """
@@ -64,7 +64,7 @@ def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[em
 
 @hookspec
 def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-body]
-    """Functions that return the canonical name of a native operator name, or None for an unknown name. Each key is a
+    """Functions that map a framework's operator names to canonical names, or to None if unknown. Each key is a
     framework. perfkit stores the canonical names in the column ``op_name`` of every trace.
 
     ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An

@@ -99,7 +99,7 @@ class Window:
 
     def __init__(self, path: Path, sparing: bool = False) -> None:
         self.path = path
-        self.sparing = sparing  # whether readers of the window should use little memory
+        self.sparing = sparing  # whether code that reads through this window should save memory
         self.data = b""  # bytes that have been read and not yet dropped
         self.base = 0  # offset of ``data`` in the decompressed file
         self.finished = False  # whether the end of the file has been reached
@@ -112,7 +112,7 @@ class Window:
         if self.finished:
             return False
         try:
-            piece = self._file.read(count)  # not read_into: ``count`` may be much larger than the rest of the file
+            piece = self._file.read(count)  # readinto would need a buffer of ``count`` bytes even for a short file
         except DAMAGED as error:
             piece = self._end_at(error)
         self.finished = not piece
@@ -121,7 +121,7 @@ class Window:
         return bool(piece)
 
     def read_into(self, room: memoryview) -> int:
-        """Read the bytes after ``data`` into ``room``. Return their number, or 0 at the end or at a damaged place."""
+        """Read the next bytes of the file into ``room``. Return their number, or 0 at the end or at a damaged place."""
         if self.finished:
             return 0
         try:

@@ -28,7 +28,7 @@ from perfkit_core.storage.writer import encoding
 from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
-"""A function that adds values which depend on all events. It is called when a streamed file is loaded."""
+"""The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
@@ -36,10 +36,10 @@ SCHEMA: Final = pa.schema(
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
-"""Columns of a recorded file. These three columns are not in other files, or have another meaning there:
+"""Columns of a recorded file. Three of them are special:
 
-- ``parent``: row of the recorded parent; null in all rows if the source records no tree
-- ``node``: number of the event in the source's tree; if it is recorded, ``parent`` has such numbers instead of rows
+- ``node``: number of the event in the source's tree; null in all rows if the source does not number its events
+- ``parent``: the parent's ``node``, or its row if there are no such numbers; null in all rows if there is no tree
 - ``offset_ns``: time on another, finer clock of the source
 """
 ROW_GROUP: Final = 1 << 14
@@ -51,7 +51,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader`` is the source whose ``complete`` is called when the file is loaded, or "". Raises OSError."""
+        """``reader``: name of the reader whose ``complete`` is called on loading the file, or "". Raises OSError."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -132,8 +132,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble the events of a recorded file into a Trace. ``complete`` is called first. Raises SourceError if
-    columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
+    """Assemble the events of a recorded file into a Trace. ``complete``, if given, first adds values. Raises
+    SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]
@@ -158,7 +158,7 @@ def _parents(table: pa.Table) -> arrays.IntArray | None:
     )
     if parent is None or node is None:
         return parent
-    # ``parent`` contains numbers of nodes. Look up the first row with each number.
+    # ``parent`` contains values of ``node``. Look up the first row with each value.
     rows = np.flatnonzero(node != arrays.NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
     at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]

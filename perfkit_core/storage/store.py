@@ -70,8 +70,8 @@ def new_recording() -> str:
 
 
 def read_stored(path: Path) -> Trace:
-    """Read a file of :func:`write_trace` or of a ``RecordedWriter``. The columns of a trace are read on demand.
-    Recorded events are read and assembled immediately. Raises SourceError for other files."""
+    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. The columns of a trace are read on
+    demand. The events of a ``RecordedWriter`` are read and assembled at once. Raises SourceError for other files."""
     try:
         with paths.arrow_input(path) as file:
             footer = pq.read_metadata(file)

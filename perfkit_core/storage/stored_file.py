@@ -35,7 +35,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage: Literal["trace", "recorded"] = "trace"  # "recorded" means not yet assembled
     rank: int | None = None  # rank of recorded events
     base_ns: int = 0  # time that is added to the starts of recorded events
-    reader: str = ""  # name of the source that adds values to the recorded events on loading, or ""
+    reader: str = ""  # name of the reader whose ``complete`` is called on loading; "" if none
     empty: tuple[str, ...] | None = None  # columns that contain only nulls; None if unknown
 
     def json(self) -> bytes:
@@ -48,7 +48,7 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
     """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
-    perfkit. If the file may hold recorded events, ``footer`` must be a FileMetaData: a schema lacks their metadata."""
+    perfkit. Pass a FileMetaData if the file may hold recorded events: its schema then lacks perfkit's metadata."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
@@ -74,7 +74,7 @@ class StoredColumns(Columns):
     position: dict[str, int]  # positions of the columns in the file, by name
     empty: tuple[str, ...] | None  # columns that contain only nulls; None if unknown
     stamp: tuple[int, int]  # size and modification time of the file when its footer was read
-    content: pa.Buffer | None = None  # all bytes of a file in a remote store, where every read would be a request
+    content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
 
     @property
     def num_rows(self) -> int:

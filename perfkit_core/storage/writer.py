@@ -24,19 +24,19 @@ from perfkit_core.runtime import parallel
 from perfkit_core.storage.stored_file import PARQUET_MAGIC
 
 _FEW_VALUES: Final = frozenset({"rank", "pid", "tid", "stream", "step"})
-"""Integer columns with few distinct values. Dictionaries store these columns in less space than differences."""
+"""Integer columns with few distinct values. For them, dictionary encoding takes less space than delta encoding."""
 _BATCH_VALUES: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
-    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter`` that make small files quickly."""
+    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter``. They make small files fast."""
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
     options = {
         "compression": "zstd",
         "compression_level": 1,
         "use_dictionary": [*repeated, *(name for name in integers if name in _FEW_VALUES)],
-        # Differences are small, because times, row references and ids mostly ascend.
+        # Delta encoding takes little space, because times, row references and ids mostly ascend.
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in integers if name not in _FEW_VALUES},
         "write_statistics": integers,  # statistics of texts are not used, and would take a quarter of the writing time
         "write_batch_size": _BATCH_VALUES,
@@ -57,7 +57,7 @@ _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
 """Paths of file offsets: of a row group, of a column chunk, and of the chunk's data, index and dictionary pages."""
 _UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
-"""Paths of the offsets of bloom filters and page indexes, which lie after all row groups and contain offsets."""
+"""Paths of the offsets of bloom filters and page indexes. These lie after all row groups and hold offsets, too."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 
@@ -115,7 +115,7 @@ class _Reader:
             self._at += size
         elif kind in (_BYTE, _DOUBLE):
             self._at += 1 if kind == _BYTE else 8
-        elif kind not in (_TRUE, _FALSE):  # the type contains the value of a boolean; footers have no maps
+        elif kind not in (_TRUE, _FALSE):  # in Thrift, the type of a boolean states its value; footers have no maps
             raise ValueError(f"a Parquet footer with a field of the unknown type {kind}")
 
     def _byte(self) -> int:
@@ -166,7 +166,7 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
     file.write(magic)
     footer: pq.FileMetaData | None = None
     before = 0
-    # ``ahead`` limits the encoded groups in memory to the number of threads and two more.
+    # ``ahead`` limits the number of encoded groups in memory to ``parallel.threads() + 2``.
     groups = parallel.in_order(encode, range(0, len(table), rows), ahead=parallel.threads())
     for number, data in enumerate(groups):
         end = len(data) - len(magic) - 4

@@ -55,7 +55,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def casts(trace: Trace) -> arrays.IntArray:
-    """Return the rows of the outermost operators that change a tensor's dtype, without data loading. Raises
+    """Return the rows of the outermost operators that change a tensor's dtype, outside data loading. Raises
     NotEvaluableError if the recording does not show which operators change dtypes."""
     candidates = operators(trace) & ~trace.rows("phase", DATALOADER)
     named = candidates & trace.rows("op_name", "cast")

@@ -20,8 +20,8 @@ _KERNEL_FACTOR: Final = Quantity(
     0.7, 0.95, 1.0, message("estimate: the guessed algorithm is often already the fastest")
 )
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
-"""Position of the argument that enables the search for the fastest algorithm. Each key consists of the end of the
-operator's name and the number of its arguments. Source: the signatures of ATen."""
+"""Operators with an argument that enables the search for the fastest algorithm, from the signatures of ATen. The key is
+the end of the operator's name and its number of arguments. The value is the position of the enabling argument."""
 
 
 def find(facts: Facts) -> list[Candidate]:

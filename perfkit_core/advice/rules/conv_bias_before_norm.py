@@ -49,14 +49,14 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     order = operators.operator_order(trace)
     row, thread = order.row, order.thread
     conv, reshape, add, norm = (trace.rows("op_name", name)[row] for name in ("conv", "reshape", "add", "batch_norm"))
-    # first case: the convolution operator itself adds the bias, as its input shapes show
+    # case 1: the input shapes of the convolution operator show that it adds a bias
     at = np.flatnonzero(conv[:-1] & norm[1:] & (thread[:-1] == thread[1:]))
     channels = operators.per_row(trace, row[at + 1], channels_of, -1)
     biased = row[at[operators.per_row(trace, row[at], bias_channels, 0) == channels]]
     adding = operators.outermost(trace, operators.within(trace, biased) & trace.rows("op_name", "add") & trace.host)
     backward = operators.within(trace, operators.backward_of(trace, biased))
     summing = operators.outermost(trace, backward & trace.rows("op_name", "sum") & trace.host)
-    # second case: the last operator in the layer's call adds the bias, perhaps after a reshape
+    # case 2: a separate operator, the last one in the layer's call, adds the bias, perhaps after a reshape of the bias
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]

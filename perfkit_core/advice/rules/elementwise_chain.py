@@ -1,7 +1,7 @@
 """Rule 16, elementwise-chain: each of several elementwise kernels reads from memory what the previous kernel wrote.
 Detected: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step.
-Predicted: the step time with one fused kernel for each chain. The fused kernel takes the time of its memory traffic.
-The calls that launch only the other kernels of a chain are gone."""
+Predicted: the step time if each chain becomes one fused kernel, whose duration follows from the memory traffic. The
+other kernels are gone, and so are the calls that launch only these kernels."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     count = int(chain[-1]) + 1
     kept = np.zeros(len(chain), np.bool_)
-    order = np.lexsort((-dur[kernels], chain))  # the first kernel of each chain is the longest
+    order = np.lexsort((-dur[kernels], chain))  # the longest kernel of each chain comes first
     kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
     removed = kernels[~kept]
-    # launches: outermost operators that launch only removed kernels, and runtime calls outside such operators
+    # launches: outermost operators that launch only removed kernels; outside these, runtime calls that do the same
     all_work = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     removed_work = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
     alone = trace.host & (removed_work > 0) & (all_work == removed_work)

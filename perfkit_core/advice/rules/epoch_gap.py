@@ -1,8 +1,8 @@
 """Rule 12, epoch-gap: training waits for new loader workers at the start of an epoch or of a validation.
 Detected: steps that start a loader and wait longer for data than other steps. The difference must exceed
 ``epoch_gap_steps`` step times.
-Predicted: the mean step time with persistent workers, without a replay. The time of a first batch from persistent
-workers replaces each additional wait."""
+Predicted: the mean step time with persistent workers. It is computed without a replay: each additional wait becomes as
+short as the wait for the first batch from persistent workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find(facts: Facts) -> list[Candidate]:
         )
     if not batches.in_workers(trace, rows).any():
         return []
-    # a step waits in the loader, and between two calls of the loader while no other event runs
+    # a step waits during the loader's calls, and between these calls while no other host event runs
     calls, start, end = facts.of_rank(rows), trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)
     others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading

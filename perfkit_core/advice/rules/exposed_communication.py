@@ -61,7 +61,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _times_ns(trace: Trace) -> pd.DataFrame:
-    """Return a table of times in ns, with one row per step of each rank."""
+    """Return the times of communication, transfers and waits in ns, with one row per step of each rank."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP))
     steps = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]})
     steps = steps.assign(total=0, exposed=0, compute=0)

@@ -25,7 +25,7 @@ def find(facts: Facts) -> list[Candidate]:
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
     order = transfers.outer_operators(facts, copies.owner)
-    # keep the first copy of each operator, if a fill on the same thread directly precedes this operator
+    # keep the first copy of each operator, if the operator directly before it on the same thread fills a tensor
     at = order.of[copies.call]
     before = at - 1
     fills = trace.rows("op_name", *_FILLS)[order.row] & (order.works == 0) & ~transfers.only_allocates(trace, order.row)

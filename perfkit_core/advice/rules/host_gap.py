@@ -118,8 +118,8 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
 
 
 def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
-    """Return a candidate with the fields that are equal for long and short gaps, and the names of the Python functions
-    with the most gap time. The rows of the candidate are the innermost events around the gaps."""
+    """Return a Candidate with the fields that are the same for long and for short gaps. Also return the names of the
+    Python functions with the most gap time. The rows of the Candidate are the innermost events around the gaps."""
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)

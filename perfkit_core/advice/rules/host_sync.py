@@ -1,5 +1,5 @@
 """Rule 6, host-sync: the host fetches results from the device and waits for them.
-Detected: copies to the host during which a call waits. This is the call that launched the copy, or the synchronisation
+Detected: copies to the host for which the host waits, in the call that launches the copy or in the synchronisation
 after this call.
 Predicted: the step time without small copies, and with large copies that do not wait. With ``--what-if host-sync=N``,
 only every N-th step fetches results."""
@@ -28,8 +28,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, every: float) -> Candidate:
-    """Return the candidate that fetches results only in one of ``every`` steps. Raises NotEvaluableError if this
-    changes nothing, or if fewer consecutive steps than ``every`` were recorded."""
+    """Return the advice to fetch results only in one of ``every`` steps. Raises NotEvaluableError if this changes
+    nothing, or if fewer consecutive steps than ``every`` were recorded."""
     facts.need_device()
     facts.need_steps()
     copies = _awaited(facts)
@@ -65,7 +65,7 @@ def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
 def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candidate:
     trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators.operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
-    around = copies.owner.copy()  # becomes the innermost operator around each copy
+    around = copies.owner.copy()  # the loop moves up to the innermost operator around each copy
     for _ in range(transfers.NESTED):
         around = np.where((around >= 0) & ~operator[around], trace.ints("parent")[around], around)
     names, count = operators.names_of(trace, around[(around >= 0) & operator[around]]), facts.per_step(len(copies))

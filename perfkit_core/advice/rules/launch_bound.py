@@ -21,7 +21,7 @@ from perfkit_core.replay.transforms import Batch, Quantity, Shorten
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,
-    message("estimate per kernel: captured graph (best), compiled launch of 2 kernels (likely), plain launch (worst)"),
+    message("estimate per kernel: captured graph (best), 2 kernels per compiled launch (likely), plain launch (worst)"),
 )  # fmt: skip
 _BETWEEN: Final = Quantity(
     0.0, 0.3, 0.8, message("estimate: between Python that is skipped and Python that runs nearly as before")
@@ -45,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     group = groupby.distinct([trace.ints("rank")[rows], trace.ints("step")[rows]], len(rows))[0]
     between = {rank: _between(trace, rows, group, rank) for rank in facts.ranks}
-    # the host is busy in operators and runtime calls, and between the launches; waits and one-time work do not count
+    # the host is busy in operators, in runtime calls and between launches, but not in waits and one-time work
     graph, (gap_start, gap_end) = facts.replay.graph, between[facts.rank]
     working = trace.rows("kind", OPERATOR, RUNTIME) & ~trace.rows("phase", DATALOADER) & ~within(trace, once)
     nodes = facts.replay.hosts(facts.rank)
@@ -117,8 +117,8 @@ def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, 
 
 
 def _between(trace: Trace, launches: arrays.IntArray, group: arrays.IntArray, rank: int) -> Intervals:
-    """Return the intervals in which no thread of the rank does recorded work. They lie between the first and the last
-    launch of each step. ``group`` is the step of each launch."""
+    """Return the intervals in which no thread of the rank does recorded work, from the first to the last launch of each
+    step. ``group`` has the same number for all launches in one step of one rank."""
     start, end = trace.ints("start_ns"), trace.end_ns
     here = trace.ints("rank") == rank
     order = np.lexsort((start[launches], group))

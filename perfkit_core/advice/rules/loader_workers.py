@@ -23,32 +23,32 @@ HANDOVER_NS: Final = Quantity(
 )
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
-    message("measured: 0.9 to 1.1 in small trainings on a CPU, 1.2 between two recordings of a ResNet-50 on a V100"),
+    message("measured factor: 0.9 to 1.1 in small CPU trainings, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
 """Factor by which workers change the time of other host work. Workers share cores and caches with the training, so the
 factor may exceed 1. Training without loading keeps caches warm, so the factor may be below 1."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
-    message("measured: 1.0 in small trainings on a CPU; workers compete for cores, threads for Python's GIL"),
+    message("measured factor: 1.0 in small CPU trainings; workers compete for cores, threads for Python's GIL"),
 )  # fmt: skip
 """Time to make a batch in a worker process, divided by the time in a thread of the training process."""
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the candidate for :data:`WORKERS` workers, or for the number of cores if there are fewer."""
+    """Return the advice to use :data:`WORKERS` workers, or one worker per core if there are fewer cores."""
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
         return []
     workers = WORKERS if facts.cores is None else min(WORKERS, facts.cores)
-    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # loading must take longer than the handover
+    useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # handing over the batches must take less time
     if in_thread(facts.trace, rows).any():
         useful = workers > 1  # one worker is no faster than the thread
     return [what_if(facts, workers)] if useful else []
 
 
 def what_if(facts: Facts, workers: float) -> Candidate:
-    """Return the candidate for this number of workers. Raises UsageError for an invalid number. Raises
+    """Return the advice to use this number of workers. Raises UsageError for an invalid number. Raises
     NotEvaluableError if workers already make the batches, or if no data loading was recorded."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
         raise UsageError(f"loader-workers={workers:g}: not a number from 1 to {_MOST_WORKERS}", "give a whole number")
@@ -64,7 +64,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     if in_thread(facts.trace, rows).any():
         making = _FROM_THREAD
         what = message("Each step waits {waiting:ns} of {step:ns} for a batch made by a background thread.", **times)
-        # steps wait for the thread, so it is always busy and needs one step time for the batches of a step
+        # the steps wait for the thread, so it never pauses: it makes the batches of one step in one step time
         each_ns = facts.step_ns / facts.batches_per_step
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)

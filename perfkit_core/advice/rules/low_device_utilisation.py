@@ -16,7 +16,7 @@ def find(facts: Facts) -> list[Candidate]:
     busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, facts.loading_ns))
     if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
         return []
-    try:  # the peak shows whether a larger batch fits
+    try:  # the memory peak shows whether a larger batch fits
         memory = {"peak_memory_ratio": max(peak.ratio for peak in peaks(facts))}
     except NotEvaluableError:
         memory = {}

@@ -77,7 +77,7 @@ def peaks(facts: Facts) -> list[Peak]:
     level = levels(trace)
     peaks = []
     for pool in pools:
-        if level.start[pool] == MISSING:  # without totals, earlier allocations are unknown
+        if level.start[pool] == MISSING:  # without running totals, memory allocated before the recording is unknown
             continue
         device, at = devices[events.pool_device[pool]], np.flatnonzero(events.pool == pool)
         top = int(at[level.allocated[at].argmax()])

@@ -57,7 +57,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
             )
             for name, size in growth.items()
         ]  # fmt: skip
-        grew = message("; these events grew, summed over threads and streams: {parts:list}", parts=parts)
+        grew = message("; these events take longer, summed over threads and streams: {parts:list}", parts=parts)
     numbers = late["step"].unique().tolist()
     return Candidate(
         plural(
@@ -80,7 +80,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
 
 
 def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
-    """Return the candidate for kernels that mostly take longer by the same factor in the last third of the steps."""
+    """Return advice if most kernels take longer by the same factor in the last third of the steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
     place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
     early, late = order[place < 1 / 3], order[place >= 2 / 3]
@@ -113,7 +113,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
             message("most kernel time grew by nearly the same factor, which suggests the clock rather than a kernel"),
         ),
         vetoes=(message("larger inputs, because most kernel time grew by the same factor"),),
-        fill={"outliers": "clock"},  # gives this advice another id than the advice on outlying steps
+        fill={"outliers": "clock"},  # gives this advice a different id from the advice on outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip
 
@@ -134,7 +134,7 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)
     others = steps.drop(late.index)
     usual = time[~is_late & _within(time, others)].groupby("name", observed=True)["time"]
-    # a step without an event of the name counts as 0
+    # a step in which no event has this name counts as 0 ns
     before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(others) - len(values)), values))))
     growth = (after - before.reindex(after.index).fillna(0.0)).round().astype("int64")
     growth = growth.sort_values(ascending=False, kind="stable")

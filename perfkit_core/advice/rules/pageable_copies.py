@@ -18,10 +18,10 @@ from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
 _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("measured: calls of asynchronous copies from pinned memory in public recordings")
 )
-"""p10, p50 and p90 of the duration of 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
+"""Duration of one copy call (p10, p50, p90): 13 calls on a V100 and 25 calls on a B200, with a profiler running."""
 _LARGE_BYTES: Final = 1 << 20
 _BYTES: Final = 1 << 26
-"""Size of the calibrated copy whose speed stands for large copies."""
+"""Size of a copy in the calibration. The speed of this copy is used for all large copies."""
 _PINNED_BYTES_PER_NS: Final = Quantity(
     24.0, 12.0, 6.0,
     message("estimate: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),

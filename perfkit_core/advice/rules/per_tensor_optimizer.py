@@ -55,12 +55,12 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""The rule tries different numbers of tensors. A number fits an operator if it divides the operator's number of calls.
-A number of tensors is accepted if the operators that it fits make at least this share of all calls.
+"""A number of tensors is accepted if it fits at least this share of all calls. A number fits the calls of an operator
+if it divides their count.
 
-The share must exceed 4/5: with momentum, two operators run twice per tensor and one runs once, so twice the right
-number fits 4/5 of the calls. The share must not exceed 6/7: with weight decay for half of the tensors, the right
-number does not fit up to 1/7 of the calls."""
+The share must exceed 4/5: with momentum, two operators run twice per tensor and one runs once. Twice the right number
+then fits 4/5 of the calls. The share must not exceed 6/7: with weight decay for only half of the tensors, up to 1/7 of
+the calls do not fit the right number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def find(facts: Facts) -> list[Candidate]:
         raise NotEvaluableError(
             message("no optimizer step was recorded"), message("use the framework's own optimizers, which record steps")
         )
-    # updates: host events in the spans, except clearing of gradients and, with a closure, all events before its end
+    # updates: host events in the spans that do not clear gradients; if a step has a closure, only events after it
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
@@ -105,9 +105,9 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return the positions of the spans that loop over at least ``least`` tensors, and a typical loop. Return None if
-    there are no such spans. ``own_ns`` is the update time of each span. ``of_span`` is the position of the span that
-    contains each operator in ``roots``."""
+    """Return the positions of the optimizer spans that update at least ``least`` tensors in a loop, and a typical loop.
+    Return None if there is no such span. ``own_ns`` is the update time of each span. ``roots`` are the outermost
+    operators in the spans. ``of_span`` is the position of the span around each of these operators."""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -129,8 +129,9 @@ def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
 
     Most operators are called once per tensor. Some are called several times, and some only for a part of the tensors.
-    So the result is the largest call count that divides nearly all counts: 10 for the counts 10, 10 and 20. If there is
-    none, it is the count that divides the counts of the most calls. Operators with far fewer calls are ignored."""
+    A number fits the calls of an operator if it divides their count. The result is the largest call count that fits
+    nearly all calls: 10 for the counts 10, 10 and 20. If no count fits nearly all calls, the result is the count that
+    fits the most calls. Operators with far fewer calls are ignored."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()
@@ -140,10 +141,9 @@ def tensors_of(calls: IntArray) -> int:
 
 
 def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
-    """Return a list with the candidate that updates all parameters in one call. It is empty if measurements show no
-    saving."""
+    """Return the advice to update all parameters in one call, or an empty list if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
-    below = np.append(within(trace, parts), False)  # the last item is for kernels without a launch (-1)
+    below = np.append(within(trace, parts), False)  # the index -1, for kernels without a launch, gives False
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & below[trace.ints("launched_by")])
     factor = _LAUNCHING if len(kernels) else _host_factor(loop)
     if factor is None:

@@ -45,7 +45,7 @@ class _Reason:
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for the slowest rank if its step time without waits exceeds that of the median rank."""
+    """Return advice on the slowest rank if its step time without waits exceeds the step time of the median rank."""
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
     facts.need_steps()
@@ -74,7 +74,7 @@ def find(facts: Facts) -> list[Candidate]:
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     coincidence = message(
-        "coincidence: rank {slow} is the slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
+        "chance, because rank {slow} is slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
     )
     return [Candidate(
         message(
@@ -98,7 +98,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
-    """Return a table with one row per step of each rank. ``alone_ns`` is its time without waits for other ranks."""
+    """Return one row per step of each rank. ``alone_ns`` is the time of the step without waits for other ranks."""
     graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
     time = facts.steps.played_ns(play(graph))

@@ -28,13 +28,13 @@ _LONGEST: Final = 24
 """Maximum number of operators per iteration. A recurrent cell has about 20, a transformer layer has more."""
 _MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""Names of operators that select a part. The canonical name also covers views that frameworks take internally."""
+"""Names of operators that select a part of a tensor. The canonical name also covers internal views of frameworks."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections in loops, sorted by thread and time. All arrays have the shape (selections,)."""
+    """Selections of tensor parts in loops, sorted by thread and time. All arrays have the shape (selections,)."""
 
     rows: arrays.IntArray
     loop: arrays.IntArray  # number of the loop
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
     if not len(rows):
         return []
-    # entry: the operator detail around a selection, if it contains no other operator; it becomes shorter, too
+    # entry: an ``operator_detail`` event that contains a selection and no other operator; it becomes shorter, too
     inside = np.bincount(parent[operators(trace) & (parent >= 0)], minlength=len(trace))
     above = parent[rows]
     entry = (above >= 0) & trace.rows("kind", OPERATOR_DETAIL)[above] & (inside[above] == 1)
@@ -103,16 +103,16 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
-    # place: selections on the same thread, in the same step and in the same enclosing span get the same number
+    # place: a number for the combination of thread, step and enclosing span of each selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
     place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
-    # body: a hash of the operators from a selection to the next one, the sum of a random number per name
+    # body: a hash of the operators from each selection to the next: the sum of a random number for each name
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
     each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_MOST_SELECTS, len(selects) - 2) + 1):
-        # repeats: ``place`` and ``body`` are the same in the next iteration, and the body has few operators
+        # repeats: whether ``place`` and ``body`` are the same one iteration later, and the iteration has few operators
         here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period

@@ -38,7 +38,7 @@ class _Chains:
 
     at: IntArray  # position of the operator
     fetched_by: IntArray  # position of the operator that fetches the result
-    rooted: BoolArray  # whether an operator that leads to this result creates values from host data
+    rooted: BoolArray  # whether the fetched result is made from values on the host
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -59,7 +59,7 @@ def find(facts: Facts) -> list[Candidate]:
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
         changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
-    # A copy is removed if its data were created by these operators. Otherwise it is removed only in the best case.
+    # Copies of values that the moved operators create are removed. Other copies are removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
     sure, unsure = fetched.only(is_sure), fetched.only(is_unsure)
@@ -104,11 +104,11 @@ def _chains(
 ) -> _Chains:
     """Return the operators on tiny tensors that run directly before the host fetches a result."""
     trace, count = facts.trace, len(order)
-    fetches = np.zeros(count + 1, np.bool_)  # the last item is for the position after the last operator
+    fetches = np.zeros(count + 1, np.bool_)  # the last item means that no operator follows
     fetches[order.of[fetched.call]] = True
     fetches[count] = False
     small = _tiny(facts, order) & ~fetches[:count]
-    # following: for each operator, the position of the next operator that is not small
+    # following: for each operator, the position of the next operator that is large or fetches a result
     breaks = np.where(small, count, np.arange(count))
     following = np.minimum.accumulate(breaks[::-1])[::-1]
     step = np.append(trace.ints("step")[order.row], -2)

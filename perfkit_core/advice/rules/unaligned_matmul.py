@@ -70,7 +70,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
-    """Return the length from :func:`unaligned_rows` for each operator; 0 if no shapes were recorded."""
+    """Return the result of :func:`unaligned_rows` for each operator; 0 if no shapes were recorded."""
     strides = pa.array([], pa.string()).dictionary_encode()
     if len(operator):
         texts = pc.extract_regex(trace.pick("args", operator), _STRIDES)
@@ -90,12 +90,12 @@ def _by_rows(trace: Trace, operator: IntArray) -> IntArray:
 
 def unaligned_rows(shapes: operators.Shapes, strides: operators.Shapes | None) -> int:
     """Return the length of the longest unaligned row of the two factors and the product; 0 if there is none. A row is
-    unaligned if its length is above 8 and no multiple of 8. Without strides, rows are assumed to be contiguous."""
+    unaligned if its length is above 8 and not a multiple of 8. Without strides, rows are assumed to be contiguous."""
     factors = _matrices(shapes)
     sizes = [shapes[at][-1] for at in factors]
     if strides is not None and len(strides) == len(shapes):
         lengths = []
-        for at in factors:  # length: distance of rows in memory; 0 if neither rows nor columns are contiguous
+        for at in factors:  # distance between rows in memory; 0 if neither rows nor columns are contiguous
             across, along = strides[at][-2:]
             lengths.append(across if along == 1 else along if across == 1 else 0)
         sizes = [*lengths, *sizes[-1:]]

@@ -75,7 +75,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     order, canonical = operator_order(trace), trace.codes("op_name")
     role = canonical.lookup(np.array([_ROLES.get(name, _OTHER) for name in canonical.values], np.int64), _OTHER)
     role = role[order.row]
-    # products with weights are not part of a chain; they are recognised by the name of the operator or layer
+    # products with weights are not part of attention; the name of their operator or layer shows the weights
     weighted = matching(trace, "name", _LAYER.search)
     call = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[order.row]
     layers = weighted[order.row] | ((call >= 0) & weighted[call])
@@ -83,7 +83,7 @@ def chain_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     at = np.arange(len(role))
     dimensions = per_row(trace, order.row, lambda shapes: len(shapes[0]) if shapes and shapes[0] else _SCORES, _SCORES)
     softmax = np.flatnonzero((role == _SOFTMAX) & (dimensions >= _SCORES))
-    # before, after: the nearest operators around each softmax, except those that may lie between the products
+    # before, after: the nearest operators around each softmax that must not lie between the two products
     closed = role != _BETWEEN
     before = np.append(-1, np.maximum.accumulate(np.where(closed, at, -1)))[softmax]
     following = np.minimum.accumulate(np.where(closed, at, len(role))[::-1])[::-1]

@@ -25,7 +25,7 @@ _BLOCKED: Final = 0.5
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return a candidate for each operator whose long calls wait, the largest total time first."""
+    """Return advice on each operator whose long calls wait. The operator with the most time comes first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
@@ -49,14 +49,14 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
-    """Return a list with a candidate if the long calls of an operator wait, else an empty list.
+    """Return a list with advice on an operator if its long calls wait, else an empty list.
 
     Calls wait if a device does other work during them, and if runtime calls take most of their time. If no runtime
-    calls were recorded, the device work is enough. Operators that compute on the host spend little time in them."""
+    calls were recorded, the device work is enough. In operators that compute on the host, runtime calls are short."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
-    # covered: time of the calls during which a device works; by_name: this time for each name of device work
+    # covered: time of the calls in which a device does other work; by_name: time of this work, for each of its names
     covered, by_name = 0, np.zeros(len(names.values), np.int64)
     own_work = (trace.ints("launched_by") >= 0) & inside[trace.ints("launched_by")]
     other_work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & ~trace.host & ~own_work)
@@ -72,7 +72,7 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
         return []
     name, work_name = name_of(trace, calls[0]), names.values[int(by_name.argmax())]
     kernel = re.split(r"[<(]", work_name.removeprefix("void "))[0].strip() or work_name  # without template arguments
-    cause = message("for space in the launch queue of the device, which runs {kernel}, or for a copy", kernel=kernel)
+    cause = message("for a copy, or for space in the launch queue of the device, which runs {kernel}", kernel=kernel)
     syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
     if len(syncs):
         call = name_of(trace, syncs[np.argmax(dur[syncs])])

@@ -98,7 +98,7 @@ def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
 def test_singular_and_plural_of_steps() -> None:
     [one] = outliers(Facts(training((*USUAL, 150))))
     assert str(one.what).startswith(
-        "1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; these events grew"
+        "1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; these events take longer"
     )
     [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
     assert "2 of 22 steps take " in str(two.what)
