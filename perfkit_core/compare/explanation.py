@@ -21,7 +21,8 @@ SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
 OF_PARTS: Final = mark(
-    "Mean wall-clock time of the middle steps (those nearest to the median). The rows sum to the median step."
+    "Mean wall-clock time of the middle steps (those nearest to the median). The difference between median and mean is "
+    "a separate row, so all rows sum to the median step."
 )
 _OF_RUNS = mark("Wall-clock time of the whole recordings. The largest difference comes first.")
 _OF_LAYERS = mark("The time of a layer excludes the layers inside it.")
@@ -71,7 +72,6 @@ def largest_causes(causes: pd.DataFrame) -> list[Message]:
 
 
 def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
-    """Return the section with a waterfall chart."""
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"), note=say("The axis may begin above 0."))
     note = say("The bars show the largest causes of the difference.") if len(steps) else ""
     return Section(name, title, steps, note, say("nothing differs"), chart=chart)

@@ -156,7 +156,7 @@ def warnings(result: Pair) -> tuple[Message, ...]:
         base, other = (", ".join(comparison.device_names(trace)) for trace in result.whole)
         text = mark("Different devices: {base} and {other}. Their peak rates are listed below.")
         sentences.append(message(text, base=base, other=other))
-    # Options cost time, mostly on the host. Their names can only be compared within one framework.
+    # Profiler options cost time, mostly on the host. Their names can only be compared within one framework.
     metas = [trace.meta for trace in result.whole]
     options = [{name for name, value in meta.options.items() if value is True} for meta in metas]
     comparable = metas[0].framework == metas[1].framework and all(meta.options for meta in metas)

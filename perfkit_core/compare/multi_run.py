@@ -1,5 +1,5 @@
-"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The step
-partition explains the median step. Phases and operators are means over all steps."""
+"""Comparison of more than two runs in tables with one column per run. The first run is the base of all others. The
+times by category sum to the median step. The times of phases and operators are means over all steps."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
 
 
 def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
-    """Return the sections with one column per run. ``medians`` are the median steps, 0 if a run has no steps."""
+    """Return the sections with one column per run. ``medians`` are the median step times, 0 without steps."""
     stepped = bool(len(step_rows.step_rows(next(iter(whole.values())))))
     per = say("Mean time per step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}

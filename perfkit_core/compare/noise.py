@@ -31,7 +31,8 @@ ON_HOST: Final = 0.15
 """Assumed relative standard deviation of the median step between equal runs, for time on a shared host. It lies in the
 range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
-"""As :data:`ON_HOST`, but for time on a device that no other process uses. There is no measurement of this value."""
+"""Assumed relative standard deviation of the median step between equal runs, for time on a device that no other process
+uses. This value was not measured."""
 MOMENT_NS: Final = 500_000_000
 """If the steps of a recording take less than this in total, a larger deviation between runs is assumed. Disturbances
 (other processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
@@ -55,7 +56,7 @@ def noise_band(
     """Return the noise band in the unit of the samples, or None if each side has fewer than two steps. ``between`` is
     the assumed relative standard deviation between equal runs. It is used only if each side has one capture."""
     several = max(len(base), len(other)) > 1
-    # Separate captures differ more than the quarters of one capture. So only sides with several captures count, if any.
+    # Separate captures differ more than quarters of one capture. So quarters only count if each side has one capture.
     sides = [list(side) for side in (base, other) if len(side) > 1] or [_quarters(side[0]) for side in (base, other)]
     sides = [groups for groups in sides if len(groups) > 1]
     freedom = sum(len(groups) - 1 for groups in sides)
@@ -121,7 +122,7 @@ def interval(base: Samples, other: Samples, statistic: Statistic, level: float) 
     if min(map(count, (base, other))) < 2:
         return None, None
     differences = np.sort(_resampled(other, statistic) - _resampled(base, statistic))
-    # The ends are not interpolated. With interpolation, swapping the sides would not exactly negate them.
+    # The quantiles are not interpolated, so that swapping the sides exactly negates the interval.
     outside = int(len(differences) * (1 - level) / 2)
     return round(float(differences[outside])), round(float(differences[-1 - outside]))
 

@@ -95,8 +95,8 @@ class Pair:
 
     - ``whole``: the traces, with all captures of a side in one trace.
     - ``steps``: the statistics of the steps; None if a side has no steps.
-    - ``normalised``: the times per requested unit of work. Without a request, these are the times per sample, but only
-      if both numbers of samples are known and differ.
+    - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample, and the times
+      are None unless the numbers of samples of both runs are known and differ.
     - ``between``: the given or assumed relative standard deviation between equal runs.
     - ``twice``: the sources of recordings that both sides contain.
     """
@@ -168,8 +168,8 @@ def normalised(
 
 
 def work_table(result: Normalised) -> pd.DataFrame:
-    """Return a table of one row: the work of a step, the median step time per unit of work with the interval of its
-    difference, and the units of work per second."""
+    """Return a table of one row. For each run, it holds the work of a step, the median step time per unit of work, and
+    the units of work per second. It also holds the difference between the step times with its interval."""
     steps = result.statistics
     row = {
         "per": result.name, "base_amount": float(result.base.amount), "other_amount": float(result.other.amount),

@@ -95,8 +95,8 @@ def whole_run(trace: Trace) -> Windows:
 
 
 def shared_out(total_ns: Iterable[int], count: int) -> IntArray:
-    """Divide each total by ``count``, the number of windows. The quotients are integers, and they sum to the rounded
-    quotient of all totals together. Each differs from its exact value by less than 1 ns."""
+    """Divide each total by ``count``, the number of windows. The results are integers. Their sum is
+    ``sum(total_ns) / count``, rounded once. Each differs from its exact value by less than 1 ns."""
     passed = np.cumsum(np.array([0, *total_ns], np.int64))
     marks: IntArray = (2 * passed + count) // (2 * max(count, 1))
     return np.diff(marks)
@@ -121,7 +121,7 @@ def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
 
 
 def under(upper: Timeline, lower: Timeline) -> Timeline:
-    """Merge two timelines: the pieces of ``upper``, and ``lower`` in the gaps between them."""
+    """Merge two timelines. ``lower`` fills the gaps between the pieces of ``upper``."""
     if not len(upper[0]) or not len(lower[0]):
         return lower if len(lower[0]) else upper
     _, start, end, row, index = cut(lower[0], lower[1], upper)
@@ -135,8 +135,8 @@ def under(upper: Timeline, lower: Timeline) -> Timeline:
 def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Cut each window [start, end) into parts wherever a piece of the timeline starts or ends. Windows may overlap.
 
-    Return five arrays with one item per part, ordered by window, then by time: index of the piece, start and end of
-    the part, row of the piece, and index of the window. In a gap between pieces, index and row of the piece are -1.
+    Return five arrays with one item per part, ordered by window, then by time: the index of the piece that contains the
+    part (-1 in a gap), the start and the end of the part, the row of the event (-1 in a gap), the index of the window.
     """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
@@ -268,7 +268,7 @@ def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -
 
 
 def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
-    """Return one mask of events per category except idle, the last. Only these events can own time of the category."""
+    """Return one mask per category: the events to which time of the category can be assigned. Idle has no mask."""
     loading = activity.host & _within(trace, activity.loading) & step_threads(trace)
     if activity.on_device:
         return activity.compute, activity.communication, activity.copy, loading, activity.host
@@ -277,8 +277,8 @@ def _events(trace: Trace, activity: Activities) -> Sequence[BoolArray]:
 
 
 def categories_of_events(trace: Trace) -> IntArray:
-    """Return the category of each event, as an index into ``Slices.categories``, shape (rows,). Events that never own
-    time, such as steps, have the last category."""
+    """Return the category of each event, as an index into ``Slices.categories``, shape (rows,). Events to which no time
+    is assigned, such as steps, have the last category (idle)."""
     masks = _events(trace, activities(trace))
     first: IntArray = np.argmax([*masks, np.ones(len(trace), np.bool_)], axis=0)
     return first

@@ -8,12 +8,12 @@ The verdict is "faster" or "slower" if three criteria hold:
 
 - The 95 % interval of the difference excludes 0.
 - The difference between the medians exceeds the noise band.
-- The difference between the 10th percentiles exceeds it too. Other processes hardly disturb the fastest steps.
+- The difference between the 10th percentiles exceeds the noise band. Other processes hardly disturb fast steps.
 
 The other verdicts:
 
-- faster (slower), perhaps noise: the interval lies entirely beyond the noise within the recordings, but one of the
-  three criteria does not hold. Only more recordings can decide.
+- faster (slower), perhaps noise: not all three criteria hold, but the interval lies beyond the measured noise (the
+  noise band without the assumed spread between processes). Only more recordings can decide.
 - no difference beyond noise: all other cases.
 - too few steps to tell: a side has only one step.
 """
@@ -187,7 +187,7 @@ def step_statistics(
     quickest = None
     if between > 0:
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
-        # If both quantiles are 0, the number is 0 in many steps. Such steps cannot show a difference.
+        # If the 10th percentile of both sides is 0, many samples are 0. Such samples cannot show a difference.
         quickest = fast[1] - fast[0] if any(fast) else None
     seen = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(

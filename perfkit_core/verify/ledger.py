@@ -24,7 +24,7 @@ Outcome = Literal["predicted", "verified", "refuted", "abstained"]
 class Record:
     """A prediction, a measurement, or both. Unknown fields are None.
 
-    - ``base_hash``, ``change_hash``: hashes of the commands and their scripts. They differ if a script was changed.
+    - ``base_hash``, ``change_hash``: hashes of the command and its scripts. Editing a script changes the hash.
     - ``p10_ns`` … ``p90_ns``: percentiles of the predicted step time.
     - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the predicted saving.
     - ``base_median``, ``change_median``: in the unit of the metric (ns for ``step_time``).
@@ -94,7 +94,7 @@ class Summary:
     unpredicted: int  # The number of results "verified" or "refuted" for changes without a prediction.
     abstained: int  # The number of measurements with the result "cannot tell".
     unmeasured: int  # The number of predictions without a measurement.
-    sign_right: int  # Judged predictions whose sign (saving or loss) was right.
+    sign_right: int  # The number of judged predictions whose sign (saving or loss) was right.
     saving_error: float | None  # Median of |Record.saving_error| over the verified predictions.
     step_error: float | None  # Median of |Record.step_error| over the judged predictions.
     covered: float | None  # Share of judged predictions whose measured saving lies between p10 and p90.
@@ -109,7 +109,7 @@ def append(path: Path, record: Record) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b", buffering=0) as file:
-            with contextlib.suppress(ImportError):  # Without fcntl (Windows), one write call must suffice.
+            with contextlib.suppress(ImportError):  # Windows has no fcntl, so the file is not locked there.
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.

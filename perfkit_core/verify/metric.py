@@ -48,7 +48,6 @@ class Metric:
 
     @property
     def is_step_time(self) -> bool:
-        """Whether the metric is the step time, not a printed number."""
         return self.text == STEP_TIME
 
     def pattern(self) -> re.Pattern[str]:

@@ -126,7 +126,7 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     ending = f"failed with exit code {code}"
     if not 0 < code <= 128:
         with contextlib.suppress(ValueError):
-            # The code is the negative signal that ended the shell, or 128 + the signal that ended its command.
+            # The exit code is minus the signal that ended the shell, or 128 plus the signal that ended its command.
             ending = f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
     raise CaptureError(f"{command!r} {ending}: {last}", "run the command by itself first")
 

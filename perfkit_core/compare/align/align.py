@@ -38,7 +38,8 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""Key of a matrix product or convolution: its operator name. An addition that may add its bias has the same key."""
+"""Key whose value is ``conv`` for a ``conv``, and also for an ``add`` that may add the bias of a ``conv``. The same
+holds for the other :data:`_PRODUCTS`."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -51,10 +52,10 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""Only with these key sets, an unmatched item may match an item of the other run that already has a counterpart. With
-other key sets, this would hide additional work of one run, for example one more layer."""
+"""With these sets of keys, an unmatched item may match an item of the other run that already has a counterpart. With
+other sets, this would hide additional work of one run, for example one more layer."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
-"""Level → columns that must be equal in both runs for time outside operators to match on this level."""
+"""Level → columns. Time outside operators matches on a level if these columns have equal values in both runs."""
 _HOST: Final = ("framework", "launch_and_host", "idle")
 """Step categories that count as one in matching, because only some frameworks record Python code between operators."""
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "conv_transpose")
@@ -137,8 +138,8 @@ def align(base: Trace, other: Trace) -> Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of a run, which are matched with those of the other run. An item is a group of operators with equal
-    :data:`KEYS` (layer, name, shape and so on). Device work outside operators is grouped in the same way."""
+    """The items of a run. An item is a group of operators with equal :data:`KEYS` (layer, name, shape and so on).
+    Device work outside operators is grouped in the same way. :func:`meet` matches the items of two runs."""
 
     table: pd.DataFrame  # One row per item: its keys, its calls in all steps, and its mean times per step.
     of_event: IntArray  # The item of each event, -1 if it has none, shape (rows,).
@@ -186,7 +187,7 @@ def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
 
 
 def products(trace: Trace, operators: Units) -> np.ndarray:
-    """Return the key :data:`PRODUCT` of each event, None if it has none, shape (rows,)."""
+    """Return for each event the value of the key :data:`PRODUCT`, or None. The array has the shape (rows,)."""
     rows = np.flatnonzero(operators.own & trace.operators & ~operators.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
@@ -196,7 +197,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
     phase = trace.codes("phase").codes[rows].astype(np.int64)
     names = np.array([*operators.name.values, None], object)[operators.name.codes[rows]]
     product_names = np.full(len(trace), None, object)
-    # The product runs before the addition in the forward pass (-1), and after the addition in the backward pass (1).
+    # The product runs before the addition in the forward pass (step -1), and after it in the backward pass (step 1).
     for suffix, step in (("", -1), (GRADIENT_SUFFIX, 1)):
         product = np.isin(names, [name + suffix for name in _PRODUCTS])
         near = _neighbour(thread, phase, np.arange(len(rows)), step)
@@ -209,7 +210,7 @@ def products(trace: Trace, operators: Units) -> np.ndarray:
 
 
 def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> IntArray:
-    """Return ``at + step``, or -1 if no operator with this index is on the same thread and in the same phase."""
+    """Return ``at + step``, or -1 if the operator at this index is missing, on another thread or in another phase."""
     count = len(thread)
     near = at + step
     inside = (at >= 0) & (near >= 0) & (near < count)
@@ -230,7 +231,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
             rest = []
             for side, reached in zip(sides, levels, strict=True):
                 mask = _complete(side, keys) & (reached == UNMATCHED)
-                if PRODUCT in keys:  # The previous key set has tried the products, so only additions remain.
+                if PRODUCT in keys:  # Products were matched by operator name before, so only additions remain.
                     mask &= side["operator"] != side[PRODUCT]
                 rest.append(side[mask])
             candidates = [side[_complete(side, keys)] for side in sides] if keys in _WITH_MATCHED else rest
@@ -260,7 +261,7 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Add the columns of the result of :func:`meet` that the table lacks. Added keys are NA, added numbers are 0."""
+    """Return the table with all columns that :func:`meet` returns. Added keys are NA, added calls and times are 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -274,7 +275,8 @@ def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
 def exclusive_times(
     trace: Trace, windows: Windows, items: Items, levels: np.ndarray, layers: Mapping[str, str]
 ) -> pd.DataFrame:
-    """Sum the exclusive time in windows by level, category, phase and layer. Time outside operators has no level."""
+    """Sum the exclusive time in the windows by level, category, phase and layer. The level is the one on which the
+    operator was matched. Time outside operators has no level yet (see :func:`by_level`)."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
     outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
@@ -295,7 +297,7 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of a run on each level, in ns. Time outside operators is matched with ``theirs`` (other run)."""
+    """Return the time of a run by level, in ns. ``theirs`` (the other run) sets the level of time outside operators."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -42,8 +42,6 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Layer:
-    """A layer with its child layers."""
-
     name: str
     path: str
     first: int  # Row of the first event in the layer.
@@ -57,7 +55,7 @@ class Layer:
 
     @property
     def stem(self) -> str:
-        """The name in lower case, without number, punctuation and underscores: ``Conv_Block_12`` -> ``convblock``."""
+        """The name in lower case, without final number and punctuation: ``Conv_Block_12`` → ``convblock``."""
         numbered = _NUMBERED.match(self.name)
         return re.sub(r"[^a-z0-9]+", "", (numbered[1] if numbered else self.name).lower())
 
@@ -182,7 +180,7 @@ def _pairs(gain):  # type: ignore[no-untyped-def]
             best[i + 1, j + 1] = max(skipped, best[i, j] + gain[i, j]) if gain[i, j] >= 0 else skipped
     rows, columns = np.empty(min(n, m), np.int64), np.empty(min(n, m), np.int64)
     found = 0
-    while n and m:  # The pairs are read from the last to the first.
+    while n and m:  # Follow the best choices back. So the last pair comes first.
         if best[n, m] == best[n - 1, m]:
             n -= 1
         elif best[n, m] == best[n, m - 1]:

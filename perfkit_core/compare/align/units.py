@@ -74,8 +74,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the host time and the device time of each operator in :attr:`Units.own`, as arrays of shape (rows,). The
-    time of an operator excludes counted operators inside it. The values of all other rows are undefined."""
+    """Return the host time and the device time of each event, as arrays of shape (rows,). Only the values of the
+    operators in :attr:`Units.own` are meaningful. The time of other such operators inside an operator is excluded."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -86,7 +86,8 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 
 
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
-    """Return the phase of each piece of time, as an index, shape (pieces,). The last index + 1 means "unknown"."""
+    """Return the phase of each piece of time as an index into the phase names of the trace. The index of an unknown
+    phase is the number of names. The array has the shape (pieces,)."""
     phase, unit = trace.codes("phase"), units(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
@@ -104,6 +105,6 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """Return for each piece the index of the last masked piece at or before it in its window; -1 if there is none."""
+    """Return for each piece the index of the last piece with a true ``mask``, at or before it in its window, or -1."""
     index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
     return np.where((index >= 0) & (window[index] == window), index, -1)

@@ -6,7 +6,7 @@ used only if both runs have them.
 Each difference is the sum of two effects. c₀ and c₁ are the numbers of calls in base and other, and a₀ and a₁ are the
 times per call:
 
-- The count effect is due to more or fewer calls: (c₁ − c₀)(a₀ + a₁)/2. It is rounded once.
+- The count effect is due to more or fewer calls: (c₁ − c₀)(a₀ + a₁)/2. It is rounded to ns.
 - The per-call effect is due to slower or faster calls: (a₁ − a₀)(c₀ + c₁)/2. It is the rest of the difference.
 
 If only one side has calls, the entire difference is count effect. Swapping the sides only changes the signs.
@@ -136,8 +136,8 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
 
 
 def tree(base: Leaves, other: Leaves) -> Tree:
-    """Build one tree from the leaves of both sides, in preorder. The sibling with the largest difference comes first.
-    In ``numbers``, calls are -1 on the levels above operators, and for events whose calls are not counted."""
+    """Build one tree, in preorder, from the leaves of both runs. Of several siblings, the one with the largest
+    difference comes first. Calls are -1 on the levels above operators, and for events such as Python frames."""
     table = _merged(base, other)
     levels = [name for name in table.columns if not name.endswith(("_ns", "_calls"))]
     parts, parents, offset = [], np.full(len(table), NO_ROW, np.int64), 0
@@ -165,8 +165,8 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Join the leaves of both sides into one table. Columns of each side: mean time per window, calls of the event in
-    all windows, calls of its operator in all windows (missing outside operators)."""
+    """Join the leaves of both runs into one table. ``base_ns`` is the mean time per window. In all windows together,
+    ``base_calls`` counts the calls of the event, and ``base_operator_calls`` the calls of its operator."""
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):
@@ -226,7 +226,7 @@ def count_effect(t0: int, t1: int, c0: int, c1: int, n0: int, n1: int) -> int:
     The names end with 0 for base, and with 1 for other."""
     if not c0 or not c1:  # The entire difference is count effect, because 0 calls take no time.
         return t1 - t0 if c0 or c1 else 0
-    # This is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.
+    # The effect is (c₁/n₁ − c₀/n₀) · (t₀n₀/c₀ + t₁n₁/c₁) / 2 with one denominator.
     numerator, denominator = (c1 * n0 - c0 * n1) * (t0 * n0 * c1 + t1 * n1 * c0), 2 * n0 * n1 * c0 * c1
     # Halves are rounded away from zero, so that swapping the sides only changes the sign.
     size = (2 * abs(numerator) + denominator) // (2 * denominator)

@@ -39,8 +39,8 @@ _PLACES: Final = {
 def causes(attribution: pd.DataFrame) -> pd.DataFrame:
     """Return the causes of a difference, the largest first. The rows sum to the difference.
 
-    A cause is an operator of :func:`~perfkit_core.compare.attribute.attribute.attribute`, summed over layers.
-    Columns: operator, category, place, phase, family, and the columns of the tree from base_calls to explained_ratio.
+    A cause is an operator of the tree ``attribution``, summed over layers. Columns: operator, category, place, phase,
+    family, and the columns of the tree from base_calls to explained_ratio.
     """
     keys = ["operator", "category", "place", "phase", "family"]
     if attribution.empty:
@@ -83,15 +83,15 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of the level ``wanted``. The columns category, phase, layer, family and operator are added. They
-    name the ancestors of the row, "" if there is none. For "operator", also return categories without children."""
+    """Return the rows of the tree on the level ``wanted``, and for "operator" also the categories without children.
+    Five more columns name the ancestors of a row: category, phase, layer, family, operator ("" if missing)."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
     chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
     # In preorder, descendants follow their ancestor. So the ancestor of a row on a level is the last earlier row of
-    # this level. If that row is in another category, there is no ancestor on this level.
+    # this level. If this earlier row is in another category, it is not an ancestor, and the column holds "".
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
     columns = {}
     for part in _PARTS:

@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OVERHEAD: mark("(the profiler itself)"),
     schema.OTHER: mark("(other host events)"),
 }
-"""Kind of a host event outside operators → name of its time. The time of other kinds is named :data:`OUTSIDE`."""
+"""Kind of a host event outside operators → name that the tree shows for its time. Other kinds: :data:`OUTSIDE`."""
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels of the tree below the category."""
@@ -124,9 +124,9 @@ def _merged(codes: Codes, texts: list[str]) -> Codes:
 class Leaves:
     """Sums over the ``windows`` of one run, as three tables.
 
-    - ``times``: exclusive time, which sums to the time of the windows. Columns: category, one per level, ns.
-    - ``events``: calls of the events that start in a window. Columns: one per level, calls.
-    - ``operators``: calls of the operators that start in a window. Columns: the same, except event.
+    - ``times``: exclusive time, which sums to the time of the windows. Columns: category, :data:`LEVELS`, ns.
+    - ``events``: calls of the events that start in a window. Columns: :data:`LEVELS`, calls.
+    - ``operators``: calls of the operators that start in a window. Columns: :data:`LEVELS` except event, calls.
     """
 
     windows: Windows
@@ -138,7 +138,7 @@ class Leaves:
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
     levels = tuple(by_event.codes)
-    # Only device work, data loading and events in operators are counted. The number of Python frames means nothing.
+    # Calls are counted for device work, data loading and events in operators. Counts of Python frames mean nothing.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
     called |= activity.communication | activity.copy
     if activity.on_device:
@@ -149,7 +149,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     phase = piece_phases(trace, pieces)
     owned = np.flatnonzero(pieces.row != NO_ROW)
-    hidden = calls[~np.isin(calls, pieces.row)]  # Other events own the whole time of these calls.
+    hidden = calls[~np.isin(calls, pieces.row)]  # No time is assigned to these calls, but they are counted.
     row = np.concatenate([pieces.row[owned], hidden])
     category = np.concatenate([pieces.category[owned], categories_of_events(trace)[hidden]])
     phase_codes = np.concatenate([phase[owned], by_event.codes["phase"][hidden]])
@@ -168,8 +168,8 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
 
 
 def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
-    """Return one leaf for each gap in which nothing was recorded. A leaf is named after the next operator or event. It
-    has a layer only if the events before and after it have the same layer."""
+    """Return leaves for the gaps in which nothing was recorded. A gap is named after the next operator or event. It has
+    a layer only if the events before and after it have the same layer. Gaps with equal names form one leaf."""
     gaps = np.flatnonzero(pieces.row == NO_ROW)
     before, after = (_neighbours(pieces, gaps, offset) for offset in (-1, 1))
     columns = {
@@ -190,7 +190,7 @@ def _gaps(pieces: Slices, phase: IntArray, by_event: Keys) -> pd.DataFrame:
 
 
 def _neighbours(pieces: Slices, gaps: IntArray, offset: int) -> IntArray:
-    """Return for each gap the event of the previous (``offset`` -1) or next (1) piece in its window, -1 if none."""
+    """Return for each gap the event before (``offset`` -1) or after it (``offset`` 1) in its window; -1 if none."""
     if not len(pieces.row):
         return gaps
     at = gaps + offset

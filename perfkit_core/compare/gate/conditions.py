@@ -72,7 +72,7 @@ class Condition:
     row: str | None
     upward: bool  # Whether the condition fails above the limit (true) or below it (false).
     kind: Kind
-    limit: float  # For the kind "change", a share of base (0.03 for 3 %). Otherwise in the unit of the column.
+    limit: float  # In the unit of the column. If ``kind`` is "change": a share of base (0.03 means 3 %).
 
     @property
     def in_time(self) -> bool:
@@ -107,7 +107,7 @@ def parsed(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a condition. Numbers are in the unit of the column (ns, bytes, or none)."""
+    """The outcome of a condition. Numbers are in the unit of the tested column (ns, bytes, or none)."""
 
     condition: Condition
     result: str
@@ -183,7 +183,7 @@ def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> O
     if not (value > condition.limit if condition.upward else value < condition.limit):
         return outcome
     sure = statistics.beyond_noise
-    if condition.kind == BUDGET:  # The limit does not depend on base, so only the noise of the run other matters.
+    if condition.kind == BUDGET:  # The limit does not depend on base, so only the noise of ``other`` matters.
         sure = noise is not None and abs(other - condition.limit) > noise / 2**0.5
     unknown = noise is None or low is None
     return replace(outcome, result=FAILED if sure else CANNOT_TELL if unknown else WITHIN_NOISE)
@@ -220,7 +220,6 @@ def section(table: pd.DataFrame) -> model.Section:
 
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return the outcomes as plain data."""
     return [
         {
             "condition": outcome.condition.text, "result": outcome.result,

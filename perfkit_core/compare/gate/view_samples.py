@@ -89,8 +89,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows that the number selects in all captures. The table is empty if the condition names no row. In
-    memory views, it is also empty if a recorded event, but no row, has the name. Raises UsageError for other names."""
+    """Return the rows that the number selects in all captures. The table is empty if the condition names no row. It is
+    also empty if a memory view has no row for a recorded event of this name. Raises UsageError for unknown names."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
@@ -162,8 +162,8 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 
 
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
-    """Return the rows in which a key column has the value ``row``. If there are none, split ``row`` at its commas. Then
-    return the rows in which each part is the value of a key column."""
+    """Return the rows in which a key column has the value ``row``. If there are none, split ``row``
+    at its commas: "matmul, forward" selects the rows with "matmul" in one key column and "forward" in another."""
     names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
