@@ -50,7 +50,7 @@ MISSING: Final = -1
 OFFSETS_END: Final = 2**31 - 1
 """Largest number of bytes of text in one Arrow string array, whose offsets have 32 bits."""
 BLOCK: Final = 1 << 16
-"""Number of rows of a block. Lookups work block by block. A column of one repeated value holds one block in memory."""
+"""Number of rows that a lookup handles at a time. A column that repeats one value holds this many rows in memory."""
 LONGEST_PATTERN: Final = 10_000
 SMALL_BYTES: Final = 1 << 20
 
@@ -67,7 +67,7 @@ def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
     size = count * np.dtype(kind).itemsize
     if size <= SMALL_BYTES:
         return np.empty(count, kind)
-    # By default, Python maps shared memory, which the kernel backs by a file.
+    # By default, mmap returns shared memory, which the kernel backs by a file.
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     try:
         return np.frombuffer(mmap.mmap(-1, size, **private), kind, count)
@@ -139,8 +139,8 @@ def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.nda
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
     cells = allocate(len(numbers), table.dtype)
-    # Block by block, as numpy first converts all indexes to 64 bits in new memory. Mode "wrap" avoids the second buffer
-    # that numpy uses to check the range.
+    # np.take copies its indexes to 64 bits, so short blocks save memory. Mode "wrap" avoids another buffer, which numpy
+    # uses to check the range.
     for begin in range(0, len(numbers), BLOCK):
         here = slice(begin, begin + BLOCK)
         np.take(table, numbers[here], out=cells[here], mode="wrap")
@@ -172,7 +172,7 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with ``missing`` for nulls. The memory is shared if nulls already hold this number."""
+    """Return integers with ``missing`` for nulls. The memory of ``chunk`` is shared if no value must be replaced."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]

@@ -67,7 +67,7 @@ def first_rows(key: IntArray, width: int) -> IntArray:
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Return whether a table of ``width`` items is small enough to group this number of rows. Otherwise, hash keys."""
+    """Return whether a table of ``width`` items is small enough to group ``rows`` rows. If not, hash the keys."""
     return width <= max(4 * rows, 1 << 16)
 
 

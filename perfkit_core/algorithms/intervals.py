@@ -53,7 +53,7 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     if not len(a[0]) or not len(b[0]):
         return EMPTY
-    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # at equal times ends come first, as touching is no overlap
+    edges = np.concatenate([a[1], b[1], a[0], b[0]])  # at equal times, ends come first: touching is no overlap
     order = np.argsort(edges, kind="stable")
     depth = np.cumsum(np.where(order < len(a[1]) + len(b[1]), -1, 1))
     edges = edges[order]

@@ -52,8 +52,8 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the tree for the rows in the given ``order``. Each parent becomes a position in ``order``, or -1 if it
-    does not precede its child."""
+    """Return the parent of each of the rows ``order``, as a position in ``order``. A parent that does not precede its
+    child there becomes -1."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
@@ -68,8 +68,8 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
 
 
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return the same as :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. Other rows are
-    subtracted from their parents too. The table must be sorted by start, then longest first."""
+    """Return :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. All children count, also
+    those outside the mask. The table must be sorted by start, then longest first."""
     own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
@@ -162,7 +162,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
     for i in range(len(inside)):
         if not inside[i]:
             continue
-        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # thread ids are often consecutive, or multiples of 2**n
+        mixed = (thread[i] * _FACTOR ^ process[i]) * _FACTOR  # a hash: thread ids are often multiples of 2**n
         slot = (mixed ^ (mixed >> 32)) & last
         while table[2, slot] >= 0 and (table[0, slot] != process[i] or table[1, slot] != thread[i]):
             slot = (slot + 1) & last
@@ -173,7 +173,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
             free -= 1
             table[0, slot], table[1, slot] = process[i], thread[i]
         while p >= 0 and (start[i] >= end[p] or end[i] > end[p]):
-            p = parent[p]  # the open events of the thread are the chain of parents
+            p = parent[p]  # event i is not inside event p: try the parent of p
         parent[i] = p
         table[2, slot] = i
     return True

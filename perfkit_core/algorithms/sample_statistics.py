@@ -57,7 +57,7 @@ def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., An
 
 
 def interval(values: FloatArray, level: float) -> tuple[float, float]:
-    """Return the ends of the central interval that contains the share ``level`` of the values."""
+    """Return the ends of the central interval of ``values``. For ``level`` 0.9, it extends from p5 to p95."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

@@ -58,8 +58,8 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Number the distinct paths of the members, with a hash table. Return the parent and the key of each path. Set
-    ``node`` to the path of each event. An event that is no member has the path of the nearest member above it."""
+    """Assign a number to each distinct path of members. Return the parent and the key of each path. Set ``node[i]`` to
+    the number of the path of event i. An event that is no member has the path of the nearest member above it."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -85,7 +85,7 @@ def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
 
 @compiled
 def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return the first slot to search. Parents and keys are consecutive numbers, so their bits need mixing."""
+    """Return the slot at which a search of the hash table begins. Bits are mixed, as ids and keys are consecutive."""
     mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
@@ -125,8 +125,8 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """Return the weight of each node for :func:`preorder`. Nodes are ordered by the first of ``weights``, then by the
-    next, and finally by name. The order does not depend on the numbers of the nodes."""
+    """Return the ranks of the nodes, which :func:`preorder` takes as weights. Nodes are ranked by ``weights[0]``. Ties
+    are broken by ``weights[1]`` and so on, finally by name. The numbers of the nodes do not affect the ranks."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))

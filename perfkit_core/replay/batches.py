@@ -22,9 +22,9 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""Minimum number of equal distances between long waits. If there are only two distances, both must be equal."""
+"""At least this many distances between long waits must equal their median. If there are only two, both must."""
 _MANY: Final = 2
-"""The mean is used if the number of distances is at least this number × the mean: 2 × 4 for a mean of 4 calls."""
+"""The result is a mean of n calls only if there are at least this number × n distances between long waits."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
@@ -33,7 +33,7 @@ def period(waited_ns: IntArray, begins: BoolArray) -> int:
     """Return the number of calls from one long wait to the next. The result is 1 if long waits do not recur.
 
     For example, 4 slow workers finish their batches at the same time. Then every 4th call waits long, and the result is
-    4. If the distances differ, the result is their median or their mean.
+    4. If the distances between long waits differ, the result is their median or, with enough distances, their mean.
 
     - ``waited_ns``: wait of each call or step, 0 if none, shape (n,).
     - ``begins``: mask of the calls in which an epoch begins, shape (n,)."""
@@ -65,7 +65,7 @@ _HANDED_OVER_NS: Final = 2_000_000
 _HANDED_OVER: Final = 0.1
 """Getting a ready batch is assumed to take this quantile of the waits of all calls."""
 _WORKERS: Final = 2
-"""``period`` estimates the number of workers. At least this number is assumed."""
+"""Minimum number of workers. The number itself is estimated by ``period``."""
 _AHEAD: Final = 2
 """Number of batches that each worker makes in advance."""
 _LEAST_NS: Final = 500_000
@@ -174,10 +174,10 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return, for each wait, the segment of the waiting thread at whose start a worker begins to make the batch. The
-    wait ``i`` is the segment ``node[i]`` of the loader call ``rows[call[i]]``."""
+    """Return one segment of the waiting thread for each wait. At the start of this segment, a worker begins to make the
+    batch. The wait ``i`` itself is the segment ``node[i]``, which lies in the loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
-    since = np.searchsorted(segments.thread, thread)  # workers begin no earlier than the thread's first segment
+    since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)
     np.add.at(waits, call, waited_ns)
     for number in np.unique(thread):
@@ -188,6 +188,6 @@ def _since(
         asked = _AHEAD * max(period(waits[own], starts), _WORKERS)  # the batch was requested this many calls earlier
         latest[asked:] = np.maximum(latest[asked:], segments.after[rows[own[:-asked]]])
         since[own] = np.maximum(since[own], latest)
-    before = np.append(0, node[:-1] + 1)[: len(node)]  # workers begin no earlier than the previous wait ends
+    before = np.append(0, node[:-1] + 1)[: len(node)]  # a worker begins after the end of the previous wait
     same = np.append(False, segments.thread[node[1:]] == segments.thread[node[:-1]])[: len(node)]
     return np.maximum(since[call], np.where(same, before, 0))

@@ -89,11 +89,11 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
     woken = within & (idle_since <= segments.start_ns[np.maximum(waiter, 0)])
     begins, waiter = begins[woken], waiter[woken]
     until = segments.end_ns[waiter]
-    # a burst ends with its last segment of work that ends before the waiter's segment ends
+    # last segment of each burst: the last one with an event that is over when the waiter's segment ends
     latest = np.maximum.accumulate(np.where(segments.row[low:high] >= 0, at, -1))
     last = np.searchsorted(segments.end_ns[low:high], until, side="right") - 1
     last = np.maximum(latest[np.maximum(last, 0)], begins)
-    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the next segment ends after the waiter's
+    runs_on = segments.end_ns[np.minimum(last + 1, high)] > until  # the work lasts longer than the waiter's segment
     runs_on &= segments.row[np.minimum(last + 1, high)] >= 0
     left = until - segments.end_ns[last]
     short = np.maximum(RETURN_NS, ((until - segments.start_ns[waiter]) * RETURN_SHARE).astype(np.int64))
@@ -102,15 +102,15 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the graph of the host threads. It has one node for each segment, then one for each of ``bursts``.
-    Bursts cut the waiter's segment. The node of a burst is the part of this segment from the burst to the next burst.
-    ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
+    """Return the graph of the host threads. Its nodes are the segments, then one node for each of ``bursts``. A burst
+    of one thread cuts a segment of another thread, the waiter. The node of the burst is the part of this segment up to
+    the next burst. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
     is_last, is_first = np.append(~same, True)[: len(bursts)], np.append(True, ~same)[: len(bursts)]
     ends = np.flatnonzero(is_last)
-    final = ends[np.searchsorted(ends, np.arange(len(bursts)))]  # for each burst, the last burst of its waiter
+    final = ends[np.searchsorted(ends, np.arange(len(bursts)))]  # for each burst, the last burst in the same segment
     resumed = np.where(bursts.returns, end, begin)
     latest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(latest, bursts.waiter, resumed)
@@ -134,9 +134,9 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
-    """Let the threads that run the steps wait for collectives of other host threads, and return the graph. ``leads`` is
-    the mask of the threads that run the steps. A waiting node is cut where the collective ends. The part before the cut
-    takes no time. ``after`` is the field of :class:`perfkit_core.replay.graph.Replay`."""
+    """Return the graph in which the threads that run the steps (mask ``leads``) wait for collectives of other threads.
+    Each node that waits is cut in two at the end of the collective. The first part then takes no time of its own.
+    ``after`` holds the node that starts when each host event ends."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)

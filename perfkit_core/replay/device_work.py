@@ -1,8 +1,8 @@
 """Edges of the replay that end at device work.
 
-Device work waits for its launch and for the previous work of its stream. Each wait is an edge with a lag. The edge
-whose lag exceeds the usual lag by less keeps its recorded lag. The unchanged graph therefore repeats the recording. The
-other edge has the usual lag, or the recorded lag if that is smaller.
+Device work waits for its launch and for the previous work of its stream. Each wait is an edge with a lag. The excess of
+an edge is its recorded lag minus the usual lag. The edge with the smaller excess keeps its recorded lag, so that the
+unchanged graph repeats the recording. The other edge has the usual lag, or the recorded lag if that is smaller.
 
 Work that starts more than ``UNEXPLAINED_NS`` late may have waited for another stream. This is assumed if work of
 another stream of the device ended just before. The edge from this other work then has the recorded lag.
@@ -119,9 +119,9 @@ _BLOCKED: Final = 4
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited because their stream was full, and edges for all launches. An edge says that a
-    launch returns only after the work that makes room for it has begun. ``nodes`` holds the node of each piece of
-    work."""
+    """Return the launches that waited because their stream was full. Also return the edges that delay each launch until
+    there is room, because other launches may wait in a changed graph. There is room when the work ``DEPTH`` launches
+    earlier has begun. ``nodes`` holds the node of each piece of work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -156,7 +156,7 @@ class Queued:
             end = self.end_ns[order]
             self._orders.append(order)
             self._times.append(self.launch_ns[order])
-            # for each launch, the work launched so far that ends last
+            # for each launch: of all work launched until then, the work that ends last
             is_latest = end == np.maximum.accumulate(end)
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 

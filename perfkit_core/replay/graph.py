@@ -67,7 +67,7 @@ class Waits:
 
     row: IntArray  # row of the call
     busy_ns: IntArray  # time of the call without the wait
-    edges: Edges  # edges that delay the node after a call until the wait ends
+    edges: Edges  # edges from the awaited work to the node after the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class Graph:
         )  # fmt: skip
 
     def continued(self, node: IntArray, rest: IntArray) -> Graph:
-        """Return the graph in which ``rest[i]`` continues ``node[i]``. The nodes ``node`` then take no time. Edges from
-        the end of ``node[i]`` begin at the end of ``rest[i]`` instead. The caller adds the nodes ``rest``."""
+        """Return the graph with nodes cut in two. ``node[i]`` becomes the first part, which takes no time. ``rest[i]``
+        is the second part, which the caller adds. Edges from the end of ``node[i]`` move to the end of ``rest[i]``."""
         ends_with, dur = np.arange(len(self)), self.dur_ns.copy()
         ends_with[node], dur[node] = rest, 0
         links = self.edges
@@ -153,8 +153,8 @@ def play(graph: Graph) -> IntArray:
 
 @compiled
 def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[no-untyped-def]
-    """Fill ``start`` and return the number of nodes that could start. ``waits_for`` counts, for each node, the edges
-    into it whose source has not started."""
+    """Fill ``start``. Return the number of nodes that could start: fewer than all if the graph has a cycle.
+    ``waits_for[i]`` is the number of edges into node i whose source has not started."""
     count = len(dur)
     ready = np.empty(count, np.int64)
     ready_count = 0

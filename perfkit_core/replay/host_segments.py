@@ -81,8 +81,8 @@ def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):
 
 @compiled
 def _close(stack, least, depth, now, until, end_ns, code, count, start, end, owner, thread, after):  # type: ignore[no-untyped-def]
-    """Close the open events that end by ``until``. ``stack`` holds the open events. ``least`` holds, for each of them,
-    the earliest end of this event and of the events below it on the stack."""
+    """Close the open events that end by ``until``. ``stack`` holds the open events. ``least[k]`` is the earliest end of
+    the events ``stack[: k + 1]``."""
     while depth and least[depth - 1] <= until:
         over = least[depth - 1]
         if over > now:

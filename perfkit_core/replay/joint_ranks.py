@@ -5,9 +5,9 @@ such a collective in two on each rank. The arrival takes no time. The transfer b
 the recorded time from there. Collectives that are not synchronous, not matched, or of a rank with an unknown clock are
 replayed as recorded.
 
-On each rank, device work of other streams may wait for a collective, or a collective for this work. The recording of a
-rank shows such a wait only if it delayed something. But all ranks run the same program, so ``shown_elsewhere`` adds the
-waits that other ranks show."""
+Within a rank, device work of other streams may wait for a collective, or a collective for such work. A rank shows this
+wait only if it delayed something. All ranks run the same program, so ``shown_elsewhere`` adds to each rank the waits
+that other ranks show."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges between collectives and device work of other streams. If the recording of one rank shows
-    such a wait, each rank with the same work gets an edge. The edge is added only if the awaited work ended before the
-    waiting work began. Work counts as the same on two ranks if two things are equal: its name, and its position in its
-    stream, counted from the launch of the collective.
+    """Return edges for waits between collectives and device work of other streams. If one rank shows a wait, every rank
+    with the same work gets an edge, unless its waiting work began before the awaited work ended. Two ranks have
+    the same work if its name and its position in the stream, counted from the launch of the collective, are equal.
 
     - ``nodes``: node of each piece of ``work``.
     - ``node``, ``match``: the fields of :class:`_Members`."""
@@ -83,7 +82,7 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the number of each stream over all ranks; -1 unless the rank has exactly one stream with this id."""
+        """Return the ``lane`` of each stream. It is -1 if the rank has no stream with this id, or more than one."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 
@@ -166,8 +165,8 @@ def _arrival_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
 
 
 def _early_ns(steps_graph: graph.Graph, members: _Members) -> IntArray:
-    """Return how long before the arrival of the last rank each member ends, in ns, shape (members,). A positive time is
-    an error of the clocks, because no member ends before the last rank arrives."""
+    """Return the time from the end of each member to the arrival of the last rank, in ns, shape (members,). A positive
+    time is an error of the clocks, because no member ends before the last rank arrives."""
     end = steps_graph.start_ns[members.node] + steps_graph.dur_ns[members.node]
     return _arrival_ns(steps_graph, members)[members.match] - end
 

@@ -68,8 +68,8 @@ class Steps:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. It belongs to no step if it ran before all
-        work of its stream with a recorded launch, because it was launched before the recording."""
+        Work without a recorded launch belongs to the step in which it ran. But the work before the first
+        work of its stream with a recorded launch was launched before the recording. It belongs to no step."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -128,10 +128,10 @@ _TYPICAL_NS: Final = 5_000
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the share of the device time that is unexplained. Return None if there is no device work.
+    """Return the share of the device time that no recorded wait explains. Return None if there is no device work.
 
-    Work has a lag: the time from the end of everything that it waits for to its own start. Work is unexplained if it
-    waits for nothing, or if its lag exceeds the usual lag by ``UNEXPLAINED_NS``. Transforms keep such a lag."""
+    Work starts when the lag of its last wait is over. Work is unexplained if it waits for nothing, or if this lag
+    exceeds the usual lag by more than ``UNEXPLAINED_NS``. Transforms keep such a lag."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

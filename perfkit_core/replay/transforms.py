@@ -22,7 +22,7 @@ from perfkit_core.views.steps.activity import covered_ns
 
 
 class Case(Enum):
-    """Which value of uncertain numbers to use. ``SHORT`` gives the shortest steps, ``LONG`` the longest."""
+    """Selects one value of each uncertain number. ``SHORT`` gives the shortest steps, ``LONG`` the longest."""
 
     SHORT = "p10"
     LIKELY = "p50"
@@ -31,7 +31,7 @@ class Case(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Three percentiles of an uncertain number: a time in ns, a factor or a count."""
+    """An uncertain number, described by three percentiles. It is a time in ns, a factor or a count."""
 
     low: float  # value with the shortest steps
     mid: float
@@ -90,7 +90,7 @@ def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
 
 
 def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolArray:
-    """Return the mask of the nodes of :func:`chosen_rows`, shape (nodes,)."""
+    """Return the mask of the nodes whose event is in :func:`chosen_rows`, shape (nodes,)."""
     mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
     return mask
 
@@ -219,7 +219,7 @@ class Move:
 
     rows: IntArray
     to_host: bool
-    host_ns: Number  # time of each operator on the host; on a device, the time of its launch
+    host_ns: Number  # host time of each operator: its execution if `to_host`, otherwise its launch
     device_ns: Number = 0  # time of the new device work of each operator
     copies_gone: IntArray | None = None  # calls of copies and synchronisations that become unnecessary
     copies_added: int = 0  # number of new copies before each operator
@@ -260,7 +260,7 @@ class Batch:
 
     rows: IntArray  # host events that contain the recorded launches
     host_ns: Number  # host time of each new launch
-    gap_ns: Number = 1000  # maximum gap between pieces of device work of a new launch
+    gap_ns: Number = 1000  # maximum gap before each piece of device work of a new launch
     group: IntArray | None = None  # rows with equal numbers become one launch; None: all rows become one launch
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
@@ -301,14 +301,14 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Batches come from ``workers`` processes of each rank, which replace the recorded source of batches.
+    """Batches come from ``workers`` processes of each rank instead of the recorded source.
 
     Together, the workers deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches
-    ahead of the training. The first batch is ready, as in a loader that has been running.
+    ahead of the training. The first batch is ready when the training asks for it.
 
-    If ``batch_ns`` is None, the training made the recorded batches itself. Getting a batch then takes ``handover_ns``.
-    Otherwise, other processes or threads made the recorded batches. Getting a batch then takes the recorded time
-    without the wait, plus at most ``handover_ns``."""
+    If ``batch_ns`` is None, the training made the recorded batches itself. Getting a ready batch then takes
+    ``handover_ns``. Otherwise, other processes or threads made the recorded batches. Getting a ready batch then takes
+    the recorded time without the wait, plus at most ``handover_ns``."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

@@ -30,7 +30,7 @@ _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"
 _WAITS_ON_DEVICE: Final = "Stream Wait Event"
 _NO_STREAM: Final = 0xFFFFFFFF
-"""-1 as an unsigned 32-bit number. Traces of a profiler of 2023 contain it instead of the stream -1."""
+"""-1 as an unsigned 32-bit number. Some traces from 2023 contain it instead of the stream -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 BUSY_NS: Final = 2_000
 """A call that waits for a device is assumed to take at most this time in addition to the wait."""
 RETURN_NS: Final = 5_000
-"""A call may wait for several pieces of work. Edges from all but the last of these have at most this lag."""
+"""A call can wait for several pieces of work. The edges from all pieces except the last have at most this lag."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:
@@ -184,7 +184,7 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
     at, copied, call = at[blocks], copied[blocks], call[blocks]
     free = np.where(work.before[at] >= 0, end[work.row[work.before[at]]], start[call])
     staged = np.maximum(start[copied] - np.maximum(start[call], free), 0)
-    # a call that copies to the host has no data to stage: it waits until the copy begins
+    # only a copy to the device stages data before it begins; a copy to the host waits in this time
     return (
         call,
         at,

@@ -68,8 +68,8 @@ def counted_bytes(events: MemoryEvents) -> IntArray:
 
 
 def arguments(trace: Trace, rows: IntArray, keys: Sequence[Sequence[str]]) -> list[IntArray]:
-    """Return the integer values of recorded arguments. Each item of ``keys`` lists the alternative names of one
-    argument and results in one array of shape (len(rows),). A row without the argument has MISSING."""
+    """Return the integer values of recorded arguments, as one array of shape (len(rows),) per argument. Each item of
+    ``keys`` lists the possible names of one argument. The value is MISSING for rows without the argument."""
     if not len(rows):  # avoid take(), which would concatenate all chunks of the column
         return [np.empty(0, np.int64) for _ in keys]
     texts = trace.pick("args", rows)
@@ -100,7 +100,7 @@ def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str
 
 
 def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapping[str, IntArray]) -> pd.DataFrame:
-    """Return one row per item of ``pool``: its rank, its device and the given ``columns``. MISSING becomes NA."""
+    """Return one row per memory pool in ``pool``, with rank, device and the given ``columns``. MISSING becomes NA."""
     table = pool_columns(trace, events, pool)
     for name, values in columns.items():
         unknown = values == MISSING
@@ -115,12 +115,12 @@ class Levels:
 
     growth: IntArray  # sum of the changes since the recording began
     allocated: IntArray  # recorded total
-    unexplained: IntArray  # change of the recorded total less the event's own change
+    unexplained: IntArray  # change of the recorded total that the event itself does not explain
     reserved: IntArray
     start: IntArray  # total before the first event, shape (pools,)
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the total after the events at the positions ``at``: as recorded, else the growth by the events."""
+        """Return the recorded total after each of the events ``at``, or the growth if no total was recorded."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
@@ -154,7 +154,7 @@ def before(level: Levels, events: MemoryEvents, position: int) -> int:
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
     """Return the position of the first event with the highest total, and this total. ``at`` has ascending positions of
-    events in one pool. If no event exceeds the total before ``at[0]``, return the previous position and its total."""
+    events in one pool. If the total was not lower before ``at[0]``, return ``at[0] - 1`` and this earlier total."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)

@@ -66,8 +66,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
     """Return pairs of a memory event (position) and a host event (row) that counts it in Paddle's summary.
 
-    A host event counts the memory events directly in it. Exception: an ``OperatorInner`` counts none. An ``Operator``
-    also counts the memory events directly in its children, so a memory event can be in two pairs."""
+    A host event counts the memory events whose parent it is, but an ``OperatorInner`` counts none. An ``Operator`` also
+    counts the memory events whose parent is one of its children. A memory event can therefore be in two pairs."""
     parent, category = trace.ints("parent"), trace.codes("category")
     start, end, rows = trace.ints("start_ns"), trace.end_ns, events.row
     nearest = parent[rows]
@@ -120,7 +120,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
         if name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # memory events have no inferred phase: use the host event
+        elif name == "phase":  # phases are inferred only for host events: use the parent
             source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
         columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
     return columns

@@ -1,10 +1,10 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block is listed if it is alive at the end of the next step and at the end of the last consecutive step. A leak recurs
-in every step. Memory that is allocated once, such as optimizer state, is listed for one step.
+A block counts if a step allocated it and it is alive at the end of the last consecutively recorded step. Blocks that
+this last step allocated do not count. A leak recurs in every step, but optimizer state is allocated in one step only.
 
-A queue of blocks is no leak: each step allocates a block and frees an older one. For each older block that these steps
-free, one block of the same size is therefore left out.
+A queue of buffers is no leak: each step allocates a buffer and frees an older one. If the recorded steps free a block
+from before these steps, the view therefore leaves out one block of the same size.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
     event, step, run = made.allocation[alive], step[alive], run[alive]
 
-    # sizes of the blocks that were allocated before a run and freed in it
+    # sizes of the blocks that a run of consecutive steps freed, but did not allocate
     freed = made.end != NEVER
     free = np.concatenate([made.end[freed], made.unmatched])
     allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
@@ -64,7 +64,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)
     old_frees = pd.DataFrame({"run": run_of_free[old], "size": -change[free[old]]})
 
-    # for each such free, leave out the newest remaining block of the same size
+    # for each of these older blocks, leave out the newest remaining block of the same size
     newest_first = pd.DataFrame({"run": run, "size": change[event]})[::-1]
     newer = newest_first.groupby(["run", "size"]).cumcount().to_numpy()
     frees = old_frees.groupby(["run", "size"]).size().rename("freed").reset_index()

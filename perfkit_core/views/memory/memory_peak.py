@@ -38,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
-    # rows for the part of each pool's total that is not in these blocks
+    # the sizes of the blocks may not add up to the total of the pool: add rows for the rest
     known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
     old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
     freed = np.zeros(pools, np.int64)

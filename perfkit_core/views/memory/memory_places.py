@@ -23,7 +23,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     bounds = np.searchsorted(events.pool[counted], pools[1:])  # events are sorted by pool
     rows, since = [], since_first_event(trace, events.row)
     columns = (counted, memory.counted_bytes(events)[counted], *process_peaks)
-    parts = (np.split(values, bounds) for values in columns)  # np.split returns one part even without pools
+    parts = (np.split(values, bounds) for values in columns)  # without pools, zip ignores the one empty part
     for _, at, change, peak_allocated, peak_reserved in zip(pools, *parts, strict=False):
         start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
         recorded = level.allocated[at[0]] != MISSING

@@ -43,8 +43,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the number and the bytes of the blocks that step i allocated and that are alive at the end of the step
-    ``until[i]``, for each i. Both are MISSING if ``until[i]`` is -1, or if events of the pool have no address."""
+    """Return, for each step i, how many of its blocks are alive at the end of the step ``until[i]``, and their bytes.
+    Both are MISSING if ``until[i]`` is -1, or if events of the pool have no address."""
     events, made = memory.memory_events(trace), memory.blocks(trace)
     step = ends.of(made.allocation)
     stays = (step >= 0) & made.alive(np.append(np.append(ends.last, -1)[until], -1)[step])

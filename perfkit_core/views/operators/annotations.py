@@ -23,7 +23,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     ``annotation`` were labelled by the user, ranges of other kinds by the framework. Raises UsageError."""
     counted = trace.host & trace.rows("kind", *LABELLED)
     if not request.native:
-        # The view ``modules`` has the ranges that ``annotate`` labels. Only native tables list them here.
+        # Ranges that ``annotate`` labelled are in the view ``modules``. Here, only native tables contain them.
         layers = labelled(trace)
         counted &= ~((layers.path >= 0) | (layers.mark >= 0))
     result = span_table(trace, request, counted, "kind")

@@ -71,7 +71,7 @@ def survivors(trace: Trace) -> IntArray:
 
 @once
 def is_call(trace: Trace) -> BoolArray:
-    """Return a mask, shape (rows,). It is False for re-dispatches: only children of a parent with the same name."""
+    """Return the mask of events that are no re-dispatch. A re-dispatch is an only child with the name of its parent."""
     nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
     has_one_child = groupby.sums(parent, len(trace), nested) == 1
     mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
@@ -84,7 +84,7 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Move the values of re-dispatched operators and of details to the operator of their call. Shape (rows,)."""
+    """Add the values of re-dispatches and details to the operator that they are part of, and set theirs to 0."""
     total = values.astype(np.int64)
     rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
@@ -94,7 +94,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
 
 @once
 def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the rows of re-dispatched operators and details, and for each the row of the operator of its call."""
+    """Return two arrays: the rows of re-dispatches and details, and the rows of the operators that they are part of."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()
@@ -107,8 +107,8 @@ def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
 
 @once
 def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
-    """Return the self time of each host event in ns, shape (rows,): its duration less the union of its children. The
-    native self time is the duration less the sum of the children."""
+    """Return the self time of each host event in ns, shape (rows,): its duration less the union of its children. If
+    ``native``, the sum of the children is subtracted instead."""
     return gathered(trace, _less_each_child(trace) if native else np.maximum(trace.ints("self_ns"), 0))
 
 
@@ -124,8 +124,8 @@ def _less_each_child(trace: Trace) -> IntArray:
 
 
 def self_device_ns(trace: Trace, counted: BoolArray) -> IntArray:
-    """Return the self device time of each event in ns, shape (rows,). Device work counts for the innermost operator or
-    ``counted`` event around its launch."""
+    """Return the self device time of each event in ns, shape (rows,). Device work counts for the innermost
+    event around its launch that is an operator or in ``counted``."""
     operators = trace.operators
     if (counted & ~operators).any():
         return _self_device_ns(trace, counted | operators)

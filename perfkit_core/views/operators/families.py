@@ -98,13 +98,13 @@ _GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""Families of kernels, each with families of operators. A kernel launched by an operator of one of these families gets
-the family of the operator. For example, a matmul kernel of a convolution gets the family conv."""
+"""Families of kernels that operators of several families launch. A kernel launched by an operator of a listed family
+gets the family of the operator. For example, a matmul kernel of a convolution gets the family conv."""
 
 
 @once
 def event_families(trace: Trace) -> Codes:
-    """Return the family of each event, shape (rows,). Codes are indexes into all families, -1 if an event has none."""
+    """Return the family of each event, shape (rows,). Codes are indexes of ``FAMILIES``, -1 if an event has none."""
     parent, op_names = trace.ints("parent"), trace.codes("op_name")
     by_op_name = op_names.lookup(np.array([_number(family(name)) for name in op_names.values], np.int64), -1)
     nearest = nesting.nearest_on_path(parent, by_op_name >= 0)
@@ -124,8 +124,8 @@ def event_families(trace: Trace) -> Codes:
     by_operator = np.where(owner[device] == NO_ROW, -1, families[owner[device]])
     families[device] = np.where((by_work >= 0) & ~inherits[by_work, by_operator], by_work, by_operator)
 
-    # A copy kernel gets the family cast if a casting operator directly called its operator. A memcpy keeps the family
-    # copy, as it moves data between memories.
+    # A casting operator calls a copying operator, which launches a copy kernel. The family of this kernel is cast. A
+    # memcpy keeps the family copy, as it moves data between memories.
     named = op_names.codes >= 0
     launcher = np.append(nesting.nearest_on_path(parent, named), NO_ROW)[owner]
     outer = np.append(nesting.nearest_above(parent, named), NO_ROW)[launcher]

@@ -39,7 +39,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
-    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # node of each event row; the last item is for NO_ROW (-1)
+    number = np.full(len(trace) + 1, NO_ROW, np.int64)  # node of each event; number[NO_ROW] is NO_ROW
     number[rows] = np.arange(len(rows))
     if not request.by:
         return _nodes(trace, rows, number)
@@ -167,7 +167,7 @@ def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     both = np.append(backward, forward)
     key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))
     last = np.full(len(first), NO_ROW, np.int64)
-    last[key[len(backward) :]] = root[forward]  # of several rows with one number, the last is kept
+    last[key[len(backward) :]] = root[forward]  # if several operators have one number, the last is kept
     result = np.full(len(trace), NO_ROW, np.int64)
     result[root[backward]] = last[key[: len(backward)]]
     return result[rows]
@@ -191,10 +191,10 @@ COLUMNS: Final = (
     columns.description("after", "After", by=("edge",)),
     columns.key("before_name", "Before name", by=("edge",)),
     columns.key("after_name", "After name", by=("edge",)),
-    columns.key("edge", "Edge", by=("edge",), description="what the edge follows from: thread, stream or backward"),
+    columns.key("edge", "Edge", by=("edge",), description="why the nodes are connected: thread, stream or backward"),
     columns.text("after_on_stream", "After on stream", description="previous node on the node's first stream"),
     columns.text("forward", "Forward", description="forward node of a backward node"),
-    columns.text("forward_by", "Forward by", description="matched by sequence number, or by order of calls"),
+    columns.text("forward_by", "Forward by", description="how the forward node was found: by sequence number or order"),
 )
 
 VIEW = View(

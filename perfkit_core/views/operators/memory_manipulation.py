@@ -43,8 +43,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = np.flatnonzero(manipulates & trace.host & select.selected(trace, request))
     keys: dict[str, Any] = {"name": texts(names, rows), "kind": texts(trace.codes("kind"), rows)}
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
-    # Add up device work by its launch. `attribution` assigns it to the host event around the runtime call, but runtime
-    # calls have rows of their own in this view.
+    # Device work counts for the runtime call that launched it, because this view has rows for runtime calls. The module
+    # `attribution` would count it for the event around the call.
     launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])

@@ -74,9 +74,9 @@ class Entries:
     """Entries of the tree before equal entries are merged. Arrays have shape (entries,). Host events come first."""
 
     above: IntArray  # index of the parent entry, -1 for roots
-    row: IntArray  # event row; -1 for the parent of device work that no operator launched
+    row: IntArray  # row of the event; -1 for the added roots of device work that no operator launched
     device_ns: IntArray  # device time, including all entries below
-    top: IntArray  # row of a root in `tops`, -1 for other entries
+    top: IntArray  # for a root, its row in `tops`; otherwise -1
     tops: pd.DataFrame  # name and groupings of each distinct root
     host: int  # number of host events
 
@@ -85,7 +85,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     """Return the operators and everything below them, then the device work that no operator launched.
 
     The roots are the outermost operators. Below a root are the operators and details inside it. Device work is below
-    the innermost of these events around its launch.
+    the innermost operator or detail that contains its launch.
 
     In the native tree (Paddle's Operator Summary), every operator is a root. Its direct children are below it, except
     operators and runtime calls. Device work is below the event that launched it.
@@ -107,7 +107,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
     kept = (holder != NO_ROW) & shown[holder]
     work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
-    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each event row; the last item is for NO_ROW (-1)
+    position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each event; position[NO_ROW] is NO_ROW
     position[host] = np.arange(len(host))
     roots = group(keys(trace, request, np.flatnonzero(root)))
     top = np.full(len(host), NO_ROW)
@@ -134,7 +134,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
 
 
 def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Recompute the shares of roots in a merged native table, with a separate denominator for each group of roots."""
+    """In a native table with groupings, divide the times of roots by the sum of all roots with equal groupings."""
     groupings = [column.name for column in COLUMNS if column.by and column.name in table]
     if not (request.native and groupings):
         return table

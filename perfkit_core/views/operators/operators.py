@@ -85,7 +85,7 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
-    """Return sums over the ``counted`` events. The keys of the rows are name, the groupings and the column ``what``.
+    """Return sums over the ``counted`` events, by name, groupings and the column that ``what`` names.
 
     The other columns are MEASURES. Device times, bytes and FLOPs are NA if not recorded. ``self_cpu_ratio`` is a share
     of the self time of all rows. ``total_cpu_ratio`` is a share of the time of the outermost counted events. In a
