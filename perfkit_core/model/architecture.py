@@ -92,7 +92,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer without its children. FLOPs are sums over all recorded calls, None if unknown."""
+    """A layer. Parameters and FLOPs exclude child layers. FLOPs are sums over all recorded calls, None if unknown."""
 
     path: str  # path of the layer as in labels; a model itself has the path "", or its name and a dot
     class_name: str

@@ -57,7 +57,7 @@ class Share:
     - ``above``: the value of ``part`` in the parent row.
     - ``whole``: a function of the trace, the request and the rank's table. Its results are summed over the ranks. If
       it returns None, the default is used.
-    - ``column``: the column with this name, in the same row. ``part`` may be omitted if share × column is an integer.
+    - ``column``: the column with this name, in the same row. If ``part`` is None, it is share × column, rounded.
     """
 
     part: str | None = None
@@ -116,7 +116,7 @@ class Column:
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
-# Constructors of common columns, as in ``duration("dur_ns", "Duration")``. Sizes and FLOPs are equal in every run.
+# Short forms of Column, as in ``duration("dur_ns", "Duration")``. ``exact``: these values are equal in every run.
 duration: Final = partial(Column, unit="ns")
 size: Final = partial(Column, unit="bytes", exact=True)
 rate: Final = partial(Column, unit="bytes_per_s")
@@ -145,7 +145,7 @@ def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tu
 
 MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
                  "words")  # fmt: skip
-"""Names of the callables that make a column, and whose second argument is its heading."""
+"""Names of the callables that return a :class:`Column`. Their second argument is the heading."""
 
 
 def by_name(columns: Iterable[Column]) -> dict[str, Column]:
@@ -158,11 +158,11 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
-    """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, with
-    their arguments. An undeclared column identifies rows if one of these conditions holds:
+    """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, each
+    as ``grouping`` or ``grouping=argument``. An undeclared column identifies rows if one of these conditions holds:
 
     - It has the name of a requested grouping.
-    - It comes before the first measure. In a table with a column ``name``, this does not hold for descriptions."""
+    - It comes before the first measure. If it is a description, the table must also have no column ``name``."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -247,7 +247,7 @@ _STATISTICS: Final = frozenset(
 )  # fmt: skip
 """Words in column names that select a statistic: ``avg`` in ``avg_cpu_ns``. The other words name the quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Names, without the unit, of columns that hold a part of a difference."""
+"""Columns that hold a part of the difference between two runs, by name without the unit."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
@@ -260,7 +260,7 @@ _PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def is_term(column: Column) -> bool:
-    """Return whether a column is a term of a difference: base, other, difference, or a part of the difference."""
+    """Return whether a column belongs to a comparison: base, other, their difference, or a part of the difference."""
     return _stem(column.name, column.unit) in _PARTS or not _TERMS.isdisjoint(column.name.split("_"))
 
 

@@ -67,7 +67,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``window_ns``: start and end of the recording. If it is None, the range of the events is used.
     - ``recording``: a text that is equal for all cycles of one process.
     - ``thread_names``: names of threads by "rank:pid:tid".
-    - ``cpu_utilisation``: ratios of the scopes "process" and "system".
+    - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
     - ``worlds``: a pair (rank, world size) for each part of a joined trace, as recorded.
     """
 
@@ -92,7 +92,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     worlds: tuple[tuple[int, int], ...] = ()
 
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
-        """Return pairs of rank and recorded world size. A rank occurs more than once if its parts disagree."""
+        """Return pairs (rank, world size) as recorded. A rank with several world sizes occurs in several pairs."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)
 
 
@@ -217,8 +217,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
         findings.append(Finding("waits-not-known", text))
     if incomplete > EDGES:
         text = message(
-            "{share:ratio} of the collectives lack a rank that cannot be compared or was not read: the reported waits "
-            "are lower bounds, and the missing rank may be the last to arrive",
+            "{share:ratio} of the collectives lack a rank, which was not read or cannot be compared: the reported "
+            "waits are lower bounds, because the missing rank may be the last to arrive",
             share=incomplete,
         )
         findings.append(Finding("waits-not-known", text))

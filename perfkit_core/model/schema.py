@@ -41,14 +41,14 @@ KINDS: Final = (
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
-"""Values of the column ``phase``. An event of one of the first four kinds sets the phase of all events inside it."""
+"""Values of ``phase``. The first four are also kinds. An event of such a kind sets the phase of all events in it."""
 NESTED_KINDS: Final = frozenset(
     {STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
      COMMUNICATION}
 )  # fmt: skip
 """Kinds of events that occupy their host thread. They nest. Self times exclude children of these kinds."""
 DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
-"""Kinds of events that occupy a device. Their union is the device's busy time."""
+"""Kinds of events that occupy a device."""
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
 
 CPU: Final = "cpu"

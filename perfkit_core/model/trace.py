@@ -100,7 +100,7 @@ class ChangedColumns(Columns):
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns(Columns):
-    """The columns of several traces, concatenated. A row reference is shifted by the number of preceding rows."""
+    """The columns of several traces, concatenated. A row reference grows by the number of rows in earlier traces."""
 
     parts: Sequence[Columns]
 
@@ -138,7 +138,7 @@ class JoinedColumns(Columns):
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
-"""A cache key that starts with one of these names belongs to a single column, whose name is its second item."""
+"""First items of the cache keys of results that depend on one column. The second item is the column's name."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)

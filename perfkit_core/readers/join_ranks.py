@@ -141,7 +141,7 @@ def check_apart(traces: Iterable[Trace]) -> None:
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
-            continue  # cycles of one recording: their steps need not be read
+            continue  # different cycles of one recording do not conflict
         steps: dict[object, TraceMeta] = {}
         for trace in of_rank:
             for step in set(trace.ints("step")[trace.rows("kind", STEP)].tolist()):

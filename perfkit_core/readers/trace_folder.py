@@ -80,7 +80,7 @@ def _parts(file: Path) -> tuple[str, str]:
 
 
 def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
-    """Raise SourceError if a file in ``others`` is named like a rank or a cycle that has no profile."""
+    """Raise SourceError if the name of a file in ``others`` states a rank or cycle that has no file in ``profiles``."""
     stems = {_parts(file)[0] for file in profiles}
     ranks, series = {join_ranks.rank_of_name(stem) for stem in stems}, set(map(_series, stems))
     for file in others:

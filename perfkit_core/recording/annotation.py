@@ -90,8 +90,8 @@ class Annotation(Generic[Model]):
 def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annotation[Model]:
     """Return the annotation of a model. Create it if there is none.
 
-    The paths of the layers begin with ``name``. If ``name`` is None, the paths of the first such model have no prefix.
-    In further models, they begin with the class, as in ``ResNet``. Raises UsageError if another model has the name."""
+    The paths of the layers begin with ``name``. If ``name`` is None, the first such model has no prefix. Later
+    ones have their class as prefix (``ResNet``, ``ResNet2``). Raises UsageError if another model has the name."""
     active = framework.active
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:

@@ -13,8 +13,8 @@ from perfkit_core.system.machine import usable_cpus
 HOST: Final = "host"
 """Key of ``TraceMeta.extra``. Its value is a dictionary with the keys below."""
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Keys of the number of cores that the process may use, of threads per operator, and of processes of the job on this
-machine."""
+"""Keys of the entry HOST. Their values are the number of cores that the process may use, the number of threads per
+operator, and the number of processes of the job on this machine."""
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
 """Environment variables in which launchers store the number of processes on this machine."""
@@ -35,9 +35,9 @@ class Place:
 
 
 def environment_place(*first: tuple[str, str]) -> Place:
-    """Return rank and world size from the environment variables of a launcher. Launchers can be nested, so both values
-    come from the same launcher. A launcher that sets both variables is preferred to one that sets only the rank. Among
-    equals, the pairs of variables in ``first`` are preferred."""
+    """Return rank and world size from the environment variables of one launcher, because launchers can be nested. This
+    is the first launcher that sets both variables, or else the first that sets the rank. The pairs of variables in
+    ``first`` are tried before those of the known launchers."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))

@@ -216,7 +216,7 @@ class LayerFramework(ABC):
 
 
 class OpenCall(NamedTuple):
-    """A running call: its label, its input tensors, and their origins (:meth:`LayerHooks.origins`)."""
+    """A running call of a layer. ``origins`` is what :meth:`LayerHooks.origins` returns for ``inputs``."""
 
     hooks: LayerHooks
     label: AbstractContextManager[Any]
@@ -245,7 +245,7 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def origins(self, inputs: list[Any]) -> Any:
-        """Return the nodes of the backward graph that made these input tensors of a call."""
+        """Return the nodes of the backward graph for the input tensors of a call. In torch, these are ``grad_fn``."""
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
@@ -264,7 +264,7 @@ class LayerHooks(ABC):
             return
         try:
             inputs = architecture.tensors(arguments, self.framework.tensor)
-            origins = self.origins(inputs)  # taken before the call, which may change its inputs in place
+            origins = self.origins(inputs)  # read now, because the call may change its inputs in place
             label = self.framework.label(self.label)
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
@@ -320,8 +320,7 @@ def linear(input_shape: Sequence[int], outputs: int) -> int:
 
 
 def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """Return the FLOPs of the product x1ᵀ·A·x2 for ``outputs`` matrices A. ``first_shape`` is the shape of x1, and
-    ``second_features`` is the number of features of x2."""
+    """Return the FLOPs of x1ᵀ·A·x2, with one matrix A for each output. x1 has the shape ``first_shape``."""
     return 2 * math.prod(first_shape) * second_features * outputs
 
 

@@ -107,8 +107,8 @@ def install() -> None:
 
 
 class OtherProfilerPatch:
-    """Patch of the method ``name`` of the class ``profiler``, installed after perfkit's own profiler has called this
-    method. The next call therefore comes from another profiler. It first runs ``end``, which must not raise."""
+    """Patch of the method ``name`` of the class ``profiler``. Install it after perfkit's profiler called the method.
+    Only other profilers then call the patched method, which first runs ``end``. ``end`` must not raise."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]

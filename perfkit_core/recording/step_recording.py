@@ -46,7 +46,7 @@ class StepWindow:
     active: int = 5  # recorded steps of a cycle
     repeat: int = 1  # number of cycles; 0 means no limit
     skip_first: int = 0  # number of steps from ``origin`` to the first cycle
-    origin: int | None = None  # number of a step; None: the training's first step, which is not 0 if it was resumed
+    origin: int | None = None  # ``skip_first`` counts from this step; None: the training's first step
 
     def __post_init__(self) -> None:
         if min(self.wait, self.warmup, self.repeat, self.skip_first) < 0 or self.active < 1:
@@ -182,7 +182,7 @@ class StepRecording:
         self._action = Action.OFF
         self._running = self._paused = False
         self._begun = self._step = 0
-        self._steps_of_cycle = self._recorded = 0  # number of recorded steps in the running cycle, and in the training
+        self._steps_of_cycle = self._recorded = 0  # recorded steps of this cycle; recorded steps of this training
 
     def begin(self, step: int) -> None:
         """Begin a training with this step. If the previous training did not end, first write its recording."""

@@ -44,8 +44,8 @@ class Taken:
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
-"""Function of an adapter that takes the last cycle from the profiler. It runs in the thread of the training. The
-events get the rank of the given Place."""
+"""Type of an adapter's function ``take(profiler, place)``. It takes the last cycle from the profiler, and gives its
+events the rank in ``place``. It runs in the thread of the training."""
 
 
 class CycleWriter(Generic[Profiler]):
@@ -170,7 +170,7 @@ def _warn(run_dir: Path, pid: int) -> None:
 
 def _without_gc(action: Callable[[], Result]) -> Result:
     was_on = gc.isenabled()
-    gc.disable()  # the collector would scan the millions of objects that the action creates
+    gc.disable()  # garbage collection would scan the millions of objects that the action creates
     try:
         return action()
     finally:

@@ -82,8 +82,8 @@ class ScanRules:
     """What the scanner must know about an adapter's files. The scanner is compiled code that reads most events without
     calling the dialect. The slower reference reader calls the dialect for each event.
 
-    If a dialect has rules, its ``label`` and ``device`` must depend only on their arguments. Its ``keeps`` and
-    ``refine`` may affect only these events, which the scanner leaves to the reference reader:
+    If a dialect has rules, its ``label`` and ``device`` must depend only on their arguments. Its methods ``keeps`` and
+    ``refine`` may change only the following events, which the scanner leaves to the reference reader:
 
     - events for which ``needs_reference(category, name)`` is true
     - spans whose name does not end with a duration, if ``glued_durations`` is set
@@ -97,7 +97,7 @@ class ScanRules:
     dropped_if_empty: frozenset[str] = frozenset()  # arguments that the scanner ignores if all are present and empty
     not_negative: frozenset[str] = frozenset()  # arguments that are usually not negative
     device_arguments: tuple[str, ...] = ()  # arguments that ``device`` may use, at most three
-    offset_argument: str | None = None  # argument for ``offset_ns``, with values such as ``"12.345 us"``
+    offset_argument: str | None = None  # argument with values such as ``"12.345 us"``, stored as ``offset_ns``
 
 
 class Dialect:

@@ -98,7 +98,7 @@ class EventList:
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError if the compressed data is damaged. The damage then explains all other problems."""
+        """Raise SourceError if the compressed data is damaged, because this damage causes other errors."""
         if self.window.damage:
             hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)
@@ -115,7 +115,7 @@ class EventList:
                 return
             if last:
                 break
-            window.more(max(held, WINDOW_BYTES))  # doubled each time, so that the total time is linear
+            window.more(max(held, WINDOW_BYTES))  # doubles the window, so that the total time is linear
         raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
@@ -142,7 +142,7 @@ class EventList:
             held = len(self.window.data) - self.position
             if held >= MAX_VALUE_BYTES:
                 break
-            self.window.more(max(held, WINDOW_BYTES))  # doubled each time, so that the total time is linear
+            self.window.more(max(held, WINDOW_BYTES))  # doubles the window, so that the total time is linear
             event = self._next_event()
         if event is None:
             raise self.broken("an event is not valid JSON or has no end")
@@ -174,8 +174,8 @@ _MAX_BATCHES: Final = 64
 
 
 class Turns:
-    """Decides which reader reads next: the scanner, or the slower reference reader. After a long scan, the
-    reference reader reads one batch. After a short scan, it reads twice as many as last time, up to _MAX_BATCHES."""
+    """Decides which reader reads next: the scanner, or the slower reference reader. After a long scan, the reference
+    reader reads one batch. After a short scan, it reads twice as many batches as last time, up to _MAX_BATCHES."""
 
     small_bytes = 0
     """Total size of the files that this process has read without the scanner because they were small."""

@@ -184,7 +184,7 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Collect values that depend on all events. Called before the events of a row group are written."""
+        """Called with each row group before it is written. Subclasses collect values that depend on all events here."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:

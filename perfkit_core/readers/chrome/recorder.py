@@ -113,7 +113,7 @@ class Recorder:
             slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
             lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events do not become rows
             words = stretch.words
-            if id(words) not in self._translations:  # the Translation keeps ``words`` alive, so the id is unique
+            if id(words) not in self._translations:  # the id stays unique, because the Translation holds ``words``
                 self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
             part = self._translations[id(words)].rows(stretch, lists, at[kept])
             if part_times is not None:

@@ -87,8 +87,8 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Find an event for :func:`next_event` that is not easily separated, such as an event whose last key is the name.
-    ``ends`` are positions before the next event where this event may end. Without a next event, ``ends`` is empty."""
+    """Find an event that :func:`next_event` cannot easily separate, for example one whose last key is the name.
+    ``ends`` are the positions where the event may end. The list is empty if they are unknown."""
     closing = _closing(data, start)
     if closing is None:
         return None
@@ -108,7 +108,7 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
             return repaired, end, True
     if not ends:
         return None
-    # If this event lacks its closing brace, valid events may follow before ``ends[-1]``. Cut before these events.
+    # Without its closing brace, the event reaches to the end of a later event. Cut it before the first valid event.
     for gap in _BETWEEN.finditer(data, start, ends[-1]):
         events = _decoded(data[gap.end() : ends[-1]])
         if events and all(event.ph is not None for event in events):

@@ -39,8 +39,8 @@ class RowTable:
     def __init__(
         self, rows: Rows, origins: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
     ) -> None:
-        """``base_ns`` is added to the starts. With ``in_order``, rows are sorted by time. ``rows`` must not be used
-        afterwards. Raises SourceError if a start or an end does not fit 64 bits."""
+        """Take over ``rows``, which the caller must not use afterwards. ``base_ns`` is added to their starts. With
+        ``in_order``, they are sorted by time. Raises SourceError if a start or an end does not fit 64 bits."""
         self._rows, self._origins, self._vocabularies = rows, origins, vocabularies
         if rows.count:
             check_fits(base_ns + time for time in span_ns(rows.integers["start_ns"], rows.integers["dur_ns"]))
@@ -95,7 +95,7 @@ class RowTable:
         return None if values is None else _nullable(values)
 
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Sort ``values`` in place like the table, and return them. New memory would be slow to write."""
+        """Sort ``values`` in place by the time of their events, and return them. A new array would be slower."""
         if self._order is None:
             return values
         if not hasattr(self._scratch, "cells"):
@@ -117,7 +117,7 @@ def _nullable(values: arrays.IntArray) -> pa.Array | None:
 
 
 _MIN_LARGE_BYTES: Final = 1 << 26
-"""Minimum size of an allocation for a column that is larger than SMALL_BYTES."""
+"""A column that outgrows SMALL_BYTES gets at least this much memory."""
 _NO_TEXT: Final = -1
 
 

@@ -126,7 +126,7 @@ class Origins:
         return number
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return a mask of shape (origins,): whether the number of each origin occurs in ``origin``."""
+        """Return a mask of shape (origins,). An item is true if ``origin`` contains the number of that origin."""
         used = np.zeros(len(self.distinct), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
@@ -149,7 +149,7 @@ class Origins:
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""If at most ``1 / _ROWS_PER_REPLACEMENT`` of the rows are replaced, a dict holds them. Otherwise all are copied."""
+"""Replaced ``args`` are held in a dict. If more than 1 of this many rows is replaced, all ``args`` are copied."""
 _MAX_PARTS: Final = 16
 """Maximum number of parts into which rows are divided without a copy. For more parts, one copy costs less."""
 
@@ -188,8 +188,8 @@ class Rows:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return the parts between ``rows``, which must be ascending. The parts share the memory of this object. If
-        there would be more than _MAX_PARTS parts, return a single copy without ``rows``."""
+        """Return all rows except ``rows``, which must be ascending. The result is a list of the parts between ``rows``,
+        which share the memory of this object. Instead of more than _MAX_PARTS parts, it is a single copy."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)

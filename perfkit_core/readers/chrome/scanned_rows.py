@@ -17,14 +17,14 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Indexes of ``Stretch.numbers``. FIRST_INTEGER is the first of ARGUMENT_INTEGERS. The last item is ``offset_ns``."""
+"""Indexes in ``Stretch.numbers``. All ARGUMENT_INTEGERS begin at FIRST_INTEGER, and ``offset_ns`` follows them."""
 ORIGIN, FIRST_TEXT = 0, 1
 """Indexes of ``Stretch.codes``."""
 
 
 @dataclass(slots=True)
 class Words:
-    """The values to which one scanner assigned numbers. The number is the index in the list. The lists may grow."""
+    """Lists of values that one scanner numbered. The number of a value is its index in its list. The lists may grow."""
 
     categories: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Words:
     pairs: list[tuple[str, str, Label]] = field(default_factory=list)  # distinct pairs of category and name
     places: list[str] = field(default_factory=list)  # devices
     origins: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """For each origin, indexes in four lists: ``pairs``, ``tokens`` (process), ``tokens`` (thread) and ``places``."""
+    """Each origin as four indexes: pair in ``pairs``, process and thread in ``tokens``, place in ``places``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Stretch:
     words: Words
     rows: int
     numbers: tuple[npt.NDArray[np.int64] | None, ...]  # integer columns of shape (rows,), or None if empty
-    codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns of indexes in lists of ``words``; None if empty
+    codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns, as indexes in lists of ``words``; None if empty
     rest: npt.NDArray[np.uint8]  # JSON text of the arguments that have no column
     rest_ends: npt.NDArray[np.int32]  # row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
     slow: tuple[tuple[int, int, bytes], ...]  # (row, position, text) of events that the scanner did not read
@@ -59,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches in file order. For each stretch, ``slow`` has the decoded events that the scanner could not read."""
+    """Stretches of rows in file order. ``slow[i]`` has the decoded events that the scanner left out in stretch i."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]
@@ -70,20 +70,20 @@ _ORIGIN: Final = "origin"
 
 
 class Translation:
-    """Replaces the numbers that one scanner assigned (see :class:`Words`) with numbers for the whole recording. These
-    are assigned in row order, so they do not depend on the number of threads."""
+    """Replaces the numbers that one scanner assigned (see :class:`Words`) with numbers for the whole recording. The new
+    numbers are assigned in row order, so they do not depend on the number of threads."""
 
     def __init__(
         self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
     ) -> None:
         self._words, self._dialect = words, dialect
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
-        # Each array maps numbers of the scanner to numbers of the recording. _UNSEEN means that no row has used the
-        # number yet. The last item is for -1, a missing text.
+        # For each column, ``array[n]`` is the recording's number for the scanner's number n, or _UNSEEN if no row has
+        # used n yet. The last item stays -1, because n = -1 means a missing text.
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a stretch. The caller must fill the rows ``at`` with the events in ``lists``."""
+        """Return the rows of a :class:`Stretch`. The rows ``at`` are placeholders for the events in ``lists``."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None
@@ -110,8 +110,8 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Replace the scanner's numbers ``codes`` with the recording's numbers. ``slow`` maps each row that the scanner
-        could not read to its value. Such a value gets a number, but the result is undefined in its row."""
+        """Return ``codes`` with the scanner's numbers replaced by the recording's numbers. ``slow`` has the value of
+        each row that the scanner could not read. This value is numbered too, but the row's result is undefined."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

@@ -53,7 +53,7 @@ class Chunks:
     """Iterator over the chunks of a file, from the beginning of the window. Buffers are reused."""
 
     def __init__(self, window: Window) -> None:
-        """``window.data`` must begin with an event. The window is empty until :meth:`stop` gives unread text back."""
+        """Take over the text of ``window``, which must begin with an event. :meth:`stop` gives unread text back."""
         self._window, self._size = window, min(SPARING_BYTES, CHUNK_BYTES) if window.sparing else CHUNK_BYTES
         self._carried, self.offset = window.data, window.base
         window.data = b""

@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for this combination of values, called an origin. The number is negative if a dictionary is
-    full. ``odd`` is true if the values are too large to be packed into one integer."""
+    """Return (number, odd) of an origin, the combination of pair, process, thread and place. The number is negative if
+    a dictionary is full. ``odd`` is true if the values are too large to be packed into one integer."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -39,7 +39,7 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
     """Return (number, odd) for the device of an event. A label, a process and up to AUX arguments identify the device.
-    The number is FULL if there is no room. ``odd`` is true if these values are too large for one integer."""
+    ``odd`` is true if they are too large to be packed into one integer. The number is FULL if there is no room."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):
@@ -123,7 +123,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
     columns.odd_text = columns.empty = 0
     put_int64(columns.numbers, START * columns.capacity + columns.rows, NULL)
     put_int64(columns.numbers, DURATION * columns.capacity + columns.rows, 0)
-    if columns.used:  # the previous event filled this row, but did not become a row or is read again
+    if columns.used:  # the previous event left values in this row, but did not become a row
         for column in range(FIRST_INTEGER, columns.number_rows):
             put_int64(columns.numbers, column * columns.capacity + columns.rows, NULL)
         for column in range(FIRST_TEXT, columns.code_rows):
@@ -135,7 +135,8 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
 
 @by_address
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
-    """Return (end, kind) for the event at ``at``. A negative end is an error code of :mod:`state`."""
+    """Read the event at ``at`` into the first unused row. Return (end, kind). A negative end is an error code of
+    :mod:`state`. The kind is FLOW for an event to skip, and OTHER for an event left to the reference reader."""
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)

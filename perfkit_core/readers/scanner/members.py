@@ -289,7 +289,7 @@ def _token(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 @inlined
 def _category(buffer, start, memory):  # type: ignore[no-untyped-def]
     event = memory.event
-    event.odd = event.odd or event.pair >= 0  # the arguments came before the category, and were read without it
+    event.odd = event.odd or event.pair >= 0  # odd if the arguments came first, and were read without the category
     close = slice_end(memory.categories, memory.last_category, buffer, start + 1)
     if memory.last_category == 0 or close < 0 or byte(buffer, close) != _QUOTE:
         close, key, odd = string(buffer, start + 1)

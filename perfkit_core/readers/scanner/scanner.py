@@ -22,7 +22,7 @@ _MIN_ROWS: Final = 1 << 13
 _MAX_ROWS: Final = 1 << 15
 """Maximum number of rows that are read together. More rows do not fit the caches. Fewer rows need more calls."""
 _ROW_BYTES: Final = 192
-"""Few events are shorter than this, so a buffer rarely needs more than one row for this many bytes."""
+"""A buffer gets one row for this many bytes of text. Few events are shorter, so the rows are usually enough."""
 
 
 class ScannerMemory:
@@ -116,7 +116,7 @@ class ScannerColumns:
         rows, text, slow, recoded = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
-        if self.record["used"]:  # an event filled the first unused row, but did not become a row
+        if self.record["used"]:  # a discarded event left values in the first unused row
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0

@@ -151,7 +151,7 @@ ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
 read its events, not the scanner. UNKNOWN_PAIR: the dialect has not labelled the pair yet."""
 
 CONTEXTS: Final = 16
-"""The usual order of the keys is stored separately for this many kinds of events."""
+"""The scanner remembers the order of an event's keys, separately for this many kinds of events."""
 
 AUX: Final = 3
 """Largest number of arguments that may identify the device of an event."""
@@ -172,7 +172,7 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
     "serial",  # serial number of the current event
     "odd_text",  # whether the arguments of the current event must be decoded and encoded again
     "empty",  # number of arguments of the current event whose action is DROPPED_IF_EMPTY
-    "used",  # whether the first unused row may contain values; all other unused rows are empty
+    "used",  # whether a discarded event may have left values in the first unused row
 )])  # fmt: skip
 """The columns that the scanner fills."""
 
@@ -199,10 +199,10 @@ MEMORY: Final = np.dtype(
     + [("event", EVENT)]
     + [(name, np.int64) for name in (
         "actions",  # address of an array with the action for each argument key
-        "aux_of",  # address of an array: for each argument key, its index in ``aux``, or -1
-        "seen_tops", "seen_arguments",  # addresses of arrays: for each key, the serial number of the last event with it
-        "next_tops", "next_arguments",  # addresses of arrays: the key that followed last time (see ``context_of``)
-        "flags", "device_class",  # addresses of arrays: for each pair, its flags, and the number of its label or -1
+        "aux_of",  # address of an array: for each argument key, its index in the array ``aux``, or -1
+        "seen_tops", "seen_arguments",  # addresses of arrays: for each key, the number of the last event that has it
+        "next_tops", "next_arguments",  # addresses; for each key, the key that last followed it (see ``context_of``)
+        "flags", "device_class",  # addresses of arrays: flags of each pair; number of its label, or -1 for the host
         "aux",  # address of the current event's arguments that identify its device
         "keys", "pairs_known",  # number of keys, and number of pairs, for which there is room
         "glued",  # whether names end with a duration

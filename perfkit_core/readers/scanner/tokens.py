@@ -70,7 +70,7 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 def leading_digits(word):  # type: ignore[no-untyped-def]
     """Return (count, value) of the decimal digits at the beginning of a word. All digits are converted in parallel."""
     digits = word ^ _ZEROS
-    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # marks bytes that are not digits; the lowest mark is right
+    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # the lowest set bit lies in the first byte that is no digit
     count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
     if count == 0:
         return count, np.int64(0)
@@ -146,11 +146,11 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Add the decimals at ``at``, if there are any, to ``total`` microseconds. Return (end, nanoseconds)."""
+    """Add the decimal places at ``at``, if any, to the whole microseconds ``total``. Return (end, sum in ns)."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
-    first, rest = at, 0  # rest, the fraction of a ns: 0 is zero, 1 below half, 2 half, 3 above half
+    first, rest = at, 0  # rest tells the fraction of a ns: 0 none, 1 below half, 2 half, 3 above half
     while _ZERO <= byte(buffer, at) <= _NINE:
         digit = np.int64(byte(buffer, at) - _ZERO)
         if at - first < 3:
