@@ -33,7 +33,7 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report names without the duration that Paddle appends. A quote in a name may have cut off the rest."""
+    """Report event names without the duration that Paddle appends. A quote may have cut such a name short."""
     text = message(
         "{count} names lack the duration that Paddle appends: a quote in a name can cut off the rest and hide events",
         count=count,
@@ -79,7 +79,7 @@ def partial_step(number: int) -> Finding:
 
 
 def save_failed(reason: str) -> Finding:
-    """Report that Paddle could not save the cycle, so that its tree of Python objects was read."""
+    """Report that the cycle was read from Paddle's Python objects, because Paddle could not save it as a protobuf."""
     text = message(
         "Paddle could not write its protobuf ({reason}): copy kinds and operator inputs are missing", reason=reason
     )

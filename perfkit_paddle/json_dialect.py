@@ -127,7 +127,7 @@ class PaddleDialect(Dialect):
 
 
 def _inputs(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of an operator under the keys of the protobuf. Shapes are in the order of the input slots."""
+    """Return shapes and types of an operator's inputs, and its stack. The keys are those of the protobuf reader."""
     shapes, types = (
         {slot: items for slot, items in value.items() if isinstance(items, list)} if isinstance(value, dict) else {}
         for value in (args.get("input_shapes"), args.get("input_dtypes"))

@@ -59,7 +59,7 @@ def parents(
 
 @compiled
 def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the parents within one thread. Also return False if some event lies in none of its possible parents."""
+    """Return the parents within one thread, and a flag: False if some event fits into no possible parent."""
     count = len(host)
     parent = np.full(count, -1, np.int64)
     node = -1  # the last host event; runtime calls and memory events after it belong to it
@@ -90,7 +90,7 @@ def _misfit(outer, inner, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _follows(current, before, i, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return whether event ``i`` can be the next sibling of ``before``, under the parent ``current``."""
+    """Return whether event ``i`` can be the next sibling of event ``before``, with the parent ``current``."""
     if start[i] + slack[i] + slack[before] < end[before]:
         return False
     return current < 0 or _misfit(current, i, start, end) <= slack[current] + slack[i]
@@ -171,7 +171,7 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Make the starts of events more exact, and add parents. ``recorded`` is in file order. Also return warnings."""
+    """Refine the starts of events, add their parents, and return warnings too. ``recorded`` must be in file order."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
     if events.num_rows:

@@ -1,8 +1,8 @@
 """``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
 
-A RecordEvent labels each forward call. It cannot label the backward pass, because RecordEvents must nest and the graph
-nodes of different layers interleave. Gradient hooks on the outputs of the call mark its backward pass instead. The mark
-lists the names of the call's graph nodes, because Paddle numbers neither operators nor nodes.
+A RecordEvent labels each forward call. It cannot enclose the backward pass of the call, because RecordEvents must nest,
+but the backward passes of layers interleave. Therefore gradient hooks on the outputs of the call only label the start
+of the pass. The label lists the graph nodes of the call by name, because Paddle numbers neither operators nor nodes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Maps the address of a node to the nodes of its call's inputs. A search skips from the node to these nodes."""
+        """Node of a call (its address) → nodes that made the inputs of the call. A search continues at these nodes."""
         self.kept: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 
@@ -113,7 +113,7 @@ class Nodes:
 class _Calls(layer_framework.OpenCalls):
     def __init__(self) -> None:
         super().__init__()
-        self.nodes = Nodes()  # nodes made within the outermost running call
+        self.nodes = Nodes()  # graph nodes of the running calls, until the outermost call ends
 
 
 _calls: Final = _Calls()
@@ -199,7 +199,7 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now. It does not in static graphs, or while its schedule waits."""
+        """Return whether the profiler records events now. It does not in static graphs and pauses of its schedule."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 

@@ -23,14 +23,14 @@ EVENT_TYPES: Final = (
     "OperatorInner", "Forward", "Backward", "Optimization", "Communication", "PythonOp", "PythonUserDefined",
     "DygraphKernelLaunch", "StaticKernelLaunch",
 )  # fmt: skip
-"""Event types in the order of their numbers in the protobuf. Number 15 is DygraphKernelLaunch. In Paddle 2.x it was
-also the runtime call MluRuntime, but the protobuf stores runtime calls without a type."""
+"""Event types in the order of their numbers in the protobuf. Paddle 2.x used number 15 also for the runtime call
+MluRuntime. Runtime calls have no type in the protobuf, so 15 always means DygraphKernelLaunch."""
 
 MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
 MEMORY_NAME: Final = "[memory]"
 ROOT_NAME: Final = "root node"
 DEVICE_BACKEND: Final = "cuda"
-"""Device type of all device work. Paddle traces it with CUPTI and records only the number of the device."""
+"""Device type of all device work, because Paddle traces it with CUPTI. Paddle records only the number of the device."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,
@@ -113,7 +113,7 @@ Columns = dict[str, pa.Array]
 
 
 def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
-    """Return the columns of events that follow from their names and type numbers."""
+    """Return the columns that are derived from the names and the type numbers of events."""
     numbers, type_code = _distinct(types)
     pairs, row = _distinct(name.indices.to_numpy() * len(numbers) + type_code)
     texts = name.dictionary.to_pylist()

@@ -59,7 +59,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     running = getattr(profiler, "step_num", None)
 
     def with_partial_step(trace: Trace) -> Trace:
-        """Report the step that is still running as partial, because stop() ended it instead of step()."""
+        """Report the last step as partial if stop() ended it instead of step()."""
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
@@ -131,7 +131,7 @@ _MEMORY: Final = {
 
 
 def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, pb_table.Table]:
-    """Return the tables that a scan of the protobuf returns. The data comes from Paddle's Python objects."""
+    """Convert Paddle's tree of Python objects to the tables that a scan of the protobuf returns."""
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)

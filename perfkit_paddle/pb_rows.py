@@ -53,11 +53,11 @@ _STAMPS: Final = ("queued_ns", "submitted_ns")
 
 @dataclass(frozen=True, slots=True)
 class Doubtful:
-    """Numbers of doubtful events.
+    """Counts of events with problems.
 
-    - ``incomplete``: events that lack a required column.
-    - ``reversed``: events that end before they start.
-    - ``unknown``: number of events of each unknown type.
+    - ``incomplete``: number of events that lack a required column.
+    - ``reversed``: number of events that end before they start.
+    - ``unknown``: type that perfkit does not know → number of events with this type.
     """
 
     incomplete: int = 0
@@ -71,7 +71,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The recorded events, and how many of them are doubtful."""
+    """The recorded events, and how many events have problems."""
 
     recorded: Recorded
     doubtful: Doubtful
@@ -110,7 +110,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 class _Kept:
-    """The table rows that have all required columns. ``node`` marks the rows of ``host`` that become events."""
+    """The table rows that have all required columns. ``node`` is a mask of ``host``: the rows that become events."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
         complete = {}
@@ -131,8 +131,8 @@ class _Kept:
         )
 
     def parents(self, of_host: IntArray, of_owner: IntArray) -> IntArray:
-        """Return the parents of all events. ``of_host`` contains the parents of host events. The runtime calls and
-        memory events that belong to row ``r`` of the table ``host`` have the parent ``of_owner[r]``."""
+        """Return the parents of all events. ``of_host`` contains the parents of host events. ``of_owner[r]`` is the
+        parent of the runtime calls and memory events that Paddle stored in row ``r`` of the table ``host``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
         others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
         return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
@@ -189,10 +189,10 @@ def _thread(table: Table) -> Columns:
 
 
 def _device_columns(table: Table) -> Columns:
-    """Return the columns of device work. Equal contents are converted only once, for speed."""
+    """Return the columns of device work. For speed, rows with equal contents are converted only once."""
     texts = {column: table.texts(column) for column in (*_COPY_TEXTS, "name")}
     codes = {column: text.indices.fill_null(-1).to_numpy() for column, text in texts.items()}
-    codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # a kernel's name does not affect its arguments
+    codes["name"] = np.where(table.present("bytes"), codes["name"], -1)  # only copies need it, for the copy kind
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
@@ -211,7 +211,7 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return arguments (JSON) and copy kind of device work. For a text, ``cell`` has an index into ``texts``, or -1."""
+    """Return a row's arguments (JSON) and copy kind. ``cell`` has its values; texts are indices in ``texts`` or -1."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -243,7 +243,7 @@ def _float(bits: int) -> float:
 def _memory_columns(table: Table) -> Columns:
     place = table.texts("place")
     places = place.dictionary.to_pylist()
-    devices = [*map(names.place_device, places), CPU]  # the last item is for events without a place
+    devices = [*map(names.place_device, places), CPU]  # the last item is for memory events without a place
     quoted = pa.array([msgspec.json.encode(text).decode() for text in places], pa.string())
     arguments = {
         "place": quoted.take(place.indices),
@@ -264,8 +264,7 @@ def _memory_columns(table: Table) -> Columns:
 
 
 def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return one JSON object per row. ``columns`` maps each key to its encoded values. A row with a null value is
-    null."""
+    """Return a JSON object for each row, or null if one of its values is null. ``columns``: key → values, as JSON."""
     if not count:
         return pa.array([], pa.string())
     pieces: list[Any] = []
@@ -275,8 +274,8 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return columns with the inputs of operators, for all host events. Paddle records inputs at an operator detail
-    (``infer_shape``). perfkit moves them to the operator. Row ``r`` of the table ``host`` becomes row ``row[r]``."""
+    """Return the inputs of operators (shapes, stack, args) as columns for all host events. Paddle records them at an
+    inner operator detail (``infer_shape``). They move to the operator. ``row``: row of ``host`` → row of the result."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}
@@ -285,7 +284,7 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
     at = row[owner]
     count = int(row.max(initial=-1)) + 1
     columns: dict[str, list[str | None]] = {name: [None] * count for name in ("shapes", "stack", "args")}
-    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards, so that the first of several inputs is kept
+    for index in np.flatnonzero(at != NO_ROW)[::-1]:  # backwards: an operator's first input is stored last, and stays
         for name, value in operator_inputs(table, int(index)).items():
             columns[name][int(at[index])] = value
     return {name: pa.array(values, pa.string()).dictionary_encode() for name, values in columns.items()} | {
@@ -294,15 +293,15 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return two arrays: the new row of each row of ``host`` (NO_ROW if dropped), and the parent of each new row. The
-    first array has NO_ROW as an additional last item, so that the index NO_ROW (-1) gives NO_ROW."""
+    """Return the new row of each row of ``host`` (NO_ROW if it is dropped), and the parent of each new row. The first
+    array ends with an additional NO_ROW. Therefore the index NO_ROW (-1) gives NO_ROW."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent
 
 
 def _parent_rows(host: Table) -> IntArray:
-    """Return the row of each host event's parent, or NO_ROW if the parent is not an earlier row of the thread."""
+    """Return the row of each host event's parent, or NO_ROW. A parent must be an earlier row of the same thread."""
     thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
     count = len(host)
     above = np.empty(count, np.int64)

@@ -300,7 +300,7 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Sort streamed events into the order of :func:`read_pb`. Move inputs to operators. Also return warnings."""
+    """Sort streamed events into the order of :func:`read_pb`, and move inputs to operators. Also return warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -316,7 +316,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs from operator details to operators. If an operator has several details with inputs, use the first."""
+    """Move inputs that Paddle recorded at operator details to the operators. The first detail with inputs is used."""
     columns = recorded.columns
     has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))

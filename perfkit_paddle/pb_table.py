@@ -18,15 +18,15 @@ from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"
-"""First column of every table: the row of the enclosing message in its own table."""
+"""First column of every table: the row of the enclosing message, in the table of that message."""
 MISSING: Final = -(2**63)
 """Value of a cell if the file does not contain the field."""
 
 
 @compiled_at_once
 def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
-    """Number the distinct texts. Return the number of each row's text, and the first row of each distinct text. Rows
-    without a text (not ``present``) get the number 0. ``data`` is the address of the texts' bytes."""
+    """Number the distinct texts. Return the number of each row's text, and the first row of each distinct text. A row
+    without a text (``present`` is false) gets the number 0. ``data`` is the address of the texts' bytes."""
     size = 16
     while size < 2 * len(offset):
         size *= 2
@@ -102,7 +102,7 @@ class Table:
         return values
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """Return a table with the given rows: their numbers, or a mask. A mask of adjacent rows copies no cells."""
+        """Return a table with the given rows (numbers or a mask). For a mask of adjacent rows, no cells are copied."""
         if rows.dtype == np.bool_ and rows.any():
             first, last = int(rows.argmax()), len(rows) - int(rows[::-1].argmax())
             if rows[first:last].all():
@@ -151,7 +151,7 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Return the list of each input slot of an operator. Field 1 contains the slots, and field 2 the lists."""
+    """Return the values of each input slot of an operator. Field 1 repeats slot names, and field 2 their values."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]

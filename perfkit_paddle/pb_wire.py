@@ -31,11 +31,11 @@ PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the en
 _OK, _OPEN_NUMBER, _TOO_LONG, _NO_FIELD, _WRONG_TYPE = range(5)
 _DEPTH: Final = 16
 _POSITION, _CLIPPED, _END, _MESSAGE, _ROW, _COUNTS = range(6)
-"""Indices into a mark, which is an array:
+"""Indices into a mark. A mark is an array that describes a position at which the scanner can begin:
 
 - ``_POSITION``: the position of the mark in the file.
 - ``_CLIPPED``: 1 if the message around the mark is truncated, else 0.
-- ``_END``, ``_MESSAGE``, ``_ROW``: the end, the kind and the row of this message.
+- ``_END``, ``_MESSAGE``, ``_ROW``: the end of this message, its index in the schema, and its row.
 - ``_COUNTS`` and above: the number of rows of each table before the mark.
 """
 _PARALLEL_BYTES: Final = 1 << 20
@@ -159,7 +159,7 @@ def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The tables by name. If the scan stopped early, ``problem`` is the reason (otherwise ""), and ``at`` the byte."""
+    """The tables by name. ``problem``: why the scan failed at the byte ``at``, or empty if the scan was successful."""
 
     tables: dict[str, Table]
     problem: str = ""
@@ -176,7 +176,7 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
-    # Set MISSING here in rows that several walks may fill: those of the file and of messages directly in it.
+    # Several walks may fill a row of the file or of a top-level message. Therefore set MISSING before the walks.
     for number in {int(plan.table_of[0]), *plan.table_of[plan.targets[0, plan.actions[0] == MESSAGE]].tolist()}:
         cells[bases[number] : bases[number + 1]] = MISSING
 
@@ -222,16 +222,16 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Count or write the rows of all messages from ``mark`` to byte ``stop``. A mark of zeros is the start of the file.
-    Return the number of rows of each table, the problem, and the byte at which the walk ended.
+    """Count the rows of the messages from ``mark`` to byte ``stop``, and write them to ``cells`` unless it is empty.
+    Return the number of rows of each table, the problem (an index into PROBLEMS), and the byte where the walk ended.
 
-    - ``cells``: the values to fill. If it is empty, rows are only counted.
-    - ``bases``: the columns of table ``t`` begin at ``bases[t]`` and follow each other.
-    - ``room``: each column of table ``t`` has room for ``room[t]`` rows.
-    - ``marks``: marks to set for other walks. Each lies between two fields of a message directly in the file.
+    - ``mark``: where the walk begins. A mark that contains only zeros is the start of the file.
+    - ``bases``: index in ``cells`` at which each table begins. The columns of a table follow each other.
+    - ``room``: number of rows for which each column of a table has room.
+    - ``marks``: array for marks at which other walks can begin. Each lies between two fields of a top-level message.
 
-    Cells without a value become MISSING. The caller sets MISSING in the rows of the file and of messages directly in
-    the file, because several walks may fill these rows.
+    Cells without a value become MISSING. In the rows of the file and of top-level messages, the caller must
+    set MISSING before the walk, because several walks may fill such a row.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()

@@ -18,13 +18,13 @@ _PB_HEADER: Final = re.compile(rb"\x0a[\x01-\x10](\d+(?:\.\d+)+)(?:[\x10\x1a\x22
 
 
 def sniff_json(path: Path, head: bytes) -> int:
-    """Return 2 for Paddle's Chrome JSON, else 0."""
+    """Return how well the reader suits the file: 2 for Paddle's Chrome JSON, else 0."""
     match = _JSON_HEADER.search(head) or _JSON_EVENT.search(head)
     return 2 if match and head.lstrip()[:1] == b"{" else 0
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """Return 2 for Paddle's protobuf, else 0. The file begins with a version text, followed by another field."""
+    """Return how well the reader suits the file: 2 for Paddle's protobuf, else 0. The file begins with a version."""
     match = _PB_HEADER.match(head)
     return 2 if match and head[1] == len(match[1]) else 0
 

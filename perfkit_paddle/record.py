@@ -67,7 +67,7 @@ class ScriptRecording:
             self._profiler.stop()
         except Exception as error:
             failures.log("Paddle's profiler could not be stopped; the files written before remain", error)
-        self._profiler.profiler = None  # Paddle cannot create another profiler while this is set
+        self._profiler.profiler = None  # Paddle creates no other profiler while this is set
 
     def _updated(self) -> None:
         if not self._running:
@@ -84,7 +84,7 @@ class ScriptRecording:
 
 
 def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the cycle. Its first and last steps are not complete iterations."""
+    """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
     return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
@@ -131,7 +131,7 @@ class PaddleStepProfiler:
         running = self._profiler.step_num
         self._ending = ending
         self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
-        self._profiler.step_num = running + 1  # so that the cycle has no running step when it is taken
+        self._profiler.step_num = running + 1  # otherwise take() reports the running step as partial
         self._keep = True
         self._stop()
 

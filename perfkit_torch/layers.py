@@ -115,7 +115,7 @@ class TorchLayers(layer_framework.LayerFramework):
     )
 
     def named(self, model: nn.Module) -> Iterator[layer_framework.Named]:
-        modules: dict[str, nn.Module] = {}  # a wrapped module comes after its wrapper and replaces it
+        modules: dict[str, nn.Module] = {}  # a wrapper and its module have the same path: keep the module
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part not in _WRAPPERS] if path else []
             if type(model).__name__ in _PARALLEL and parts[:1] == ["module"]:
@@ -126,7 +126,7 @@ class TorchLayers(layer_framework.LayerFramework):
     def watch(self) -> None:
         profiler = torch.autograd.profiler
         if not hasattr(profiler, "_run_on_profiler_start"):
-            self.install()  # older torch does not report a profiler's start: the hooks stay and check at each call
+            self.install()  # older torch reports no profiler start: keep the hooks, which check for one at each call
             return
         if not hasattr(profiler, _ORIGINALS):
             on_start, on_stop = profiler._run_on_profiler_start, profiler._run_on_profiler_stop
@@ -204,7 +204,7 @@ class TorchLayers(layer_framework.LayerFramework):
         counts, model_name = counter.get_flop_counts(), type(model).__name__
         paths = [names[id(module)] for _, module in layers]
         total = [int(sum(counts.get(f"{model_name}.{path}" if path else model_name, {}).values())) for path in paths]
-        # FlopCounterMode counts a layer together with its children. Children come after their parents in ``layers``.
+        # FlopCounterMode includes the children of a layer, so they are subtracted. ``layers`` lists parents first.
         parents = path_parents([path for path, _ in layers]).tolist()
         exclusive = [0] * len(total)
         for child in reversed(range(len(total))):

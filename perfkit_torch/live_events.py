@@ -22,7 +22,7 @@ from perfkit_core.readers.chrome.repair import values_mended
 from perfkit_torch.dialect import MEMORY_EVENT
 
 _BATCH: Final = 1 << 13
-"""Events per batch. The text of a batch fits the processor's cache, and other threads wait at most a few ms for it."""
+"""Events per batch. The text of a batch fits the processor's cache. Reading it blocks other threads for a few ms."""
 _INSTANT: Final = "cpu_instant_event"
 _EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
 _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
@@ -50,7 +50,7 @@ class LiveBatch:
     def text(self) -> bytes:
         """Return the inside of a JSON array of Chrome events. If ``metadata`` is invalid JSON, so is the result."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
-        openings = {}  # the text before the arguments, which many events share
+        openings = {}  # text of an event before its arguments; many events have the same
         for key in set(keys):
             category, name, pid, tid = key
             ph = "i" if category == _INSTANT else "X"
@@ -124,7 +124,7 @@ def _parts(objects: list[Any]) -> Iterator[list[Any]]:
 
 
 def from_activities(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
-    """Read ``trace_activities()``. FLOPs need ``with_flops``: they come from ``events()`` and take 3 µs per event."""
+    """Read ``trace_activities()``. If ``with_flops`` is set, also read FLOPs from ``events()``, for 3 µs per event."""
     flops: dict[int, int] = {}  # correlation id of the operator → FLOPs
     events = kineto_results.events() if with_flops else []
     if events:

@@ -34,12 +34,12 @@ def trace_handler(
 
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Take the last cycle from the profiler. The events are read here, because reading holds the GIL. Another thread
-    then assembles them, unless Python stacks are recorded: the next cycle would contain the stacks of that thread."""
+    """Read the events in the calling thread, because reading holds the GIL. Another thread assembles them. If Python
+    stacks are recorded, no other thread is used: the next cycle would contain its stacks."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
-        raise RuntimeError("the profiler has no results: it must be started and stopped before")
+        raise RuntimeError("the profiler has no results: start and stop it first")
     held = [read(live_events.batches(results, bool(getattr(profiler, "with_flops", False))))]
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK

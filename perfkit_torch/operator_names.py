@@ -43,7 +43,7 @@ def operator_name(native: str) -> str | None:
     if canonical:
         return canonical
     node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
-    forward = _library(node[1] or node[2]) if node else None  # the forward operator, if an extension library defines it
+    forward = _library(node[1] or node[2]) if node else None  # set if an extension library defines the forward operator
     return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 

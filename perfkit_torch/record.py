@@ -46,7 +46,7 @@ class ScriptRecording:
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
-            self._stop_safely()  # stopping at the end of the last step would count as part of that step
+            self._stop_safely()  # stopping within the last step would make that step longer
 
     def _after_update(self) -> None:
         if not self._running:
@@ -150,7 +150,7 @@ class TorchStepProfiler:
         if self._ending is Ending.INTERRUPTED:
             return taken
 
-        def without_partial_step(trace: Trace) -> Trace:  # a step that has not begun is not partial
+        def without_partial_step(trace: Trace) -> Trace:  # the last label may be of a step that has not begun
             return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
 
         return taken.then(without_partial_step)

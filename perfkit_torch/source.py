@@ -32,7 +32,7 @@ _DECODED_KEYS: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
 ).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""The rank is searched in the first bytes of a file. The device properties before it take 4 KiB for eight devices."""
+"""The rank is searched in the beginning of a file. Device properties come before it: 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
@@ -40,7 +40,7 @@ _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
 
 
 def sniff(path: Path, head: bytes) -> int:
-    """Return 2 for a Chrome trace with header fields or events of torch, else 0."""
+    """Return how well the reader suits the file: 2 for a Chrome trace with fields or events of torch, else 0."""
     if head.lstrip()[:1] not in (b"{", b"["):
         return 0
     header = _KINETO_VERSION.search(head) or any(mark in head for mark in _HEADER_MARKS)
@@ -78,12 +78,12 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Store the earliest start, and the starts' digits below 1 µs, both without the added ``base_ns``."""
+        """First subtract ``base_ns``. Store the earliest start, and up to two different values of ``start % 1000``."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
         self._first_ns.append(int(start_ns.min()) - base_ns)
-        for part in (start_ns[:_FEW], start_ns):  # the first events suffice if their digits differ
+        for part in (start_ns[:_FEW], start_ns):  # read all starts only if the first ones end with equal digits
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
             self._below_1us.update({int(below[0]), int(below[other])})

@@ -84,7 +84,7 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
             some = np.arange(*np.searchsorted(extra.position, (begin, end)))
             lines.append(extra.lines(some))
             at.append(extra.position[some])
-        # The sort is stable: an event comes before the events that were added to it.
+        # The sort is stable, so an event stays before the events that were added to it.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
 

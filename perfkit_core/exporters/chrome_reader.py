@@ -111,7 +111,7 @@ class _Rows:
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # exported row numbers become rows of this table, or -1 for missing rows
+        for name in _REFERENCES:  # row numbers of the export → rows of this table, or -1 if not read
             wanted = events[name].fill_null(NO_ROW).to_numpy()
             at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
             columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))

@@ -19,7 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
-"""Groups of rows: threads, their Python part, their C++ part, streams, and labels of device work."""
+"""Groups of lanes: complete threads, Python parts of threads, C++ parts, streams, and labels of device work."""
 
 _SUFFIX: Final = {THREAD: "", PYTHON: " (Python)", CPP: " (C++)", STREAM: "", LABELS: " (annotations)"}
 
@@ -61,7 +61,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
     """Return the lanes of a trace. If ``apart`` is set, Python and C++ have separate rows. If ``spread`` is set, events
     that overlap without nesting get additional rows."""
     label = trace.rows("kind", *PYTHON_KINDS)
-    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device also have a thread
+    thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device belong to a thread, too
     host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
@@ -75,7 +75,7 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
         values, code = np.unique(column, return_inverse=True)
         place, first = _numbered(place * max(len(values), 1) + code)
 
-    level = np.zeros(len(trace), np.int64)  # number of the row within its place: above 0 for additional rows
+    level = np.zeros(len(trace), np.int64)  # number of an additional row at the same place; 0 for the first row
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
@@ -117,8 +117,8 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:
-    """Return the lanes. ``rows`` contains the row of each lane's first event. ``level`` is 0 for the first lane of a
-    thread or stream, and counts its additional lanes. ``group`` is the group of each event of the trace."""
+    """Return the lanes. ``rows`` contains the row of each lane's first event. ``level`` numbers the lanes of one thread
+    or stream from 0. ``group`` contains the group (THREAD, STREAM, …) of each event of the trace."""
     several, thread_names = len(trace.meta.ranks) > 1, trace.meta.thread_names
     products = {device.id: device.name for device in trace.meta.devices}
     processes: dict[Any, int] = {}

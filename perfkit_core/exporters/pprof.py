@@ -87,8 +87,8 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 class _Builder:
-    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains
-    the names of Python events. The line of such an event is the first line of its function."""
+    """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains the
+    names of Python events. For these events, a line is where the function begins, not where it calls."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile

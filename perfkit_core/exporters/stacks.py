@@ -26,8 +26,8 @@ STEP: Final = "step"
 
 
 def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
-    """Return a tree of stacks, and the label of each key of the tree. A label contains the frames that a node adds to
-    the stack of its parent, outermost first. The label of a root begins with the thread."""
+    """Return a tree of stacks, and labels. The key of a node is the index of its label. A label contains the frames
+    that the node adds to the stack of its parent, outermost first. The label of a root begins with the thread."""
     work, memory = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.MEMORY)
     nested = trace.ints("self_ns") >= 0
     above = np.where(work, owners(trace), trace.ints("parent"))

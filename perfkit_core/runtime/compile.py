@@ -65,7 +65,7 @@ def listen() -> None:
 
 
 def compiled(function: Any = None, *, steps: int = 1) -> Any:
-    """Decorate a function that is compiled once numba is worth loading.
+    """Decorate a function that numba compiles as soon as loading numba pays off.
 
     The function must be defined at module level and take positional arguments. Its run time must be proportional to the
     number of cells of its arrays. It may call other ``compiled`` functions, but not itself. Integers wrap around in
@@ -98,8 +98,8 @@ def _cache_file(dispatcher: Any) -> Any:
 
 
 def _digest(function: Any) -> str:
-    """Return a digest of the constants and compiled functions of perfkit that a function uses. numba itself notices
-    only changes in the function's own file, so the digest is added to the stamp of its cache."""
+    """Return a digest of the constants and compiled functions of perfkit that a function uses. The stamp of numba's
+    cache covers only the function's own file, so the digest is added to this stamp."""
     names = function.__code__.co_names
     used = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [

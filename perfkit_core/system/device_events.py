@@ -71,7 +71,7 @@ class DeviceSteps:
         self.collect()
 
     def collect(self) -> None:
-        """Add the times of all steps that the device has finished. Does not wait."""
+        """Add the times of the steps that the device has finished to ``finished_ns``. Does not wait for the device."""
         clock, marks = self.clock, self._marks
         while marks and clock.passed(marks[0][0]):
             mark, ends_step = marks.popleft()
@@ -80,7 +80,7 @@ class DeviceSteps:
             self._last = mark
 
     def drain(self) -> None:
-        """Wait until the device has finished all steps, then add their times."""
+        """Wait until the device has finished all steps, then add their times to ``finished_ns``."""
         if self._marks:
             self.clock.wait(self._marks[-1][0])
             self.collect()

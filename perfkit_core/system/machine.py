@@ -18,7 +18,7 @@ class Machine:
 
     cpu: str  # model name of the processor
     cpus: tuple[int, ...]  # numbers of the usable logical processors
-    threads: Mapping[str, str]  # values of the environment variables in THREADS
+    threads: Mapping[str, str]  # environment variable in THREADS (OMP_NUM_THREADS, …) → its value
 
 
 def this_machine() -> Machine:

@@ -25,7 +25,7 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
     """Import the module ``homes[name]`` of ``package`` and return its object ``name``. Raises AttributeError for an
-    unknown name. Raises ImportError if a module is missing, with the ``extra`` of perfkit that installs it."""
+    unknown name. Raises ImportError if a module is missing; the message says to install perfkit's ``extra``."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     try:
@@ -54,7 +54,7 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """For one of ``modules``, return the other finders' spec with a wrapped loader. Otherwise return None."""
+        """For one of ``modules``, return the spec of the other finders, with a wrapped loader. For others, None."""
         if self._searching or fullname not in self._modules:
             return None
         self._searching = True

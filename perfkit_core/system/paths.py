@@ -185,7 +185,7 @@ def put(file: Path, path: Path) -> None:
 
 
 def why_unwritable_store(folder: Path) -> str | None:
-    """Return the reason why a store refuses an empty file, or None if the store accepts the file."""
+    """Try to write an empty file into a store. Return the reason if the store refuses it, else None."""
     probe = _store(folder / ".perfkit-probe")
     try:
         probe.fs.pipe_file(probe.path, b"")
@@ -284,8 +284,8 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError if :func:`replacing` could not write ``path``, so that long work fails early. Stores are not
-    checked."""
+    """Raise OSError if :func:`replacing` could not write ``path``. Callers check this before long work. Files in stores
+    are not checked."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():

@@ -106,8 +106,8 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. Importing it and calling its hooks must import no framework. This
-    covers ``frameworks``, and the frameworks for which the module has operator names or a recorder."""
+    """Check the module of an entry point. Importing it and calling its hooks must not import a framework: none of
+    ``frameworks``, and none for which the module has operator names or a recorder."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name, PROJECT)])
     listed = plugins.listed["under-test"]
@@ -150,7 +150,7 @@ def check_operator_name(plugins: Plugins, framework: str, native: str, canonical
 
 
 def check_view(view: View, trace: Trace) -> None:
-    """Check a view without a grouping and with each of its groupings, on the trace and on a trace without events."""
+    """Check the table of a view without a grouping and with each grouping, for ``trace`` and for an empty trace."""
     require(bool(view.name and view.title and view.description), "a view must have a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
@@ -185,7 +185,7 @@ class _Pipe(io.BytesIO):
 
 
 def check_exporter(exporter: Exporter, trace: Trace) -> None:
-    """Check an exporter with each of its weights, on the trace and on a trace without events."""
+    """Check an exporter's files with each stack weight that it supports, for ``trace`` and for an empty trace."""
     require(bool(exporter.name and exporter.description), "an exporter must have a name and a description")
     require(bool(exporter.suffixes), f"{exporter.name} has no suffix")
     for suffix in exporter.suffixes:

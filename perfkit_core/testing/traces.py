@@ -74,7 +74,7 @@ def check_schema(trace: Trace) -> None:
 
 
 def check_meta(trace: Trace) -> None:
-    """Check that required fields are set, that ranks match the events, and that findings are unique and complete."""
+    """Check required metadata and ranks. Data-quality warnings (findings) must be unique and match the events."""
     meta = trace.meta
     require(bool(meta.framework), "meta.framework is not set")
     require(bool(meta.source and meta.format), "meta.source and meta.format must be set")
@@ -110,7 +110,7 @@ def check_missing(trace: Trace) -> None:
 
 
 def check_places(trace: Trace) -> None:
-    """Check that host events have no stream, and device work no process, thread and self time."""
+    """Check that host events have no stream. Device work must have no process, no thread and no self time."""
     host = trace.host
     nulls = {name: trace.events[name].is_null().to_numpy() for name in ("pid", "tid", "stream", "self_ns")}
     require_rows(trace, ~host | nulls["stream"], "host events have a stream")
@@ -119,7 +119,7 @@ def check_places(trace: Trace) -> None:
     for name in ("pid", "tid", "self_ns"):
         require_rows(trace, ~work | nulls[name], f"device work has a {name}")
     nested = host & trace.rows("kind", *NESTED_KINDS) & ~nulls["tid"]
-    require_rows(trace, nested == ~nulls["self_ns"], "self_ns must be set in exactly the events that nest")
+    require_rows(trace, nested == ~nulls["self_ns"], "self_ns must be set exactly for NESTED_KINDS on host threads")
 
 
 def _used_values(trace: Trace, column: str) -> list[str]:
@@ -151,7 +151,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
     good[child] = (nests | trace.rows("kind", MEMORY))[child] & nests[above]
     for name in ("rank", "pid") if own_tree else ("rank", "pid", "tid"):
         good[child] &= trace.ints(name)[child] == trace.ints(name)[above]
-    require_rows(trace, good, "the parent is not a host event of the same thread, or the parent or child does not nest")
+    require_rows(trace, good, "the parent is not a host event of the same thread, or one of the two lacks self_ns")
     if not own_tree:
         start, end = trace.ints("start_ns"), trace.end_ns
         good[child] = (start[above] <= start[child]) & (end[child] <= end[above])
@@ -159,7 +159,7 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
 
 
 def check_self_times(trace: Trace) -> None:
-    """Check that self time is the duration less the union of the direct children, and not negative."""
+    """Check that self time is not negative, and that it is the duration minus the time covered by direct children."""
     parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
@@ -172,8 +172,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check that launches are host events of the same rank, and that only device events have a launch. A launch that is
-    a runtime call must have the correlation id of the device work."""
+    """Check the launches (column ``launched_by``). A launch must be a host event of the same rank. Only device events
+    have one. A launch that is a runtime call must have the correlation id of the device work."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -220,7 +220,7 @@ def check_phases(trace: Trace) -> None:
     has_phases = bool((phase[trace.host] >= 0).any())
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     good = ~nests | ((phase >= 0) == has_phases)
-    require_rows(trace, good, "phases are null for only some of the events that nest")
+    require_rows(trace, good, "some events with self_ns have a phase, others have none")
 
 
 def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:
@@ -229,7 +229,7 @@ def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:
 
 
 def check_operator_names(trace: Trace) -> None:
-    """Check that canonical names exist, and that only operators have a canonical name."""
+    """Check that each ``op_name`` is one of perfkit's canonical names, and that only operators have one."""
     for name in _used_values(trace, "op_name"):
         require(is_canonical(name), f"{name!r} is not a canonical operator name")
     operators = trace.rows("kind", *schema.OPERATOR_KINDS)
