@@ -77,7 +77,7 @@ class Remedied:
     """A remedy with all placeholders filled in."""
 
     code: str  # change to write
-    api: str  # interface of the framework that the code uses
+    api: str  # functions, options or variables of the framework that ``code`` uses
     since: str  # framework version that the code needs
     note: str  # explanation in words
     verify: str  # command that measures the change
@@ -104,7 +104,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The accuracy of the replay: how well the replay of the unchanged graph matches the recording."""
+    """The accuracy of the replay: how close the replay of the unchanged recording comes to the recorded times."""
 
     error: float | None  # median relative error of the replayed step times; None if nothing can be replayed
     worst: float | None  # largest relative error of a replayed step time; None if nothing can be replayed
@@ -128,12 +128,12 @@ class Advices:
     identity: Identity  # accuracy of the replay
     advice: tuple[Advice, ...]  # advice with a significant or unknown saving
     not_evaluable: Mapping[str, Reason]  # reason for each rule that could not be evaluated
-    combined: Prediction | None = None  # prediction if all advice in ``together`` is followed; None if there is none
+    combined: Prediction | None = None  # prediction for all advice in ``together``; None if ``together`` is empty
     together: tuple[str, ...] = ()  # ids of the advice that can be combined
-    excluded: Mapping[str, Text] = field(default_factory=dict)  # reason by the id of advice that cannot be combined
+    excluded: Mapping[str, Text] = field(default_factory=dict)  # advice id → why this advice cannot be combined
     without_saving: tuple[Advice, ...] = ()  # advice that saves nothing or too little
     noise_ns: int | None = None  # half the width of the 80% interval of the median step time; None for a single step
-    after: Mapping[str, After] = field(default_factory=dict)  # by advice id: a saving that other advice changes much
+    after: Mapping[str, After] = field(default_factory=dict)  # advice id → its saving, if other advice changes it much
     asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
 

@@ -40,11 +40,11 @@ REPLAYS: Final = 12
 _FOR_REASONS: Final = 4
 """Number of the ``REPLAYS`` that are reserved to find out which single advice changes a saving."""
 _LITTLE: Final = 0.25
-"""If other advice multiplies a saving by less than this factor, the changed saving is reported."""
+"""A saving is reported as changed if other advice multiplies it by less than this factor."""
 _MUCH: Final = 2.0
-"""If other advice multiplies a saving by more than this factor, the changed saving is reported."""
+"""A saving is reported as changed if other advice multiplies it by more than this factor."""
 _MOST_OF_IT: Final = 0.75
-"""If one piece of advice alone causes at least this share of the change, only that piece is named as the cause."""
+"""If one piece of advice causes at least this share of a saving's change, it is named as the only cause."""
 
 
 def advise(
@@ -145,7 +145,7 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
 
 
 def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
-    """Return the rule with this id, and a function that returns the rule's candidate for ``value``. Raises UsageError
+    """Return the rule with this id, and a function that answers its what-if question for ``value``. Raises UsageError
     for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
         raise UsageError(f"{question(name, value)}: not a finite number", "write it as in loader-workers=4")
@@ -302,7 +302,7 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
     """Return the savings that change much after other advice is followed. The keys are advice ids.
 
-    ``together`` is the advice that can be combined, the largest saving first. ``others`` saves too little by itself."""
+    ``together``: advice that can be combined, largest saving first. ``others``: advice that saves too little alone."""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?
@@ -339,14 +339,14 @@ class Replays:
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
         """Return the saving of ``one`` in ns after ``rest`` is followed. Return None if ``one`` and ``rest`` cannot be
-        combined, or if no replay is left."""
+        combined, or if no further replay is allowed."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
         key = frozenset(one.id for one in advice)
         if key not in self.times_ns:
-            if len(advice) > 1:  # the prediction of a single advice already contains its step time
+            if len(advice) > 1:  # a single advice needs no replay: its prediction contains the step time
                 if not self.left:
                     return None
                 self.left -= 1

@@ -31,7 +31,7 @@ _RECORDED_NAMES: Final = {
     THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
     PROCESSES: ("processes", "local_world_size"),
 }
-"""Names in the metadata of a recording for the numbers of cores, threads and processes."""
+"""Keys in the metadata of a recording whose values are the numbers of cores, threads and processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,16 @@ def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
 class Candidate:
     """A finding of a rule, before its prediction. Times are in ns per step.
 
-    Preconditions and vetoes begin without a capital letter and end without a full stop."""
+    The texts in ``preconditions`` and ``vetoes`` begin without a capital letter and end without a full stop."""
 
     what: Text  # the finding in one sentence, with its numbers
-    evidence: Mapping[str, Any]  # values by name; the name of a number such as ``wait_ns`` ends with its unit
-    rows: IntArray = field(default_factory=lambda: NO_ROWS)  # events that show the finding, its steps and its place
-    rows_ns: IntArray | None = None  # time of each row, which decides on the place; None: the duration of the row
+    evidence: Mapping[str, Any]  # values that support the finding; keys of numbers end with the unit, as in ``wait_ns``
+    rows: IntArray = field(default_factory=lambda: NO_ROWS)  # events of the pattern; they give its steps and place
+    rows_ns: IntArray | None = None  # time of each row, used to choose the place; None: the duration of each row
     method: Method = "replay"  # "replay" needs ``transforms``; "microbenchmark" and "prior" need ``after_ns``
     transforms: tuple[Transform, ...] = ()  # changes of the replay
     after_ns: Quantity | None = None  # step time after the change
-    base_ns: int | None = None  # recorded mean step time, if the pattern occurs in few steps; None: the median
+    base_ns: int | None = None  # recorded step time: the mean if the pattern occurs in few steps; None: the median
     ceiling_ns: int | None = None  # largest saving that this kind of change can have
     share_ns: int | None = None  # time of the pattern (None: equal to ``ceiling_ns``)
     period: int = 1  # N if the transforms leave every N-th step unchanged
@@ -94,8 +94,8 @@ class Candidate:
     risks: tuple[Text, ...] = ()  # possible disadvantages of following the advice, one sentence for each
     conflicts: tuple[str, ...] = ()  # ids of rules whose advice this advice replaces or hinders
     direction: str | None = None  # "to host" or "to device" if work moves there
-    fill: Mapping[str, str] = field(default_factory=dict)  # values for the remedy that are part of the advice id
-    words: Mapping[str, str] = field(default_factory=dict)  # values for the remedy that are not part of the advice id
+    fill: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, part of the advice id
+    words: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, not part of the id
 
 
 @dataclass(frozen=True)
@@ -231,8 +231,8 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of ``of_steps``: one value per step, either of all ranks or of :attr:`rank`. If
-        :attr:`period` is N > 1, first replace each N consecutive steps by their mean."""
+        """Return the median of ``of_steps``, which has one value for each step of all ranks, or of :attr:`rank`. If
+        :attr:`period` is N > 1, first replace each N consecutive values by their mean."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
@@ -283,8 +283,8 @@ class Facts:
         return waiting
 
     def ceiling_ns(self, part_ns: IntArray) -> int:
-        """Return the saving of the median step if each step becomes shorter by its value in ``part_ns``. New waits do
-        not count. ``part_ns`` has the shape (steps of all ranks,)."""
+        """Return how much the median step time falls if each step becomes shorter by its value in ``part_ns``. Waits
+        that the change would cause are ignored. ``part_ns`` has the shape (steps of all ranks,)."""
         return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:

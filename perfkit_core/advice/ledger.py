@@ -1,4 +1,4 @@
-"""Output of earlier measurements: the measurements of one advice in words, and the sections of the ledger."""
+"""Texts on the earlier measurements in a ledger: sentences on one advice, and a report on the whole ledger."""
 
 from __future__ import annotations
 

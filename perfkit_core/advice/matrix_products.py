@@ -59,16 +59,16 @@ _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
 """Maximum number of kernel names in the evidence, and maximum number of characters of a name."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
-"""Least major compute capability with tensor cores, and with TF32 and bfloat16. Source: CUDA C++ Programming Guide,
-table of features by compute capability."""
+"""First major compute capability with tensor cores, and the first whose tensor cores support TF32 and bfloat16. Source:
+CUDA C++ Programming Guide, table of features by compute capability."""
 _WARP: Final = 32
 """Threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but have 64
 threads in a warp."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""Names of AMD devices with matrix cores, which begin with MI100. Since MI200, bfloat16 is as fast as half precision.
-Source: AMD, ISA guides."""
+"""AMD devices with matrix cores. The first is MI100. Since MI200, bfloat16 is as fast as half precision. Source:
+AMD, ISA guides."""
 _MI200: Final = 200
 
 
@@ -192,8 +192,8 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a list with one candidate: on faster cores, the kernels ``rows`` take ``factor`` times their time. Return
-    an empty list if the kernels take too small a share of the step. ``how`` completes the message ``Matrix products
+    """Return a list with one candidate: the kernels ``rows`` run on faster cores and take ``factor`` times their time.
+    The list is empty if the kernels take too small a share of the step. ``how`` completes the message ``Matrix products
     take 3 ms …``. ``conflict`` is the rule that the candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):

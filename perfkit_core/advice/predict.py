@@ -33,8 +33,8 @@ ONE_STEP: Final = 0.05
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
 
-    If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore one
-    of the two kinds, so medians are taken over periods of N steps. Then the result is
+    If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
+    steps that differ, so medians are taken over periods of N steps. Then the result is
     ``recorded step time * replayed time of a period / recorded time of a period``. Too few loader workers also make one
     of every N steps differ (``facts.period``)."""
     both = math.lcm(period, facts.period)
@@ -60,8 +60,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
 
-    Return None if there is no such limit. With loader workers (``Load``), steps may still wait for batches, and other
-    host work changes too. Without the launches that become one launch (``Batch``), the device would have no work."""
+    Return None for ``Load`` and ``Batch``, which have no such limit. With ``Load``, steps may still wait for batches,
+    and other host work changes too. Without the launches that ``Batch`` joins, the device would have no work."""
     match change:
         case transforms.InCases():
             return limit(change.change)
@@ -105,7 +105,7 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
     if candidate.method == "none" or after is None:
         return now
     ceiling = candidate.ceiling_ns if most is None else most
-    if ceiling is not None:  # the best case may save more than the rule expects
+    if ceiling is not None:  # the replay of the best case may save more than the rule's ceiling
         ceiling = max(ceiling, base - round(after.low))
     factors = noise(facts)
     saving_low = round(min((base - after.high) * factor for factor in factors))

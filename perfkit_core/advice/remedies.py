@@ -77,7 +77,7 @@ def mode(trace: Trace) -> str:
 
 
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
-    """Return the remedy for a rule that fits ``words``; None if no remedy fits. ``words`` also fill its placeholders.
+    """Return the remedy of a rule whose field ``when`` fits ``words``, with its placeholders filled in; else None.
 
     A remedy for the recorded mode is preferred, then one for any mode. A remedy for another mode gets a note."""
     fitting = [
@@ -105,7 +105,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     - ``training``: ``yes`` if a backward pass or an update was recorded, else ``no``"""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
-    half = BFLOAT16  # all hosts multiply bfloat16, at least in software
+    half = BFLOAT16  # every host can compute with bfloat16, at least in software
     if not on_host:
         try:
             half = BFLOAT16 if matrix_products.tensor_cores(devices).bfloat16 else FLOAT16
@@ -114,7 +114,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     training = UNKNOWN
     if trace.known("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
-    # the names of runtime calls show the runtime; if there are no such calls, the device name shows it
+    # the prefix of runtime calls shows the runtime (CUDA or HIP); without such calls, the device name shows it
     names = trace.codes("name")
     codes = np.unique(names.codes[trace.rows("kind", RUNTIME, SYNC)])
     called = tuple(names.values[code].lower() for code in codes if code >= 0)

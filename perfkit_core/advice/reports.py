@@ -136,7 +136,7 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
 
 
 def headline(advices: Advices, of: str) -> Iterator[Text]:
-    """Yield one sentence about all advice, or one for each what-if question. ``of`` is "step" or "recording"."""
+    """Yield one sentence about all advice, or one answer to each what-if question. ``of`` is "step" or "recording"."""
     unit = message("a step") if of == "step" else message("the recording")
     if advices.asked:
         for question, one in zip(advices.asked, advices.advice, strict=True):
@@ -153,7 +153,7 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         yield text.sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
         return
     changes, best, which = len(savings), savings[0], None
-    # a prediction that does not come from a replay may exceed the combined saving
+    # the largest single saving may exceed the combined saving, if it does not come from a replay
     if advices.combined is not None and (advices.combined.saving_ns or 0) >= (best.saving_ns or 0):
         best = advices.combined
     if changes > 1:
@@ -262,7 +262,7 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. Each of the last three is left out if empty.
+    """Return a table with one row per advice (NA: unknown). Each of the last three columns is left out if it is empty.
 
     - ``id``: of the advice
     - ``saving_ns``: saving of this advice alone

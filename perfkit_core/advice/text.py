@@ -90,7 +90,7 @@ def _suffix(text: str) -> str:
 
 
 def value(named: str, number: Any) -> str:
-    """Return a number, a list or another value in words. The suffix of ``named`` gives the unit, such as ``_ns``."""
+    """Return a number, a list or another value in words. Its name ``named`` ends with the unit, such as ``_ns``."""
     if number is None:
         return say("unknown")
     if isinstance(number, bool):
@@ -117,8 +117,8 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return an interval such as ``0.1–2 ms``; equal ends become a single number. The suffix of ``named`` gives
-    the unit, such as ``_ns``."""
+    """Return an interval such as ``0.1–2 ms``, or a single number if both ends are equal. The name ``named`` ends
+    with the unit, such as ``_ns``."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):
@@ -181,8 +181,8 @@ def saves(prediction: Prediction) -> Message | None:
 
 
 def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
-    """Yield lines on the finding, its place, the saving, the confidence, and the effect of other advice. The times are
-    of a "step" or a "recording" (``of``)."""
+    """Yield lines on the finding, its place, the saving, the confidence, and the effect of other advice. ``of`` says
+    whether the times are those of a "step" or of the "recording"."""
     yield sentence(advice.candidate.what)
     where = [part for part in (advice.place, steps(advice)) if part]
     if where:

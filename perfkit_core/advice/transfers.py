@@ -32,7 +32,7 @@ _MOVING: Final = re.compile(r"memcpy|\bitem\b|\bnumpy\b|\btolist\b|TensorCopy", 
 NESTED: Final = 8
 """Maximum nesting depth of operators that move data (to → _to_copy → copy_ → …)."""
 _NEAR: Final = 8
-"""Maximum number of operators between a copy to the host and the copy back. After more, data usually differ."""
+"""Maximum number of operators between a copy to the host and the copy back. Copies farther apart count as unrelated."""
 HOST_NS: Final = Quantity(
     2_500, 7_000, 26_000, message("estimate: medians of operators on tiny tensors in 5 public recordings")
 )
@@ -43,7 +43,7 @@ LAUNCH_NS: Final = Quantity(
 _KERNEL_START_NS: Final = 2_000
 """Least time of any kernel, typical of CUDA devices."""
 _ENOUGH: Final = 3
-"""Least number of recorded calls from which a time is computed. If there are fewer, other recordings give the time."""
+"""Minimum number of recorded calls from which an operator's time is computed. Fewer calls are not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def transfers(facts: Facts) -> Transfers:
         owner = np.where((above >= 0) & moves[above], above, owner)
     copies = trace.codes("copy_kind")
     direction = copies.lookup(np.array([kind[:4] for kind in copies.values], "U4"), "")[rows]
-    # operators that read a number always copy to the host, but some devices label host memory as device memory
+    # ``item`` always copies to the host, even if the profiler labels the host memory as device memory
     direction = np.where(trace.rows("op_name", "item")[owner], "DtoH", direction)
     order = np.lexsort((trace.ints("start_ns")[call], thread[call]))
     order = order[np.isin(direction, ("DtoH", "HtoD"))[order]]
@@ -169,7 +169,7 @@ class RoundTrips:
 
     count: int  # number of round trips
     copies: Transfers
-    operators: IntArray  # positions in ``order`` of the operators that compute on the host between two copies
+    operators: IntArray  # positions in ``order`` of the operators that compute on the host in a round trip
     order: OuterOperators
 
     def copies_ns(self, facts: Facts) -> float:
@@ -197,7 +197,7 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     first, last = order.of[moved.call[there]] + 1, order.of[moved.call[back]]
     placed = (first > 0) & (last >= 0) & (last - first >= 0) & (last - first <= _NEAR)
     computes = (order.works == 0) & ~trace.rows("op_name", *_VIEWS)[order.row] & ~only_allocates(trace, order.row)
-    before = np.append(0, np.cumsum(computes))  # number of computing operators before each position
+    before = np.append(0, np.cumsum(computes))  # before[i]: number of computing operators among the first i
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
     kept = np.zeros(len(moved), np.bool_)

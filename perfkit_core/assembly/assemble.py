@@ -109,7 +109,7 @@ def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, I
     start, end = trace.ints("start_ns"), trace.end_ns
     if recorded_parent is None:
         parent = nesting.nest_in_order(inside, trace.ints("pid"), trace.ints("tid"), start, end)
-    else:  # use the nearest recorded ancestor in ``inside``
+    else:  # the parent is the nearest recorded ancestor that ``inside`` selects
         parent = nesting.nearest_above(recorded_parent, inside)
         parent[~inside] = NO_ROW
     return parent, nesting.self_times_in_order(occupies, parent, start, end)

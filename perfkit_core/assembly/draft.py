@@ -54,7 +54,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns in ``held``. Others have one value: ``rank`` in the column rank, -1 in row references, or null."""
+    """The columns in ``held``. Other columns are constant: -1 for row references, ``rank`` for the rank, else null."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]
@@ -78,14 +78,14 @@ class DraftColumns(Columns):
 
 
 def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
-    """Return the row numbers in the order of the event table, shape (rows,), or None if they are already sorted."""
+    """Return the row numbers in the order of the event table, shape (rows,), or None if the rows are already sorted."""
     falls = start_ns[1:] < start_ns[:-1]
     ties = start_ns[1:] == start_ns[:-1]
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
         return None
-    order = np.argsort(start_ns, kind="stable")  # a merge sort: fast, as long parts are already sorted
+    order = np.argsort(start_ns, kind="stable")  # merge sort is fast here, because long runs of rows are already sorted
     tied = np.zeros(len(order) + 1, np.bool_)
-    for begin in range(0, len(order), BLOCK):  # a block fits into the cache; a sorted copy of all starts would not
+    for begin in range(0, len(order), BLOCK):  # in blocks, because all start times do not fit into the cache
         ordered = start_ns[order[begin : begin + BLOCK + 1]]
         np.equal(ordered[1:], ordered[:-1], out=tied[begin + 1 : begin + len(ordered)])
     at = np.flatnonzero(tied[1:] | tied[:-1])

@@ -51,7 +51,7 @@ class ModuleLabel(NamedTuple):
     path: str  # the framework's name of the layer; for the model itself, "" or the model's name and a dot
     class_name: str
     backward: bool = False
-    nodes: tuple[str, ...] = ()  # names of the nodes that a backward label lists
+    nodes: tuple[str, ...] = ()  # names of the autograd nodes that a backward label lists
 
     @property
     def module(self) -> str:
@@ -93,7 +93,7 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     elements: int | None = None  # number of elements in the message
     dtype: str | None = None  # type of the elements
     sequence: int | None = None  # number of the collective in its group, the same on all ranks of the group
-    on: str = DEVICE  # what communicates: ``host`` for the host event itself, ``device`` for the work that it launches
+    on: str = DEVICE  # ``host`` if the host event itself communicates, ``device`` if the work that it launches does
 
 
 class _Args(msgspec.Struct):
@@ -108,7 +108,7 @@ def described(texts: Sequence[str | None]) -> list[Collective | None]:
     collectives: list[Collective | None] = [None] * len(texts)
     for number, text in enumerate(texts):
         if text is not None and f'"{COLLECTIVE_KEY}"' in text:
-            # a framework may record another value under this key
+            # a framework may use the same key for a value of its own
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 collectives[number] = _DECODER.decode(text).collective
     return collectives
@@ -180,7 +180,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
             pieces.append(piece)
         elif count * _FEW > len(piece):
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
-        else:  # few rows: copy the pieces between them (see ``_FEW``)
+        else:  # few rows are replaced (see ``_FEW``): copy the pieces between these rows
             parts, begin = [], 0
             for number, place in enumerate(np.flatnonzero(here).tolist()):
                 parts += [piece.slice(begin, place - begin), values.slice(number, 1)]

@@ -40,9 +40,9 @@ from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
 CALL_SEPARATOR: Final = "/"
 LABEL_SEPARATOR: Final = "."
 UNKNOWN: Final = -2
-"""Stands for the layer of a backward node whose layer is not known yet."""
+"""Layer number of a backward node whose layer is not known yet."""
 NONE: Final = -1
-"""Stands for the layer of a backward node that is in no layer."""
+"""Layer number of a backward node that belongs to no layer."""
 _NUMBERED: Final = re.compile(r"_\d+$")
 """Matches a path part that names a single layer, such as ``Conv2d_3``. A class name has no number."""
 
@@ -140,7 +140,7 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     around = nesting.nearest_on_path(parent, node)
     known = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
-    # by process, thread, step and enclosing event, then in the order in which the autograd engine ran the nodes
+    # sort nodes by process, thread, step and enclosing event, then in the order in which the autograd engine ran them
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
     numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
     result[rows[order]] = np.maximum(numbers, NONE)
@@ -180,8 +180,8 @@ def _by_marks(
     """Return the layer of each node, or UNKNOWN, shape (len(rows),).
 
     - ``rows``: the nodes, in the order in which the autograd engine ran them
-    - ``above``, ``known``: for each node, the enclosing event, and the layer if it is already known
-    - ``mark``, ``around``: for each event, the layer that it marks, and the node that contains the event
+    - for each node: ``above`` is the enclosing event, and ``known`` is the layer (UNKNOWN if not yet known)
+    - for each event: ``mark`` is the layer that it marks, and ``around`` is the node that contains the event
     """
     names = trace.codes("name")
     marks = np.flatnonzero((mark >= 0) & (around >= 0))
@@ -196,7 +196,7 @@ def _by_marks(
     number = {node: code for code, node in enumerate(dict.fromkeys(node for nodes in lists for node in nodes))}
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
     start = np.concatenate([[0], np.cumsum([len(nodes) for nodes in lists])]).astype(np.int64)
-    # for each event name, its number as the name of a listed node, or -1
+    # for each event name, the number of the listed node with this name; -1 if no list contains the name
     own = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
@@ -205,15 +205,15 @@ def _by_marks(
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # always compiled, because it takes quadratic time if listed nodes never occur
+@compiled(steps=ENOUGH_CELLS)  # compiled even for few nodes, because listed nodes that never occur cost quadratic time
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the layer of each node. A call of a layer is open until all nodes that its mark lists have occurred."""
+    """Return the layer of each node. A layer's call is "open" until all nodes that its mark lists have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
     begin = np.empty(len(mark) + 1, np.int64)
     turn = np.empty(len(mark), np.int64)  # for each call, the last node that was assigned to it
-    left = np.zeros(len(mark), np.int64)  # for each call, how many nodes of its list have not occurred yet
+    left = np.zeros(len(mark), np.int64)  # for each call, how many nodes that its mark lists have not occurred yet
     low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
     total = 0
     for m in range(len(mark)):
@@ -234,7 +234,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
             path[high], turn[high], begin[high + 1], left[high] = mark[m], i, at, at - begin[high]
             if mine < 0:
                 mine = high
-                for k in range(begin[high], at):  # remove the node that contains the mark from the list
+                for k in range(begin[high], at):  # the node around the mark has occurred: remove it
                     if rest[k] == wanted[i]:
                         rest[k] = -1
                         left[high] -= 1
@@ -258,8 +258,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Find the open call that lists the node and has waited longest. Return (call, index of the node in ``rest``), or
-    (-1, -1) if no open call lists the node."""
+    """Of the open calls (see ``_walk``) that list the node, find the one that has waited longest for a node. Return
+    (call, index of the node in ``rest``), or (-1, -1) if no open call lists the node."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

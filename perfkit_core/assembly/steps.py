@@ -87,7 +87,7 @@ def empty_last_step(trace: Trace) -> IntArray:
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
-    """Return for each step in ``rows`` whether the host worked in it. ``loading`` includes work in data loaders."""
+    """Return for each step in ``rows`` whether the host worked in it. With ``loading``, work in data loaders counts."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begin, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
@@ -187,7 +187,7 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (
-        # Only the ranks of these rows are read, because no other part of the assembly needs ranks.
+        # The column rank is read only for these rows, because no other part of the assembly needs it.
         np.stack([to_int64([picked(trace.column("rank"), rows)], len(rows), -1), trace.ints("pid")[rows]])
         for rows in (spans, backward)
     )
@@ -201,14 +201,14 @@ def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArra
 
 
 def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
-    """Return the top-level operators outside all phases that are inferred to be forward."""
+    """Return the top-level operators that lie outside all phases and are inferred to be forward."""
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
     around = nesting.last_on_path(parent, phase)
     counts = operator | (phase >= 0)
     top = np.flatnonzero(counts & ~nesting.lies_in(parent, counts))
-    # Events that need no gradient record the sequence number of the next node. Therefore only the last event of a
-    # thread with this number created the node. Events that already have a phase, such as labelled layers, are not used.
+    # An event that needs no gradient records the sequence number of the next autograd node. So if several events of a
+    # thread have this number, the last one created the node. Events in a phase, such as labelled layers, are not used.
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD
@@ -220,7 +220,7 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     proof[makers[around[makers] < 0]] = True
     proof &= operator
     proof |= nesting.holds(parent, proof)
-    # a marked event, another thread or another step ends a series of operators
+    # a series of operators ends at an event with a phase, and where the thread or the step changes
     thread, first = groupby.distinct(_thread_keys(trace, top), len(top))
     by_thread = groupby.stable_order(thread, len(first))
     order, thread = top[by_thread], thread[by_thread]

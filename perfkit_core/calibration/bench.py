@@ -128,7 +128,7 @@ OCCUPYING: Final = 8192
 
 
 def installed_version(*distributions: str) -> str | None:
-    """Return the version of the first distribution that is installed, or None. Nothing is imported."""
+    """Return the version of the first of ``distributions`` that is installed, or None. Nothing is imported."""
     for name in distributions:
         try:
             return version(name)
@@ -141,8 +141,8 @@ def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
     """Return a call of each small operator on a tensor of ``count`` elements. The keys are (canonical name, ``count``).
-    Each call allocates its result, as eager code does. The frameworks differ in two calls: ``gather`` makes the call
-    that selects values by index, and ``cast`` makes the call that converts a tensor to another type."""
+    Each call allocates its result, as eager code does. Two calls depend on the framework: ``gather`` returns a
+    call that selects values by index, and ``cast`` returns a call that converts a tensor to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

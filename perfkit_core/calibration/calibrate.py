@@ -113,7 +113,7 @@ def _row(call: bench.Call, clock: Clock, calls: int) -> float:
 
 
 def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
-    # synchronize empties the queue before each sample: launching into a full queue would wait
+    # synchronize empties the launch queue before each sample, because a launch into a full queue waits
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []
     for _ in range(SAMPLES):

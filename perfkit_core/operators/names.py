@@ -75,7 +75,7 @@ def family(op_name: str | None) -> str | None:
 
 
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Regular expressions, and the family or canonical name of the texts that match one of them."""
+    """The name of a family or canonical operator, and regular expressions for the texts that belong to it."""
 
     name: str
     patterns: tuple[str, ...]
@@ -86,7 +86,7 @@ NamePatterns = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 def compile_patterns(entries: tuple[NamePattern, ...]) -> NamePatterns:
-    """Return one pair of name and compiled pattern per entry, in order of precedence."""
+    """Return (name, compiled pattern) for each entry. The first matching pattern decides."""
     return tuple(
         (entry.name, re.compile("|".join(entry.patterns), re.IGNORECASE if entry.ignore_case else 0))
         for entry in entries
@@ -129,9 +129,9 @@ class KernelRules:
     """Patterns of kernel names, from ``kernel_families.toml``."""
 
     templates: re.Pattern[str]
-    functions: NamePatterns  # pattern in the name of the function inside a template → family
-    fused: NamePatterns  # pattern in the name of a fused kernel → canonical operator
-    words: NamePatterns  # pattern in a word of the name → family
+    functions: NamePatterns  # (family, pattern for the function inside a template)
+    fused: NamePatterns  # (canonical operator, pattern for the operators in the name of a fused kernel)
+    words: NamePatterns  # (family, pattern for words in the name of any other kernel)
 
 
 @functools.cache

@@ -116,7 +116,7 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Replace the bracketed texts at ``lists`` (start, end) by …. If ``length`` has room, the first are kept."""
+    """Replace the texts in brackets at ``lists`` (start, end) by …. The first texts are kept as far as they fit."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0

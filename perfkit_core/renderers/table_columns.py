@@ -97,7 +97,7 @@ class ShownColumn:
     numeric: bool
     cells: tuple[str, ...]  # one text per row
     shares: tuple[float | None, ...] | None = None  # lengths of bars from 0 to 1; None for a column without bars
-    order: tuple[str, ...] = ()  # sort keys: the exact number of each row as text, or ""; no keys for text
+    order: tuple[str, ...] = ()  # sort keys: the exact number of each cell as text ("" if unknown); none for text
 
     @property
     def name(self) -> str:

@@ -77,8 +77,8 @@ class Chart:
     ]  # fmt: skip
     x: str
     y: tuple[str, ...]
-    band: tuple[int, int] | None = None  # range of values that a chart of the kind distribution shades
-    names: tuple[str, ...] = ()  # names of intervals, which the renderer translates
+    band: tuple[int, int] | None = None  # range of values that a distribution chart shades
+    names: tuple[str, ...] = ()  # names of the intervals of a row; the renderer translates them
     by: str = ""
     marked: tuple[object, ...] = ()  # rows that a heat map highlights
     note: str = ""  # explains the chart; shown only together with the chart
@@ -117,7 +117,7 @@ class Section:
 
 
 def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[Section, ...]:
-    """Return the sections. If a section declares no columns, its copy declares ``columns``."""
+    """Return the sections. Sections without declared columns get ``columns``."""
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 

@@ -47,7 +47,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 RUN: Final = "run"
 _RECOGNISED: Final = 2
-"""If a reader recognises its profiler in a file, ``sniff`` returns at least this number. Otherwise it returns less."""
+"""A reader recognises its profiler in a file if its ``sniff`` returns at least this number for the file."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
 
 

@@ -41,7 +41,7 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the names of the columns of the table ``whole`` that were not recorded. There are two cases:
+    """Return the names of those columns of the table ``whole`` whose data were not recorded. There are two cases:
 
     - A column has no values, although the request covers all events. If the event table has a column with the same
       name, this column must be empty too (``holds(name)`` is false).

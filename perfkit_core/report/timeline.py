@@ -96,7 +96,7 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
     kept, start, row, depth = kept[order], start[order], row[order], depth[order]
-    # The cause -1 (no cause) selects the additional last element, which stays NO_ROW.
+    # An event without a launch has ``launched_by`` -1. This selects the additional last element, which stays NO_ROW.
     place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
     place[kept] = np.arange(len(kept))
     names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)

@@ -84,7 +84,7 @@ _TALLEST: Final = 900
 def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
     """Return the data of a heat map, or None if there is no data.
 
-    The reader chooses which number the cells show. ``weights`` has the name, unit and values of each such number. The
+    The user chooses which number the cells show. ``weights`` has the name, unit and values of each such number. The
     values are a list of rows; unknown values are None. If several table rows belong to one cell, the first is drawn.
     """
     table = section.table
@@ -93,7 +93,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
         return None
     rows = list(dict.fromkeys(values(table[chart.by])))
     weights = []
-    if chart.x:  # The heat map has one column per value of chart.x. The reader chooses the number to show.
+    if chart.x:  # The heat map has one column per value of chart.x. The user chooses the number to show.
         across = list(dict.fromkeys(values(table[chart.x])))
         columns, column_title = escaped(across), heading(section.column(chart.x))
         places = list(zip(values(table[chart.by]), values(table[chart.x]), strict=True))
@@ -102,7 +102,7 @@ def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None
             cells = dict(zip(reversed(places), reversed(scaled(table[name], unit)), strict=True))
             matrix = [[cells.get((row, column)) for column in across] for row in rows]
             weights.append({"name": heading(section.column(name)), "unit": unit.name if unit else "", "values": matrix})
-    else:  # The heat map has one column per table column in chart.y. All have the same unit.
+    else:  # The heat map has one column for each of the table's columns in chart.y. All have the same unit.
         columns, column_title = [heading(section.column(name)) for name in names], ""
         first = table.drop_duplicates(chart.by)
         unit = common_unit(section.column(names[0]), [values(first[name]) for name in names])

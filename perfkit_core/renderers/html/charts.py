@@ -16,7 +16,7 @@ from perfkit_core.renderers.table_columns import common_unit, heading, values
 from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
-"""A distribution chart shows the names of marked values only if a group has at most this many of them."""
+"""A distribution chart labels the outliers of a group only if there are at most this many."""
 _LANE_PIXELS: Final = 76
 _LANE_NAME_CHARACTERS: Final = 24
 
@@ -38,7 +38,7 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
             "values": scaled(group[value], unit),
             "labels": [visible(str(plain(step))) for step in group["step"]],
             "marked": marked,
-            "named": sum(marked) <= NAMED,  # whether the names of marked values are shown
+            "named": sum(marked) <= NAMED,  # whether outliers are labelled
             "median": median / size,
             "median_text": with_unit(format_in(median, unit), unit),
         })  # fmt: skip

@@ -26,7 +26,7 @@ _NARROW: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section for the template. ``first`` is the number of rows that are shown at first."""
+    """A section for the template. ``first`` is the number of rows that the page shows initially."""
 
     section: Section
     id: str
