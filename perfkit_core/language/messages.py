@@ -236,7 +236,7 @@ WORDS: Final = (
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
     "(outside host events)",
 )  # fmt: skip
-"""Words in cells of tables that are translated. The kinds and phases of the schema are translated as well."""
+"""Words in table cells, to be translated. The kinds and phases of the schema are translated as well."""
 
 
 class _HasWords(Protocol):

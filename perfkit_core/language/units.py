@@ -46,7 +46,7 @@ class Family(NamedTuple):
 
     suffix: str  # suffix of the names of columns in the base unit, for example ``ns``
     units: tuple[Unit, ...]  # units in ascending order
-    bare: str  # heading of a column whose name is only the suffix
+    bare: str  # heading of a column whose name is the suffix itself, for example ``bytes``
 
 
 _BINARY: Final = (("B", 2**0, 0), ("KiB", 2**10, 3), ("MiB", 2**20, 6), ("GiB", 2**30, 9), ("TiB", 2**40, 12))
@@ -90,7 +90,7 @@ def family(column: str) -> Family | None:
 
 
 def format_count(count: float) -> str:
-    """Return a count as text. Integers have all digits (``1,240``). Others have at most three (``2.5``, ``0.333``)."""
+    """Return a count as text. Integers have all digits (``1,240``). Other numbers have at most three (``2.5``)."""
     if not math.isfinite(count):
         return str(count)
     if float(count).is_integer():
@@ -177,10 +177,10 @@ def column_format(
 
 
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
-    """Return a unit for each column of a table, whose columns are all of one family.
+    """Return a unit for each column of each group. All columns belong to one table and to one family of units.
 
     - A group contains columns that people compare, such as base, other and difference. These columns have one unit.
-    - All groups have the same unit, if it suits them. A group that it does not suit has its own unit.
+    - All groups have the same unit. A group for which this unit is unsuitable has its own unit.
     - A column whose numbers are too small in the unit of its group (see ``_LOST``) has its own unit.
     """
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]

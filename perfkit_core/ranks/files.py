@@ -160,8 +160,8 @@ def _read(path: Path) -> Stored:
 
 
 def asked(stored: Stored, job: Job) -> Job:
-    """Return the job for which the files were written, but only with the views of ``job``. Raises UsageError if the
-    files lack one of these views, or were written for another request."""
+    """Return the stored job, but only with the views of ``job``. Raises UsageError if one of these views is not
+    stored, or if ``job`` has options that differ from the stored options."""
     for view in job.views:
         if view not in stored.job.views:
             raise UsageError(

@@ -27,7 +27,7 @@ class RankFiles(msgspec.Struct, frozen=True):
     """The files of one rank, or all files if they belong to one process."""
 
     paths: tuple[str, ...]
-    rank: int | None = None  # Used if the files record no rank. None for one process with no rank or several ranks.
+    rank: int | None = None  # Rank of files that record none. None for a single process with no rank or several ranks.
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Facts(msgspec.Struct, frozen=True):
     told: bool  # Whether the files record the number of the rank.
     events: int
     steps: tuple[int, ...]  # The recorded step numbers.
-    recorded: tuple[str, ...] = ()  # Columns that have values in the events, but are empty in a table.
+    recorded: tuple[str, ...] = ()  # Columns that are empty in a table, although events have values there.
     empty: dict[str, Text] = {}  # View → reason why its table has no rows.
 
 
@@ -75,7 +75,7 @@ class Plan:
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return one shard of the ranks, such as shard 1 (``number``) of 16 (``of``). Sizes differ by at most one."""
+        """Return one of ``of`` shards of the ranks. ``number`` counts from 1. Sizes of shards differ by at most one."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 

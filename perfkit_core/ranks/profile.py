@@ -36,8 +36,8 @@ class Computed:
     request: ViewRequest
     averaged: bool  # Whether the tables count only events in steps. Averages per step need this.
     tables: Mapping[str, pd.DataFrame]  # Name of a view → its table.
-    why_empty: Callable[[View], Text]  # Returns why the table of a view has no rows.
-    holds: Callable[[str], bool]  # Returns whether the events have values in a column.
+    why_empty: Callable[[View], Text]  # Returns the reason why the table of a view has no rows.
+    holds: Callable[[str], bool]  # Returns whether any event has a value in a given column.
 
 
 def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
@@ -191,7 +191,7 @@ def opened(
     """Return the profile of the sources: files and folders of one or more ranks, or files of partial results. Raises
     SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
     with several ``workers`` or a ``scheduler``, each rank is read separately."""
-    if scheduler is not None:  # the current folder of a Dask worker may differ
+    if scheduler is not None:  # a Dask worker may have another current folder
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
         return Reduced(files.read_all(sources, partial))

@@ -44,7 +44,7 @@ def split(trace: Trace) -> list[Trace]:
     traces = []
     for rank in sorted({*np.unique(of_event).tolist(), *trace.meta.ranks}):
         rows = np.flatnonzero(of_event == rank)
-        # a reference of -1 (no row) selects the additional last item, which remains -1
+        # the extra last item stays -1, so that references to no row (-1) stay -1
         position = np.full(len(trace) + 1, NO_ROW, np.int64)
         position[rows] = np.arange(len(rows))
         references = {name: pa.array(position[trace.ints(name)[rows]]) for name in ROW_REFERENCES}

@@ -54,8 +54,8 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Statistics of samples (or steps) per second. ``avg_per_s`` is the total number divided by the total time. The
-    other numbers are statistics of single steps."""
+    """Statistics of samples (or steps) per second. ``avg_per_s`` is the number of samples in all steps divided
+    by their total time. The other numbers are statistics of the rates of single steps."""
 
     avg_per_s: float
     min_per_s: float

@@ -65,7 +65,7 @@ class NativeSummary:
 def native_summary(log: StepLog, unit: str) -> NativeSummary:
     steps = len(log.samples)
     samples = np.array(log.samples, dtype=np.int64)
-    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # true before the first step without a number of samples
+    per_sample = np.logical_and.accumulate(samples != UNKNOWN)  # true until a step lacks its number of samples
     unit = f"{unit}/s" if steps and per_sample[-1] else "steps/s"
     if steps <= SKIPPED:
         return NativeSummary(steps, unit)
@@ -84,7 +84,7 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Return the statistics of values in order of time. As in Paddle, a new maximum cannot be the minimum."""
+    """Return the statistics of values in order of time. As in Paddle, a new maximum is never a minimum."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0

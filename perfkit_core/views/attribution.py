@@ -1,8 +1,9 @@
-"""Attribution of device work to host events. Also, how the frameworks' own tables count and print events.
+"""Attribution of device work to host events, and rules by which the frameworks' own tables count and print events.
 
 The owner of a device event is the innermost host event around its launch. A runtime call is an owner only if no other
 host event encloses it. The self device time of a host event is the time of the device events that it owns. Its total
-device time also counts what the events inside it own. Both are sums over streams, so they can exceed the elapsed time.
+device time adds the self device times of all events inside it. Both are sums over streams, so they can exceed the
+elapsed time.
 
 Paddle's ``summary()`` (``native``) counts a runtime call only if another host event encloses it. It counts device work
 only if the owner is not a runtime call.
@@ -27,7 +28,7 @@ from perfkit_core.views.tables import categorical
 
 @once
 def owners(trace: Trace) -> IntArray:
-    """Return the row of each event's owner, shape (rows,). Host events and device events without a launch have -1."""
+    """Return the row of each device event's owner, -1 if no launch was recorded. Host events have -1. Shape (rows,)."""
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     outside_runtime = nesting.nearest_on_path(parent, ~trace.rows("kind", RUNTIME, SYNC))
     launched = launched_by != NO_ROW
@@ -54,7 +55,7 @@ def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 
 def native_owners(trace: Trace) -> IntArray:
-    """Return the owner of each device event as in Paddle's tables: a row of the trace, -1 if none. Shape (rows,)."""
+    """Return :func:`owners` with -1 in place of runtime calls, as Paddle's tables attribute device work."""
     owner = owners(trace)
     return np.where(_calls(trace)[owner], NO_ROW, owner)
 

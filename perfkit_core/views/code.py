@@ -49,7 +49,7 @@ class Frames:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the frames as a tree, with :data:`COLUMNS`. The denominator of the ratios is the sum of the roots."""
+    """Return the frames as a tree, with :data:`COLUMNS`. Ratios are shares of the total time of all roots."""
     counted = selected(trace, request)
     frames = tree_of_frames(trace, counted) if grouping.is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
@@ -77,12 +77,12 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     above = nesting.nest(threads(trace).code[rows], start, end)
     parent = trace.ints("parent").copy()
-    parent[rows] = np.append(rows, NO_ROW)[above]  # the nearest frame; labels may partly overlap frames
+    parent[rows] = np.append(rows, NO_ROW)[above]  # the next outer frame, not a label: labels may partly overlap frames
     tree = merge(parent, recorded.lookup(code, 0), frame)
     self_ns = np.zeros(len(trace), np.int64)
     self_ns[rows] = nesting.self_times(above, start, end)
-    # `rest`: duration of a counted frame less the durations of the nearest counted frames below it. The sum of `rest`
-    # over a subtree is therefore the duration of the topmost counted frames in the subtree.
+    # Each selected frame adds its duration to its own `rest`, and subtracts it from that of the next outer selected
+    # frame. So the sum of `rest` over a subtree is the duration of the outermost selected frames in the subtree.
     mine = frame & counted
     rest = np.where(mine, trace.ints("dur_ns"), 0)
     around = nesting.nearest_above(parent, mine)
@@ -113,7 +113,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree after giving each host event without a node the node of its nearest ancestor with a node."""
+    """Return the tree with a node for every host event. Events without a node get that of their nearest ancestor."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 

@@ -51,7 +51,7 @@ _NO_ARITHMETIC: Final = frozenset(
 
 
 def outermost(trace: Trace, request: ViewRequest) -> IntArray:
-    """Return the row of the outermost selected operator around each event, or of the event itself; -1 if none."""
+    """For each event, return the row of the outermost selected operator that contains or is the event, -1 if none."""
     chosen = selected(trace, request)
     if chosen.all():
         return calls.outermost(trace)
@@ -153,10 +153,10 @@ def computing(trace: Trace) -> BoolArray:
     Other host events dispatch, infer shapes or prepare data. These events compute:
 
     - operator details with names such as ``conv2d compute`` and ``conv2d kernel launch``,
-    - leaves: operators that contain no operators and no details,
-    - operators that do arithmetic, such as ``aten::addmm``, but contain no details and no other operator that does. The
-      allocations and copies inside are included. An operator that has no canonical name and is no leaf is taken to do
-      arithmetic.
+    - operators that contain no operators and no details,
+    - arithmetic operators, such as ``aten::addmm``, that contain no details and no other arithmetic operators. The
+      allocations and copies inside are included. An operator without a canonical name that contains other operators
+      counts as an arithmetic operator.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

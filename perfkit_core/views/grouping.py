@@ -33,8 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` defines the
-    view's own groupings: a column name and a key function each. Raises UsageError for a grouping not in ``known``."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` maps each
+    grouping of this view alone to its column name and key function. Raises UsageError for an unknown grouping."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     check_groupings("this view", request, [name for name in known if name in meaning])
     for name, argument in map(split_grouping, request.by):
@@ -53,8 +53,8 @@ def called(frame: str) -> str:
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row without addresses (null if none), shape (len(rows),). If no row has a
-    recorded stack, the stack consists of the frames around the row. Frames are separated by ``;``, innermost first."""
+    """Return the Python stack of each row without addresses (null if none), shape (len(rows),). Frames are separated by
+    ``;``, innermost first. If none of the rows has a recorded stack, each stack lists the frames around its row."""
     recorded = as_recorded(trace, rows)
     return categorical(recorded.codes, [called(text) for text in recorded.categories])
 
@@ -85,11 +85,11 @@ def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: boo
 
 
 def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return Python stacks as in torch's tables. Rows in a backward node get the stack of its forward operator (null if
-    unknown): the first event with the same sequence number that is not in a backward node. Other rows get their own
-    stack (:func:`as_recorded`)."""
+    """Return Python stacks as in torch's tables. Rows in a backward node get the stack of its forward operator, or null
+    if this operator is unknown. The forward operator is the first event with the node's sequence number that is not in
+    a backward node. Other rows get their own stack (:func:`as_recorded`)."""
     parent, names, sequence = trace.ints("parent"), trace.codes("name"), trace.ints("sequence")
-    # The parent of a backward node XBackward has a longer name that ends with it: evaluate_function: XBackward
+    # A backward node has a parent whose name ends with its name: XBackward in "evaluate_function: XBackward".
     backward = np.flatnonzero(trace.host & trace.rows("phase", BACKWARD) & (parent != NO_ROW))
     width = len(names.values)
     pairs, inverse = np.unique(

@@ -27,7 +27,7 @@ _WHOLES: Final = "wholes"
 
 
 def reduction(view: View) -> Reduction:
-    """Return the functions that compute a view rank by rank. If none are declared, they list the rows of all ranks."""
+    """Return the functions that compute a view rank by rank. The default functions list the rows of all ranks."""
     if isinstance(view.reduction, Reduction):
         return view.reduction
     listed = _listed(view.table)
@@ -120,7 +120,7 @@ def merge_tables(
 def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) -> Any:
     """Return the merged values of a column (sum, average or extreme, by its ``rule``), NA if no rank has a value."""
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
-    # without a number of calls, there is one call: its total is also the average, minimum and maximum
+    # an unknown number of calls counts as 1: the total is then also the average, minimum and maximum
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
     if rule == SUM:

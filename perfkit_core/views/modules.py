@@ -40,7 +40,7 @@ _SUMMED: Final = {
 }
 """The quantities that are summed, each with two columns: with and without the layers below."""
 _INSTANCE: Final = re.compile(r"_\d+$")
-"""The number that some frameworks append to the class name of a layer."""
+"""The number that some frameworks append to the class name of a layer, for example ``_3`` in ``Linear_3``."""
 _UNKNOWN: Final = np.iinfo(np.int64).min
 
 
@@ -48,7 +48,7 @@ _UNKNOWN: Final = np.iinfo(np.int64).min
 class ModuleTree:
     """The layers of a model, parents first. Each list has one item per layer."""
 
-    module: list[str]  # value in the column `module` of the event table
+    module: list[str]  # text that names the layer in the column `module` of the event table
     name: list[str]  # last part of the module path
     class_name: list[str]
     parent: IntArray  # index of the parent, -1 if none
@@ -71,7 +71,7 @@ class ModuleTree:
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers that labels and stored models name. Without labels, the column ``module`` names the layers."""
+    """Return the layers in labels and stored models. Without labels, return the layers in the column ``module``."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)
@@ -100,7 +100,7 @@ class Counts:
     """The amount of each quantity (such as host time) that each event adds to its layer. Arrays have shape (rows,)."""
 
     node: IntArray  # index of the event's layer, -1 if none
-    counted: BoolArray  # whether any amount of the event is not 0
+    counted: BoolArray  # whether the event has a nonzero amount
     values: dict[str, IntArray]  # amounts by quantity, for example `cpu_ns`
     recorded: frozenset[str]  # quantities that were recorded
 
@@ -159,8 +159,8 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return three arrays: the stored FLOPs of one forward call and of one backward call (0 if unknown), and whether
-    they are known. Layers below do not count. Arrays have one item per layer, and a last item for no layer."""
+    """Return three arrays: the FLOPs of one forward call and of one backward call of each layer (0 if unknown), and
+    whether they are known. The layers below are not included. The extra last item is for events in no layer."""
     layers = tree.stored()
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
@@ -216,7 +216,7 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
             cells[itself] = integers(values, known)
         elif name == "occurrence":
             cells[name] = nesting.sum_up(parent, values)
-        else:  # a number of calls, which is NA for events in no layer
+        else:  # a number of calls; events in no layer have none (NA)
             known[-1] = False
             cells[name] = integers(values, known)
     layers = tree.stored()

@@ -94,7 +94,7 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return the index of each event's rank in the sorted ranks, and how many ranks there are. -1 (unknown) is one."""
+    """Return the index of each event's rank in the sorted ranks, and the number of ranks. -1 (unknown) counts."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
@@ -120,7 +120,7 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by rank (empty if there is one rank), and the bounds of each rank's rows."""
+    """Return the ranks, the rows sorted by rank, and the bounds of each rank in them. For one rank, rows are empty."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))

@@ -19,7 +19,7 @@ class Groups:
     """Rows grouped by keys. All methods return arrays of shape (groups,)."""
 
     keys: pd.DataFrame  # one row per group, in the order of the groups' first rows
-    code: IntArray  # number of each row's group, shape (rows,)
+    code: IntArray  # index of each row's group in `keys`, shape (rows,)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -79,7 +79,7 @@ def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
-    """Return the texts of ``rows`` as a pandas categorical whose categories are all values. Null becomes NaN."""
+    """Return the texts of ``rows`` as a pandas categorical. Its categories are ``codes.values``. Null becomes NaN."""
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
@@ -116,7 +116,7 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:
         return pd.DataFrame()
-    types: dict[Any, Any] = {}  # type of each column that fits all tables
+    types: dict[Any, Any] = {}  # common type of each column
     for table in parts:
         for name, kind in table.dtypes.items():
             both = (types.setdefault(name, kind), kind)

@@ -62,15 +62,15 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.
-    - ``numbered``: whether all shared collectives were matched by the library's numbers.
+    - ``numbered``: whether all shared collectives were matched by numbers that the collective library recorded.
     - ``residual_ns``, ``max_residual_ns``: the median and the largest difference of the ends after alignment.
-    - ``drift_ppm``: how much faster the rank's clock runs. NA if the collectives are too few or too close together.
-    - ``rate``: the gain of the rank's clock per unit of its own time, 0 if the drift is not corrected.
+    - ``drift_ppm``: how much faster the clock runs than the reference's. NA if collectives are too few or too close.
+    - ``rate``: how much the offset grows per ns of the rank's clock, 0 if the drift is not corrected.
     - ``moment_ns``: the end of the first shared collective on the rank's clock, the time for which offset_ns holds.
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
-    - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM explains a lower bound above the upper bound.
+    - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM can explain that the lower bound exceeds the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
-    - ``contradicts``: an earlier reference whose clock contradicts the rank's clock, NA if none.
+    - ``contradicts``: the reference that was tried first and whose clock contradicts the rank's clock, NA if none.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]
@@ -111,8 +111,8 @@ def _several(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Map each rank to its reference: of the ranks connected with it, the lowest that is not in ``alone``. The map has
-    no ranks without a reference."""
+    """Map each rank to its reference. This is the lowest rank that collectives connect with the rank and that is not in
+    ``alone``. Ranks without a reference are left out."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -178,11 +178,11 @@ class _Fit:
 
 
 def clock(mine: pd.DataFrame) -> dict[str, object]:
-    """Return a rank's row of :func:`clock_offsets`. ``mine`` has a row per collective shared with aligned ranks:
+    """Return a rank's row of :func:`clock_offsets`. ``mine`` has a row for each collective shared with aligned ranks:
 
     - ``start``, ``end``: the start and the end on this rank, on its own clock.
-    - ``reference``, ``first_end``, ``latest_start``: the median of the ends on the aligned ranks, the first end and the
-      last start, on the clock of the reference.
+    - ``reference``: the median of the ends on the aligned ranks, on the clock of the reference.
+    - ``first_end``, ``latest_start``: the first end and the last start on the aligned ranks, on the same clock.
     """
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
@@ -198,8 +198,8 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # relative to the rank's clock
         without = _fit(mine, own, moment)
-        # A drift is real if it clearly exceeds the scatter, or if the lower bound of the offset exceeds the upper bound
-        # without the correction, but not with it.
+        # A drift is real if it clearly exceeds the scatter. It is also real if the bounds of the offset contradict each
+        # other without the correction of the drift, and agree with the correction.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
@@ -263,9 +263,9 @@ def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Number the meetings. A meeting is one synchronous collective, matched on several ranks with a common reference.
-    Return the number of the meeting of each row of ``collectives``. Rows in no meeting are left out. ``clocks`` is a
-    table of :func:`clock_offsets`."""
+    """Number the meetings, and return the number for each row of ``collectives``. A meeting is one synchronous
+    collective, matched on several ranks with a common reference. Rows in no meeting are left out. ``clocks`` is a table
+    of :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

@@ -116,7 +116,8 @@ def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]
 
     - Host communication: events of kind communication, and operators with one of ``WORDS`` in their name.
     - Device communication: kernels launched inside these events, and kernels with nccl or xccl in their name.
-    - Computation: all other kernels. A kernel launched by an event nested in a communication event counts as both.
+    - Computation: kernels with other names that no host communication event launched directly. A kernel that was
+      launched by another event inside a host communication event counts as communication and as computation.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
@@ -136,8 +137,8 @@ def _named(trace: Trace, words: tuple[str, ...]) -> BoolArray:
 
 
 def _native(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
-    """Yield a dictionary per rank like those of :func:`reduce`, with Paddle's numbers. Communication calls with
-    the same start and the same end count as one call."""
+    """Yield one dictionary per rank, with the keys of :func:`reduce` and the numbers that Paddle shows. Communication
+    calls with the same start and the same end count as one call."""
     chosen, rank = selected(trace, request), trace.ints("rank")
     on_host, on_device, computation = native_communication(trace)
     steps = native_steps(trace, in_steps(trace, request))

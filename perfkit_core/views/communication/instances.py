@@ -1,10 +1,11 @@
 """Collectives of a recording: their events, their properties, and the matching of collectives over ranks.
 
-The following events are collectives:
+A host call communicates if it has the kind communication, or is an operator with the canonical name of a collective.
+Each of these is one collective:
 
-- Each kernel of a collective library such as NCCL.
-- A host call that communicates: an event of kind communication, or an operator with the canonical name of a collective.
-  If it launched kernels, these count instead. Kernels that belong to no library together form one collective per call.
+- a kernel of a collective library such as NCCL, or another device event of kind communication,
+- all kernels together that one communicating host call launched, if none of them is from a collective library,
+- a communicating host call that launched no kernels.
 
 All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
 gave them, else by their position in the step (without steps: in the recording). Matched collectives must have the same
@@ -51,7 +52,7 @@ class Communication:
     """The events that communicate. Arrays have shape (rows,)."""
 
     calls: BoolArray  # outermost host calls
-    host: BoolArray  # outermost host calls that launch no kernel that communicates
+    host: BoolArray  # outermost host calls that launched no communication kernels
     device: BoolArray  # device events
     call: IntArray  # row of the outermost host call around the event or its launch, -1 if none
 
@@ -213,7 +214,7 @@ _PLACE: Final = ["group", "members", "anchor"]
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
     """Return the collectives of all ranks (:func:`instances`) with three more columns:
 
-    - ``match``: a number that is equal on all ranks, -1 if not matched.
+    - ``match``: the number of the collective, which is equal on all ranks. -1 if not matched.
     - ``of_ranks``: the number of ranks that recorded the collective.
     - ``complete``: whether all ranks of the group recorded the collective.
 
@@ -290,5 +291,5 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks is empty: only one rank was recorded, or else the text ``otherwise``."""
+    """Return why a view of several ranks is empty. The reason is ``otherwise`` if several ranks were recorded."""
     return message("only one rank was recorded: give the recordings of several ranks") if count < 2 else otherwise

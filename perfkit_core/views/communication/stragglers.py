@@ -115,9 +115,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
     wait = (last - met["start"]).clip(upper=dur)
 
-    # The error of a wait is the largest of three numbers: the clock uncertainty (`crossing`) of this rank, that of the
-    # last rank, and `ends`. With exact clocks, this rank and the last rank end together, and the last rank takes the
-    # shortest time. `ends` is the sum of the deviations from both.
+    # `error` is the largest of the clock uncertainty (`crossing`) of this rank, that of the last rank, and `ends`.
+    # `ends` is the difference between the ends of both ranks, plus the duration of the last rank less the shortest
+    # duration. With exact clocks, `ends` is 0: all ranks end together, and the last rank has the shortest duration.
     took, crossing = met["end"] - met["start"], clock_model.crossing_ns(clocks)
     of_last = latest.set_index("meeting")
     itself = of_last["end"] - of_last["start"] - took.groupby(met["meeting"]).min()

@@ -35,8 +35,8 @@ _TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "ut
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows of the CPU, then one row per device, sorted by name. Columns: :data:`COLUMNS`. Rows of the CPU
-    have only utilisation_ratio. Raises UsageError."""
+    """Return the rows of the CPU, then one row per device, sorted by name. Columns: :data:`COLUMNS`. In rows
+    of the CPU, only utilisation_ratio has a value. Raises UsageError."""
     missing = dict.fromkeys(("product", *_TYPES), pd.NA)
     cpu = trace.meta.cpu_utilisation.items()
     rows = [{"device": f"cpu ({scope})", **missing, "utilisation_ratio": value} for scope, value in cpu]

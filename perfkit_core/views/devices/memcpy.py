@@ -18,7 +18,7 @@ from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.tables import group, integers, plain, texts
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
-_SIZED_NS: Final = "told_ns"  # never change: saved files contain this name
+_SIZED_NS: Final = "told_ns"  # do not change this name: saved files contain it
 """Column of :func:`measured`: time of the copies whose size was recorded."""
 
 

@@ -93,7 +93,7 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
-    """Subtract the ``inner`` rows from the ``outer`` rows on each thread. Return the union over all threads."""
+    """On each thread, subtract the time of ``inner`` rows from that of ``outer`` rows. Return the union."""
     thread = threads(trace).code
     inner_threads = np.unique(thread[inner])
     mixed = np.isin(thread[outer], inner_threads)
@@ -119,7 +119,7 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
     unordered = np.concatenate(all_edges)
     order = np.argsort(unordered, kind="stable")
     edges, width = unordered[order], np.diff(unordered[order])
-    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # bit i: layer i covers the time to the next edge
+    covering = np.cumsum(np.concatenate(changes)[order])[:-1]  # bit i is set if layer i covers edges[j]..edges[j + 1]
     lowest_bit = np.full(1 << len(layers), len(layers), np.int64)
     for bit in reversed(range(len(layers))):
         lowest_bit[np.arange(1 << len(layers)) & (1 << bit) != 0] = bit
@@ -149,6 +149,6 @@ def _cover(first, last, passed, starts, ends, covered):  # type: ignore[no-untyp
 
 @compiled
 def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
-    """Return how much of the intervals lies before ``time``. ``passed[i]`` is the length of the first i intervals."""
+    """Return the time that the intervals cover before ``time``. The first i of the intervals cover ``passed[i]``."""
     begun = np.searchsorted(first, time, side="right")
     return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0

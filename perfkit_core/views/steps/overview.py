@@ -49,7 +49,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     in_steps = select.in_steps(trace, request)
     codes = trace.codes(column)
     kinds = len(codes.values)
-    group = codes.codes + ~trace.host * np.int32(kinds)  # codes on the host, then the same codes on devices
+    group = codes.codes + ~trace.host * np.int32(kinds)  # device events: code + kinds
     group[codes.codes < 0] = -1
     counted = np.where(select.selected(trace, request), group, -1)
     result = pd.DataFrame({
@@ -59,7 +59,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "time_ns": _covered_ns(trace, counted, 2 * kinds),
     })  # fmt: skip
 
-    # For the ratio, events of all steps count, but only while a chosen step runs.
+    # The ratio counts events that started in any step, but only their time inside the chosen steps.
     rank, ranks = select.rank_codes(trace)
     group = _by_rank(np.where(select.accounted(trace, request), group, -1), rank, ranks)
     group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
@@ -91,8 +91,8 @@ def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> array
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the overview of Paddle's ``summary()``: one row per combination of event type and place (host or device).
 
-    Time is the union of the events that Paddle counts (see ``attribution``). There are two exceptions:
-    phases have the calls and times of Paddle's Model Summary, communication those of its Distribution Summary.
+    Time is the union of the events that Paddle counts (see ``attribution``). There are two exceptions.
+    Phases have the calls and times of Paddle's Model Summary. Communication has those of the Distribution Summary.
     """
     chosen, in_steps = select.selected(trace, request), select.in_steps(trace, request)
     categories, kinds = trace.codes("category"), trace.codes("kind")

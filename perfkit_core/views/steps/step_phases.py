@@ -43,7 +43,7 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Intervals of host time, each in one phase. Arrays have shape (segments,) except the last two."""
+    """Intervals of host time, each in one phase. Arrays have shape (segments,), except the last two."""
 
     phase: IntArray  # index into schema.PHASES
     step: IntArray
@@ -124,8 +124,8 @@ def _roots(trace: Trace) -> IntArray:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row each for the step, every phase that occurs, ``other``, and unlaunched device work (if any).
-    Columns: :data:`COLUMNS`. Minimum and maximum are those of a single step or segment."""
+    """Return one row for the step, one per phase that occurs, one for ``other``, and one for unlaunched device work (if
+    any), with :data:`COLUMNS`. Minima and maxima are times of a single step or, in rows of phases, a single segment."""
     if request.native:
         return _native_table(trace, request)
     chosen, steps = in_steps(trace, request), chosen_steps(trace, request)
@@ -139,7 +139,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     work = np.flatnonzero(chosen & device_work & ~unlaunched)
     start, end = trace.ints("start_ns")[work], trace.end_ns[work]
     rank, count = rank_codes(trace)
-    group = rank[work]  # without steps, device time is the union on each rank
+    group = rank[work]  # without steps, the unions are taken for each rank
     if len(steps):
         group, count = position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work]), len(steps)
     segment = phase_segments.of_rows(trace, work)
@@ -163,7 +163,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if request.steps is None and unlaunched.any():
         rows.append(row(UNLAUNCHED, device_total=union_ns(trace, unlaunched)))
     result = model_table(rows, *denominators)
-    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # no launch was recorded, so no step is known
+    result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # without a launch, the step is unknown
     return result
 
 
@@ -221,9 +221,8 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Return one :func:`row` per phase, as in Paddle's Model Summary. Device times are sums of kernels. The calls of a
-    phase are its outermost recorded spans. If the framework records no spans of the phase, its segments are the
-    calls."""
+    """Return one :func:`row` per phase, as in Paddle's Model Summary. Its device time is the sum of its kernels. Its
+    calls are its outermost spans. If no spans of a phase were recorded, its segments count as calls."""
     dur_ns = trace.ints("dur_ns")
     spans = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
     outermost = nesting.outermost(trace.ints("parent"), spans) == np.arange(len(trace))

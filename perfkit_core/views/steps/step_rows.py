@@ -63,8 +63,8 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
-    """Return the mask of the chosen events that Paddle counts as steps, shape (rows,). If all events are chosen, the
-    mask includes :func:`cut_off_rows`. Paddle's step time is the union of its steps."""
+    """Return the mask of the ``chosen`` events that Paddle counts as steps, shape (rows,). If all events are chosen,
+    these include the steps of :func:`cut_off_rows`. Paddle's step time is the union of these events."""
     mask = select.marked(trace, step_rows(trace)) & chosen
     return mask | cut_off_rows(trace) if chosen.all() else mask
 
@@ -77,7 +77,7 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
     low, high = int(number.min(initial=0)), int(number.max(initial=0))
     width = high - low + 1
     if not groupby.is_dense(len(ranks) * width, len(step) + len(steps)):
-        # Few of the pairs occur, so a dense array of all pairs of rank and number would be much too large.
+        # Few pairs of rank and step number occur. A dense array of all pairs would be much too large.
         index = pd.MultiIndex.from_arrays([trace.ints("rank")[steps], number])
         unique = np.flatnonzero(~index.duplicated())
         at = index[unique].get_indexer(pd.MultiIndex.from_arrays([rank, step]))
@@ -91,7 +91,7 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 @compiled
 def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
-    """For each i, set ``indices[i]`` to the item of ``table`` for ``rank[i]`` and ``step[i]``, to -1 if there is none.
+    """Set each ``indices[i]`` to the item of ``table`` for ``rank[i]`` and ``step[i]``, or to -1 if there is none.
     ``table`` has a row per rank of ``ranks`` and a column per step number, from ``low`` upwards."""
     at = 0
     for i in range(len(step)):
@@ -166,8 +166,8 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     - by rank: one row per rank and part,
     - else: one row per part.
 
-    ``part`` is the name of the column that names the parts. The columns after it are OVER_STEPS. Both functions raise
-    UsageError for a grouping that is not in GROUPINGS.
+    ``part`` is the name of the column with the names of the parts. The columns OVER_STEPS follow this column. Both
+    functions raise UsageError for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
