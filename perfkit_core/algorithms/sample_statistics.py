@@ -16,7 +16,7 @@ _SEED: Final = 20_201
 _CELLS: Final = 1 << 22
 """Largest number of samples that are drawn into one array, to limit the memory."""
 LEAST_TIMES: Final = 5
-"""Smallest number of times for which outliers are determined."""
+"""Outliers are determined only if there are at least this many measured times."""
 _SIGMA: Final = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 

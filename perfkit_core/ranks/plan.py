@@ -27,7 +27,7 @@ class RankFiles(msgspec.Struct, frozen=True):
     """The files of one rank, or all files if they belong to one process."""
 
     paths: tuple[str, ...]
-    rank: int | None = None  # Rank of files that record none. None for a single process with no rank or several ranks.
+    rank: int | None = None  # Assigned rank, if the files record no rank. Unset for files of one process.
 
 
 class Job(msgspec.Struct, frozen=True):

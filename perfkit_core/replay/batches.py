@@ -24,7 +24,7 @@ _LONGEST: Final = 0.9
 _EQUAL: Final = 3
 """At least this many distances between long waits must equal their median. If there are only two, both must."""
 _MANY: Final = 2
-"""The result is a mean of n calls only if there are at least this number × n distances between long waits."""
+"""A mean distance of n calls counts only if it is the mean of at least ``_MANY * n`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 

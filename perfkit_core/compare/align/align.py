@@ -38,8 +38,8 @@ from perfkit_core.views.tables import group
 
 KEYS: Final = ("layer", "operator", "shape", "dtype", "phase", "family")
 PRODUCT: Final = "product"
-"""Key whose value is ``conv`` for a ``conv``, and also for an ``add`` that may add the bias of a ``conv``. The same
-holds for the other :data:`_PRODUCTS`."""
+"""Column that groups operators. It is ``conv`` for a ``conv`` and for an ``add`` that may add the bias of a ``conv``.
+The other :data:`_PRODUCTS` are grouped in the same way."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {

@@ -87,7 +87,7 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Find an event that :func:`next_event` cannot easily separate, for example one whose last key is the name.
+    """Find the end of an event in which :func:`next_event` does not see it, for example because its last key is "name".
     ``ends`` are the positions where the event may end. The list is empty if they are unknown."""
     closing = _closing(data, start)
     if closing is None:

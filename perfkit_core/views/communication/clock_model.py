@@ -198,8 +198,8 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
         own = drift / (1 + drift)  # relative to the rank's clock
         without = _fit(mine, own, moment)
-        # A drift is real if it clearly exceeds the scatter. It is also real if the bounds of the offset contradict each
-        # other without the correction of the drift, and agree with the correction.
+        # A drift is real if it clearly exceeds the scatter. It is also real if only the correction of the drift removes
+        # a contradiction: without it, the lower bound of the offset is above the upper bound.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
         clear = abs(drift) * int(np.ptp(time)) >= _CLEAR * scatter and without.crossing_ns <= constant.crossing_ns
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns

@@ -106,7 +106,7 @@ def test_operators_with_similar_names_are_not_copies() -> None:
     names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
     found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
     assert memory_manipulation.table(found, ViewRequest()).empty
-    assert "name of a memory copy" in str(memory_manipulation.VIEW.explain_empty(found))
+    assert "named like a memory copy" in str(memory_manipulation.VIEW.explain_empty(found))
 
 
 def test_memory_manipulation_has_shares_of_the_steps() -> None:
