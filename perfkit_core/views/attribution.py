@@ -2,8 +2,7 @@
 
 The owner of a device event is the innermost host event around its launch. A runtime call is an owner only if no other
 host event encloses it. The self device time of a host event is the time of the device events that it owns. Its total
-device time adds the self device times of all events inside it. Both are sums over streams, so they can exceed the
-elapsed time.
+device time includes that of the events inside it. Both are sums over streams, so they can exceed the elapsed time.
 
 Paddle's ``summary()`` (``native``) counts a runtime call only if another host event encloses it. It counts device work
 only if the owner is not a runtime call.
@@ -55,7 +54,7 @@ def total_device_ns(trace: Trace, *kinds: str) -> IntArray:
 
 
 def native_owners(trace: Trace) -> IntArray:
-    """Return :func:`owners` with -1 in place of runtime calls, as Paddle's tables attribute device work."""
+    """Return the result of :func:`owners`, with -1 instead of runtime calls. Paddle's tables use these owners."""
     owner = owners(trace)
     return np.where(_calls(trace)[owner], NO_ROW, owner)
 

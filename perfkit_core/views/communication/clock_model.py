@@ -263,9 +263,8 @@ def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Number the meetings, and return the number for each row of ``collectives``. A meeting is one synchronous
-    collective, matched on several ranks with a common reference. Rows in no meeting are left out. ``clocks`` is a table
-    of :func:`clock_offsets`."""
+    """Number the meetings: synchronous collectives, each matched on several ranks with a common reference. Return the
+    number for each row of ``collectives`` that is in a meeting. ``clocks`` is a table of :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

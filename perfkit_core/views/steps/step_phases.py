@@ -43,7 +43,7 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Intervals of host time, each in one phase. Arrays have shape (segments,), except the last two."""
+    """Intervals of host time, each in one phase. Only the two arrays about roots do not have shape (segments,)."""
 
     phase: IntArray  # index into schema.PHASES
     step: IntArray
