@@ -28,7 +28,8 @@ WAYS: Final = {
 FASTER_THAN_SUMMARY: Final = 25
 MOST_US_AN_EVENT: Final = 2.5
 _COLUMNS = (
-    "", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory, GB", "result, MB", "× perfkit", "× in CPU time",
+    "", "events", "s", "CPU s", "CPU µs per event", "training waits, s", "memory, GB", "result, MB",
+    "× perfkit", "× in CPU time",
 )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ WAYS: Final = {
 }
 FASTER_THAN_KEY_AVERAGES: Final = 8
 MOST_GB_A_MILLION: Final = 1.2
-_COLUMNS = ("", "events", "s", "CPU s", "CPU µs per event", "held, s", "memory, GB", "result, MB", "× perfkit, CPU")
+_COLUMNS = (
+    "", "events", "s", "CPU s", "CPU µs per event", "training waits, s", "memory, GB", "result, MB", "× perfkit, CPU",
+)  # fmt: skip
 
 
 def measure(events: int, rounds: int, say: Callable[[str], None]) -> list[Result]:

@@ -31,9 +31,12 @@ trace is in use: perfkit refuses a file that was changed or removed.
 Some files have `"stage": "recorded"` in their metadata. They hold the events in the order in which a source read them.
 perfkit writes such files with the memory of two row groups, and computes the missing columns when it reads them:
 
-- `self_ns`, `launched_by` and `op_name` are missing. `step` has values for steps only.
-- There are two more columns: `external`, an id that an operator shares with its launches, and `layer`, part of a layer
-  path.
+- `self_ns`, `rank`, `launched_by` and `op_name` are missing. `step` has values for steps only.
+- `external` is an id that an operator shares with the launches it makes.
+- `layer` is a part of a layer's path.
+- `node` is the event's number in the source's tree of events. It is null if the source does not number its events.
+- `parent` is the `node` of the parent, or the parent's row if the source does not number its events.
+- `offset_ns` is a time on another, finer clock of the source.
 """
 
 
@@ -172,7 +175,7 @@ A canonical name contains only what is computed. It leaves out
 Some operators only run other operators: a branch, a compiled region, a function of your own (families `control_flow`,
 `compiled_region`, `custom_function`). They keep only the time that no operator inside them takes.
 
-An operator without a canonical name counts for the nearest operator above it that has one. If there is none, it is in
+The time of an operator without a canonical name is added to the nearest caller that has one. If there is none, it is in
 `(no family)`, and unmatched in a comparison.
 
 ## Kernels

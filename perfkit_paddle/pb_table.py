@@ -151,7 +151,8 @@ def operator_inputs(table: Table, row: int) -> dict[str, str | None]:
 
 
 def _by_slot(raw: bytes, read: Any) -> dict[str, list[Any]]:
-    """Return the values of each input slot of an operator. Field 1 repeats slot names, and field 2 their values."""
+    """Return the values of each input slot of an operator. In ``raw``, each field 1 holds the name of a slot, and each
+    field 2 the values of one slot, in the same order."""
     fields = [(number, value) for number, value in _fields(raw) if isinstance(value, bytes)]
     keys = [value.decode("utf-8", "replace") for number, value in fields if number == 1]
     lists = [value for number, value in fields if number == 2]

@@ -132,8 +132,8 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble the events of a recorded file into a Trace. ``complete``, if given, first adds values. Raises
-    SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
+    """Assemble the events of a recorded file into a Trace. If ``complete`` is given, it adds its values before that.
+    Raises SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
     missing = [name for name in SCHEMA.names if name not in table.column_names]

@@ -1,5 +1,5 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
-Detected: an optimizer step calls the same operators for ``optimizer_tensors`` or more tensors.
+Detected: an optimizer step calls the same operators for at least ``optimizer_tensors`` (10) tensors, one by one.
 Predicted: the step time with a fused update. Its time is the recorded time multiplied by a factor.
 
 The factors for CPUs depend on the number of operators per tensor and on the time of an operator. They were measured on

@@ -1,5 +1,5 @@
 """Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped.
-Detected: operators write zeros for ``optimizer_tensors`` or more tensors where an optimizer clears gradients.
+Detected: while an optimizer clears gradients, operators fill at least ``optimizer_tensors`` (10) tensors with zeros.
 Predicted: the step time without the fills. The first addition to each gradient becomes an assignment."""
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Biases are a special case. Some frameworks add the bias inside a matrix product 
 ``add`` right after the product. In a single run, such an ``add`` may also be a residual connection. So an addition is
 matched with a product of the other run only if nothing else in that run matches the addition.
 
-The matched share of the step is computed from the middle steps (:mod:`perfkit_core.compare.slices`). The time of an
-operator counts on the level on which the operator was matched. Time outside operators, such as Python code, counts on
-one of two levels:
+The matched share of the step is computed from the half of the steps nearest to the median. The time of an operator is
+added to the level on which the operator was matched. Time outside operators, such as Python code, is added to one of
+two levels:
 
 - ``layer``: the other run has such time in the same category, phase and layer.
 - ``operator``: the other run has such time only in the same category and phase.
