@@ -13,7 +13,8 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
-"""``none``: the change saves nothing or costs time. ``note``: the saving is unknown."""
+"""``high``, ``medium`` and ``low`` are grades of the predicted saving. ``none`` means that the change saves nothing or
+costs time. ``note`` means that the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
     text("title", "Title"),

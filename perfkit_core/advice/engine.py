@@ -44,7 +44,8 @@ _LITTLE: Final = 0.25
 _MUCH: Final = 2.0
 """A saving is reported as changed if other advice multiplies it by more than this factor."""
 _MOST_OF_IT: Final = 0.75
-"""If one piece of advice causes at least this share of a saving's change, it is named as the only cause."""
+"""Other advice can make a saving larger or smaller. If one piece of this advice causes at least this share of the
+difference, it is named as the only cause."""
 
 
 def advise(
@@ -93,7 +94,7 @@ def what_ifs(
     """Return the advice for each what-if question, even if the change saves nothing.
 
     A question consists of a rule and a value, such as ``loader-workers`` and 4. Each prediction is for its change
-    alone. ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
+    alone. The field ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
     SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
@@ -153,7 +154,7 @@ def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
     ask = rule.what_if
     if ask is None:
         others = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
-        raise UsageError(f"{name} takes no --what-if value", f"rules with such a value: {others}")
+        raise UsageError(f"{name} takes no --what-if value", f"these rules take a --what-if value: {others}")
     return rule, lambda facts: [ask(facts, value)]
 
 
@@ -300,9 +301,10 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return the savings that change much after other advice is followed. The keys are advice ids.
+    """Return the savings that become much larger or smaller if other advice is followed. The keys are advice ids.
 
-    ``together``: advice that can be combined, largest saving first. ``others``: advice that saves too little alone."""
+    - ``together``: advice that can be combined, largest saving first; for each, the rest is the other advice
+    - ``others``: advice that saves too little alone; for each, ``together`` is the other advice"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?
@@ -338,8 +340,8 @@ class Replays:
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time for each set of advice ids
 
     def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return the saving of ``one`` in ns after ``rest`` is followed. Return None if ``one`` and ``rest`` cannot be
-        combined, or if no further replay is allowed."""
+        """Return the saving in ns of the advice ``one`` if all advice in ``rest`` is already followed. Return None if
+        they cannot be combined, or if no further replay is allowed."""
         without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
         return None if without is None or with_it is None else round(without - with_it)
 

@@ -86,10 +86,10 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     p, it = advice.prediction, advice.candidate
     now = mark("Now: the recording takes {now:ns} (80% interval: {low:ns} to {high:ns})")
-    naive = mark("Without a replay, subtracting the time of the pattern would give a recording of {time:ns}.")
+    naive = mark("Without a replay, subtracting the time of the pattern would shorten the recording to {time:ns}.")
     if of == "step":
         now = mark("Now: the median step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
-        naive = mark("Without a replay, subtracting the time of the pattern would give a step of {time:ns}.")
+        naive = mark("Without a replay, subtracting the time of the pattern would shorten the step to {time:ns}.")
     if it.base_ns is not None:
         now = mark("Now: the mean step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
     low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
@@ -124,7 +124,7 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
 
     risks = [sentence(risk) for risk in it.risks]
     if it.conflicts:
-        risks.append(say("This advice replaces or hinders: {rules}.", rules=say(", ").join(it.conflicts)))
+        risks.append(say("This advice replaces or contradicts advice of {rules}.", rules=say(", ").join(it.conflicts)))
     none = (say("No risks are known."),)
     yield Section("risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or none)
 
@@ -205,14 +205,14 @@ def change(transform: Any) -> str:
             return say("run in another thread and take {time}", time=_their_time(transform.factor))
         case transforms.Batch():
             launches = 1 if transform.group is None else len(np.unique(transform.group))
-            template = mark("become {count} launches of {time} each, with gaps of at most {gap} in their device work")
+            template = mark("become {count} launches; a launch takes {time}, gaps in its device work at most {gap}")
             if launches == 1:
-                template = mark("become {count} launch of {time}, with gaps of at most {gap} in its device work")
+                template = mark("become {count} launch; the launch takes {time}, gaps in its device work at most {gap}")
             count, time = value("launches", launches), likely("_ns", transform.host_ns)
             return say(template, count=count, time=time, gap=likely("_ns", transform.gap_ns))
         case transforms.Shorten():
             return say(
-                "{count} gaps in the work of the host ({total} in total) take {time}",
+                "{count} gaps in the work of the host (recorded: {total} in total) take {time} after the change",
                 count=format_count(sum(len(gaps[0]) for gaps in transform.gaps.values())),
                 total=value("_ns", sum(map(intervals.length, transform.gaps.values()))),
                 time=_their_time(transform.factor),
@@ -226,7 +226,7 @@ def change(transform: Any) -> str:
             if transform.copies_gone is not None and len(transform.copies_gone):
                 parts.append(say("{count} copy and wait calls are removed", count=len(transform.copies_gone)))
             if transform.copies_added:
-                template = mark("{count} copies of {time} are added before each operator")
+                template = mark("{count} copies are added before each operator; each copy blocks the host for {time}")
                 parts.append(say(template, count=transform.copies_added, time=likely("_ns", transform.copy_ns)))
             return say("; ").join(parts)
         case transforms.Unblock():

@@ -92,7 +92,7 @@ class Candidate:
     vetoes: tuple[Text, ...] = ()  # reasons against the advice that were checked and do not apply
     assumptions: tuple[Assumption, ...] = ()  # numbers that the prediction depends on
     risks: tuple[Text, ...] = ()  # possible disadvantages of following the advice, one sentence for each
-    conflicts: tuple[str, ...] = ()  # ids of rules whose advice this advice replaces or hinders
+    conflicts: tuple[str, ...] = ()  # ids of rules whose advice this advice replaces or contradicts
     direction: str | None = None  # "to host" or "to device" if work moves there
     fill: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, part of the advice id
     words: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, not part of the id

@@ -162,8 +162,8 @@ def section(records: Sequence[Record]) -> Section:
         sign = mark("The predicted sign of the saving was correct in {right} of {count} measurements.")
         lines.append(say(sign, right=summary.sign_right, count=summary.judged))
         medians = (
-            (summary.saving_error, mark("{error} of the saving")),
-            (summary.step_error, mark("{error} of the step time")),
+            (summary.saving_error, mark("{error} for the predicted saving")),
+            (summary.step_error, mark("{error} for the predicted step time")),
         )
         errors = [say(label, error=format_ratio(error)) for error, label in medians if error is not None]
         accuracy = [say("Median error: {errors:and}.", errors=errors)] if errors else []
@@ -181,7 +181,8 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
     """Return a table with one row per record. Unknown values are NA. Savings and noise are shares of the step time of
     the base.
 
-    - ``name``: the advice, else its rule, else the command; also ``date`` and ``outcome``
+    - ``name``: the id of the advice, else its rule, else the command of the change
+    - ``date``, ``outcome``: date and outcome of the measurement
     - ``predicted_saving_ratio``: predicted saving, with p10 ``predicted_low_ratio`` and p90 ``predicted_high_ratio``
     - ``saving_ratio``: measured saving, with its 95% interval ``saving_low_ratio`` to ``saving_high_ratio``
     - ``noise_ratio``: noise of the measurement

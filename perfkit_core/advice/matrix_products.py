@@ -192,9 +192,10 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
 def slow_products(
     facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
-    """Return a list with one candidate: the kernels ``rows`` run on faster cores and take ``factor`` times their time.
-    The list is empty if the kernels take too small a share of the step. ``how`` completes the message ``Matrix products
-    take 3 ms …``. ``conflict`` is the rule that the candidate replaces."""
+    """Return a list with one candidate, or an empty list if the kernels take too small a share of the step.
+    The candidate assumes that the kernels in ``rows`` run on faster cores, in ``factor`` times the recorded time.
+    ``how`` completes the message ``Matrix products take 3 ms …``. ``conflict`` is the id of the rule whose advice the
+    candidate replaces."""
     spent = facts.covered_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.multiply_share):
         return []
@@ -213,7 +214,7 @@ def slow_products(
             ceiling_ns=round(spent),
             preconditions=(
                 message("{device} has tensor cores for this number format", device=device.name),
-                message("the kernel names show the instruction"),
+                message("the kernel names show whether tensor cores are used"),
             ),
             assumptions=assume(kernel_factor=factor),
             risks=(risk,),

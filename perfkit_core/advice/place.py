@@ -1,7 +1,7 @@
 """Find the line of the user's code that advice is about: the innermost frame that belongs to no installed package.
 
-A frame in the stack of an operator has the line that ran. A frame that was recorded as an event only has the line where
-its function begins. If the function began before the recording, it has no line.
+For a frame in the stack of an operator, the line is the one that ran. For a frame that was recorded as an event, the
+line is the first line of its function. If the function began to run before the recording, no line is known.
 
 Profilers may write paths without the folder of installed packages or of the script. So ``pack/file.py`` is ambiguous.
 It counts as user code unless a package named ``pack`` is installed or common."""

@@ -1,9 +1,9 @@
 """Predict the step time after the transforms of a candidate, by replaying the recording.
 
 - Step time: three replays use the best, the likely and the worst values of the uncertain numbers. The interval spans
-  their results. The uncertainty of the recorded median makes it wider.
-- Saving: its interval also spans the three results. The uncertainty of the recorded median scales it, because a slower
-  training is slower both before and after the change.
+  their results. The uncertainty of the recorded median makes the interval wider.
+- Saving: the interval spans the three savings. Then both ends move outwards by the relative uncertainty of the recorded
+  median, because a slower training is slower both before and after the change.
 - Ceiling: the largest saving for any values of the uncertain numbers. It comes from a replay in which the changed
   events take no time and nothing waits for them."""
 
@@ -60,8 +60,9 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
 
-    Return None for ``Load`` and ``Batch``, which have no such limit. With ``Load``, steps may still wait for batches,
-    and other host work changes too. Without the launches that ``Batch`` joins, the device would have no work."""
+    Most of these transforms remove the changed events or their time. Return None for ``Load`` and ``Batch``, where this
+    would be wrong. With ``Load``, steps may still wait for batches, and other host work changes too. With ``Batch``,
+    the device still needs the launches."""
     match change:
         case transforms.InCases():
             return limit(change.change)

@@ -114,8 +114,8 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
-    """Yield sentences on the rules that could not be evaluated, one sentence for each reason. At most ``_RULES`` rules
-    are named for a reason, or all of them with ``every``."""
+    """Yield sentences on the rules that could not be evaluated, one sentence for each reason. Each sentence names
+    at most ``_RULES`` rules, or all rules if ``every`` is true."""
     reasons = advices.not_evaluable
     if len(reasons) == 1:
         for rule, why in reasons.items():
@@ -268,8 +268,8 @@ def together(advices: Advices) -> pd.DataFrame:
     - ``saving_ns``: saving of this advice alone
     - ``combined``: whether the combined saving includes this advice
     - ``why``: why the combined saving does not include it
-    - ``afterwards_ns``: saving after other advice is followed, if it differs much from ``saving_ns``
-    - ``after``: ids of the other advice"""
+    - ``afterwards_ns``: saving if other advice is followed first; NA if it is similar to ``saving_ns``
+    - ``after``: ids of the advice that is followed first"""
     return _savings(advices, advices.advice, "id", "saving_ns", "combined", "why", "afterwards_ns", "after")
 
 

@@ -34,7 +34,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "copy_ns": mark("a copy takes {value}, including the wait for it"),
     "device_ns": mark("the device takes {value} for each operator"),
     "first_batch_ns": mark("the first batch of a loader still takes {value}"),
-    "gap_factor": mark("the gaps take {value} their recorded time"),
+    "gap_factor": mark("the gaps in the work of the host are {value} as long as recorded"),
     "handover_ns": mark("handing over a batch takes {value}"),
     "kernel_factor": mark("the kernels take {value} their recorded time"),
     "launch_ns": mark("a launch takes {value}"),
@@ -57,7 +57,7 @@ _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
 _ON_HOST: Final = "_on_host_ns"
 _METHODS: Final = {
     "replay": mark("from a replay of the recording"),
-    "microbenchmark": mark("from measurements of single operations on a device of this model"),
+    "microbenchmark": mark("from measurements of single operations on the same type of device"),
     "prior": mark("from the savings of such changes elsewhere, not from this recording"),
 }
 
@@ -68,7 +68,7 @@ def step_or_recording(trace: Trace) -> str:
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return readable names of numbers. If two differ only in their units, the unit is added: ``gap, time``."""
+    """Return readable names of numbers. If two names are equal, the unit is added: ``gap, time`` for ``gap_ns``."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
@@ -90,7 +90,7 @@ def _suffix(text: str) -> str:
 
 
 def value(named: str, number: Any) -> str:
-    """Return a number, a list or another value in words. Its name ``named`` ends with the unit, such as ``_ns``."""
+    """Return a number, a list or another value in words. ``named`` is its name, which ends with the unit."""
     if number is None:
         return say("unknown")
     if isinstance(number, bool):
@@ -117,8 +117,8 @@ def likely(named: str, number: Number) -> str:
 
 
 def span(named: str, number: Number) -> str:
-    """Return an interval such as ``0.1–2 ms``, or a single number if both ends are equal. The name ``named`` ends
-    with the unit, such as ``_ns``."""
+    """Return an interval such as ``0.1–2 ms``, or a single number if both ends are equal. ``named`` is the
+    name of the number, which ends with the unit, such as ``_ns``."""
     low, high = sorted((number.low, number.high)) if isinstance(number, Quantity) else (number, number)
     if not named.endswith(_RATE):
         if named.endswith("_ns"):
@@ -159,8 +159,8 @@ def capitalized(text: Text) -> str:
 
 
 def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. A what-if question ``asked``
-    precedes it."""
+    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. If ``asked`` is a what-if
+    question, it is inserted after the number."""
     parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
     return f"{number}. {say(': ').join(parts)}"
 

@@ -37,8 +37,8 @@ class Codes:
         return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
-        """Return for each row the item of ``per_value`` that belongs to its value, or ``missing`` if the value is null.
-        Raises ValueError unless ``per_value`` has one item for each of ``values``."""
+        """Return an array with ``per_value[code]`` for each code in ``codes``, and ``missing`` for null. Raises
+        ValueError if the lengths of ``per_value`` and ``values`` differ."""
         if len(per_value) != len(self.values):
             raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))

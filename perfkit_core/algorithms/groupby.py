@@ -67,7 +67,7 @@ def first_rows(key: IntArray, width: int) -> IntArray:
 
 
 def is_dense(width: int, rows: int) -> bool:
-    """Return whether a table of ``width`` items is small enough to group ``rows`` rows. If not, hash the keys."""
+    """Return whether a table of ``width`` items is small enough for this many rows. If not, callers hash the keys."""
     return width <= max(4 * rows, 1 << 16)
 
 

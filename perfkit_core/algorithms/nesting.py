@@ -52,8 +52,8 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return the parent of each of the rows ``order``, as a position in ``order``. A parent that does not precede its
-    child there becomes -1."""
+    """Return for each row in ``order`` the position of its parent in ``order``. The position is -1 if no
+    parent comes before the row."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents

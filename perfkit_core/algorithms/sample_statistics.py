@@ -44,8 +44,8 @@ def two_medians(base: Samples, other: Samples) -> tuple[FloatArray, FloatArray]:
 
 
 def medians(samples: FloatArray, draw: np.random.Generator, of: Callable[..., Any] = np.median) -> FloatArray:
-    """Return the statistic ``of`` (default: the median) of each of DRAWS resamples with replacement, shape (DRAWS,).
-    Raises ValueError if there are no samples."""
+    """Draw DRAWS resamples with replacement, and return the median of each, shape (DRAWS,). If ``of`` is another
+    function, such as ``np.mean``, return its results instead. Raises ValueError if there are no samples."""
     if not len(samples):
         raise ValueError("no samples")
     rows = max(_CELLS // len(samples), 1)

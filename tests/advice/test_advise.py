@@ -318,7 +318,7 @@ def test_what_if_works_even_if_the_rule_does_not_fire() -> None:
     assert slower.prediction.saving_ns == -10_000
     answer = what_ifs(working(10_000), [("op0", 0)], plugins=made)
     assert said(answer.not_evaluable) == {"op0": "nothing is that fast"}
-    with pytest.raises(UsageError, match="mute takes no --what-if value; rules with such a value: op0"):
+    with pytest.raises(UsageError, match="mute takes no --what-if value; these rules take a --what-if value: op0"):
         what_ifs(working(10_000), [("mute", 1)], plugins=made)
 
 

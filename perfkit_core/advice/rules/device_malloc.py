@@ -1,6 +1,6 @@
 """Rule 8, device-malloc: the driver still allocates and frees memory after the first step.
-Detected: cudaMalloc, cudaFree and similar calls in steps after the first. In a recording without steps, the
-second half of the time in which the device is active counts instead.
+Detected: cudaMalloc, cudaFree and similar calls in steps after the first. In a recording without steps,
+calls after the middle of the recorded device work count instead.
 Predicted: the step time without these calls, because a caching allocator does not need them."""
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def find(facts: Facts) -> list[Candidate]:
     else:
         work = trace.rows("kind", *DEVICE_WORK)
         rows = rows[start[rows] > (int(start[work].min()) + int(trace.end_ns[work].max())) // 2]
-        where = message("in the second half of the time in which the device is active")
+        where = message("after the middle of the recorded device work")
         left_out = message(
-            "the first half of the time in which the device is active does not count, because memory allocated in it "
+            "calls before the middle of the recorded device work do not count, because the memory that they allocate "
             "may be reused later"
         )
     dur = trace.ints("dur_ns")[rows]

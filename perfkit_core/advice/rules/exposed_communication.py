@@ -54,7 +54,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(Scale(rows, factor),),
         ceiling_ns=round(exposed),
         preconditions=(message("the step has computation that overlaps no transfer yet"),) if hidden else (),
-        vetoes=() if hidden else (message("more overlap, because no computation is left to hide communication"),),
+        vetoes=() if hidden else (message("more overlap, which is impossible: no computation is left for it"),),
         assumptions=(Assumption("communication_factor", factor, _OVERLAP), Assumption("waiting", waits, "recorded")),
         risks=(message("Larger gradient buckets start later and need more memory."),),
     )]  # fmt: skip

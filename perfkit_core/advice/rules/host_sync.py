@@ -1,6 +1,6 @@
 """Rule 6, host-sync: the host fetches results from the device and waits for them.
-Detected: copies to the host for which the host waits, in the call that launches the copy or in the synchronisation
-after this call.
+Detected: copies to the host that end before the host continues. The host waits for them either in the call that
+launches the copy or in a later synchronisation.
 Predicted: the step time without small copies, and with large copies that do not wait. With ``--what-if host-sync=N``,
 only every N-th step fetches results."""
 

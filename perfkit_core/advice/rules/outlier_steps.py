@@ -1,4 +1,4 @@
-"""Rule 36, outlier-steps: some steps take much longer than the others, or the device clock drops during training.
+"""Rule 36, outlier-steps: some steps take much longer than the others, or kernels slow down during training.
 Detected: steps that take more than ``outlier_sigmas`` standard deviations longer than the median step of their rank.
 Also detected: in the last third of the steps, most kernels take longer by the same factor.
 Predicted: nothing, because the recording does not contain the cause."""
@@ -80,7 +80,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
 
 
 def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
-    """Return advice if most kernels take longer by the same factor in the last third of the steps."""
+    """Return advice to check the device if most kernels take longer by the same factor in the last third of steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
     place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
     early, late = order[place < 1 / 3], order[place >= 2 / 3]
@@ -110,9 +110,9 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         method="none",
         preconditions=(
             message("the same kernels run in the first and in the last third of the steps"),
-            message("most kernel time grew by nearly the same factor, which suggests the clock rather than a kernel"),
+            message("most kernel time grew by nearly the same factor, which suggests the device rather than a kernel"),
         ),
-        vetoes=(message("larger inputs, because most kernel time grew by the same factor"),),
+        vetoes=(message("larger inputs, which would seldom slow down most kernels by the same factor"),),
         fill={"outliers": "clock"},  # gives this advice a different id from the advice on outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip
@@ -121,8 +121,9 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
 def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Return the growth in ns of up to three event names, the largest growth first.
 
-    The growth is the mean time in the ``late`` steps minus the median time in the other ``steps``. Work on the host,
-    work on devices and waits for batches count. Other waits do not."""
+    ``steps`` contains all steps, and ``late`` contains those that take too long. The growth is the mean time in late
+    steps minus the median time in all other steps. The time is work on the host, work on devices and waits for batches,
+    without other waits."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
     busy = np.zeros(len(trace), np.int64)

@@ -70,8 +70,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfers) -> Quantity:
-    """Return the time of large copies from pinned memory, divided by their recorded time. The speed comes from pinned
-    copies in this recording, else from the calibration of this machine, else from typical buses."""
+    """Return the time that the large copies would take from pinned memory, divided by their recorded time from pageable
+    memory. The pinned speed comes from recorded pinned copies, else from calibration, else from typical buses."""
     now, recorded = _bytes_per_ns(trace, large), _bytes_per_ns(trace, pinned)
     if now is None:
         return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be limited by the bus"))

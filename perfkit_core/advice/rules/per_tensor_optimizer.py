@@ -55,12 +55,13 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
 _NEARLY_ALL: Final = 5 / 6
-"""A number of tensors is accepted if it fits at least this share of all calls. A number fits the calls of an operator
-if it divides their count.
+"""Least share of all calls that a candidate for the number of tensors must explain. A candidate explains the calls of
+an operator if it divides their number. Two examples with n tensors limit this share:
 
-The share must exceed 4/5: with momentum, two operators run twice per tensor and one runs once. Twice the right number
-then fits 4/5 of the calls. The share must not exceed 6/7: with weight decay for only half of the tensors, up to 1/7 of
-the calls do not fit the right number."""
+- More than 4/5. With Nesterov momentum, three operators have 2n, 2n and n calls. The wrong candidate 2n explains 4n
+  of 5n calls.
+- At most 6/7. With momentum, and weight decay for half of the tensors, three operators have 2n, n and n/2 calls. The
+  right candidate n explains 3n of 3.5n calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,11 @@ def find(facts: Facts) -> list[Candidate]:
 def _loops(
     trace: Trace, spans: IntArray, own_ns: IntArray, roots: IntArray, of_span: IntArray, least: float
 ) -> tuple[IntArray, Loop] | None:
-    """Return the positions of the optimizer spans that update at least ``least`` tensors in a loop, and a typical loop.
-    Return None if there is no such span. ``own_ns`` is the update time of each span. ``roots`` are the outermost
-    operators in the spans. ``of_span`` is the position of the span around each of these operators."""
+    """Find the spans that update at least ``least`` tensors in a loop. Return their positions in ``spans``, and a
+    Loop with their typical numbers. Return None if there are no such spans.
+
+    - ``spans``: rows of optimizer steps; ``own_ns``: update time of each span
+    - ``roots``: rows of the outermost operators in spans; ``of_span``: for each, the position of its span"""
     names = trace.codes("name").codes[roots].astype(np.int64)
     width = int(names.max(initial=0)) + 1
     key, counts = np.unique(of_span * width + names, return_counts=True)
@@ -129,9 +132,10 @@ def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
 
     Most operators are called once per tensor. Some are called several times, and some only for a part of the tensors.
-    A number fits the calls of an operator if it divides their count. The result is the largest call count that fits
-    nearly all calls: 10 for the counts 10, 10 and 20. If no count fits nearly all calls, the result is the count that
-    fits the most calls. Operators with far fewer calls are ignored."""
+    Operators with far fewer calls are ignored. Each item of ``calls`` is a candidate for the result. A candidate
+    explains the calls of an operator if it divides their number. The result is the largest candidate that explains at
+    least ``_NEARLY_ALL`` of the calls: 10 for the calls 10, 10 and 20. If there is none, the result is the candidate
+    that explains the most calls."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()

@@ -1,6 +1,6 @@
 """Rule 34, rank-skew: one rank keeps the others waiting.
 Detected: in a replay without waits between ranks, the slowest rank takes longer than the median rank. In this replay,
-each collective transfers as soon as the rank itself has reached it.
+a rank begins the transfer of a collective as soon as it reaches the collective, without waiting for the other ranks.
 Predicted: the step time if one part of the slow rank's steps takes the time of the median rank. The part is device
 work, data loading or host work, whichever explains the difference best."""
 
@@ -74,8 +74,9 @@ def find(facts: Facts) -> list[Candidate]:
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     coincidence = message(
-        "chance, because rank {slow} is slowest in {slowest} of {steps} steps", slow=slow, slowest=slowest, steps=steps
-    )
+        "chance, which is unlikely because rank {slow} is slowest in {slowest} of {steps} steps",
+        slow=slow, slowest=slowest, steps=steps,
+    )  # fmt: skip
     return [Candidate(
         message(
             "Without waits for other ranks, a step takes {skew:ns} longer on rank {slow} than on the median "

@@ -1,6 +1,6 @@
 """Rule 1, tiny-ops-on-device: the device runs operators on tiny tensors, and the host waits for their result.
-Detected: operators directly before a copy of few bytes to the host. Their inputs have at most ``tiny_elements``
-elements. If no shapes were recorded, their kernels have only one thread block.
+Detected: operators directly before a copy of few bytes to the host. The inputs of the operators have at most
+``tiny_elements`` elements. If shapes were not recorded, an operator counts if all its kernels have one thread block.
 Predicted: the step time if the operators run on the host and the copies are gone."""
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def find(facts: Facts) -> list[Candidate]:
 def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return a list with advice on an operator if its long calls wait, else an empty list.
 
-    Calls wait if a device does other work during them, and if runtime calls take most of their time. If no runtime
-    calls were recorded, the device work is enough. In operators that compute on the host, runtime calls are short."""
+    Calls wait if a device does other work during them, and if runtime calls take most of their time. The second
+    condition excludes operators that compute on the host. It is dropped if no runtime calls were recorded."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     start, end, names = trace.ints("start_ns"), trace.end_ns, trace.codes("name")
     inside, runtime = trace.host & within(trace, calls), trace.host & trace.rows("kind", RUNTIME, SYNC)
@@ -72,15 +72,15 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
         return []
     name, work_name = name_of(trace, calls[0]), names.values[int(by_name.argmax())]
     kernel = re.split(r"[<(]", work_name.removeprefix("void "))[0].strip() or work_name  # without template arguments
-    cause = message("for a copy, or for space in the launch queue of the device, which runs {kernel}", kernel=kernel)
+    cause = message("for a copy or for space in the launch queue, while the device runs {kernel}", kernel=kernel)
     syncs = np.flatnonzero(inside & trace.rows("kind", SYNC))
     if len(syncs):
         call = name_of(trace, syncs[np.argmax(dur[syncs])])
-        cause = message("in {call} for the device, which runs {kernel}", call=call, kernel=kernel)
+        cause = message("in {call}, while the device runs {kernel}", call=call, kernel=kernel)
     spent, waited = facts.per_step(int(own_ns.sum())), facts.per_step(int(facts.waiting_ns[inside].sum()))
     return [Candidate(
         message(
-            "{operator} takes {time} but mostly waits {cause}. Shorten this device work, not the operator.",
+            "{operator} takes {time} but mostly waits {cause}. Shorten the awaited device work, not the operator.",
             operator=name, time=facts.of_step(spent), cause=cause,
         ),
         evidence={

@@ -67,7 +67,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("operators write zeros where the optimizer clears gradients"),),
-        vetoes=(message("later additions to a gradient, because only the first one can be avoided"),),
+        vetoes=(message("the second and later additions to a gradient, which cannot be avoided"),),
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
         risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
     )]  # fmt: skip
