@@ -54,7 +54,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns in ``held``. Other columns are constant: -1 for row references, ``rank`` for the rank, else null."""
+    """The columns of an event table before assembly. ``held`` contains the recorded columns. All other columns are
+    constant: ``rank`` in the column rank, -1 in the columns parent and launched_by, null in the rest."""
 
     count: int
     held: Mapping[str, pa.ChunkedArray]

@@ -42,7 +42,7 @@ _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
 _COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
-"""If at most ``1 / _FEW`` of the rows are replaced, copying the pieces between them is faster than a mask."""
+"""If at most ``1 / _FEW`` of the rows are replaced, copying the unchanged rows in slices is faster than a mask."""
 
 
 class ModuleLabel(NamedTuple):
@@ -180,7 +180,7 @@ def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> p
             pieces.append(piece)
         elif count * _FEW > len(piece):
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
-        else:  # few rows are replaced (see ``_FEW``): copy the pieces between these rows
+        else:  # few rows are replaced (see ``_FEW``): copy the unchanged rows between them
             parts, begin = [], 0
             for number, place in enumerate(np.flatnonzero(here).tolist()):
                 parts += [piece.slice(begin, place - begin), values.slice(number, 1)]

@@ -148,8 +148,8 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
 
 
 def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -> IntArray:
-    """Return the layer of each node: the layer of the last forward operator before the node with the same sequence
-    number. Without such an operator, the layer is UNKNOWN."""
+    """Return the layer of each backward node. It is the layer of the last forward operator that precedes the node and
+    has the node's sequence number. Without such an operator, the layer is UNKNOWN."""
     sequence, parent = trace.ints("sequence"), trace.ints("parent")
     # The sequence number of a node is recorded on the node itself, or on an event inside it. Use the first number.
     inner = np.flatnonzero((sequence >= 0) & (around >= 0))
@@ -207,13 +207,14 @@ def _by_marks(
 
 @compiled(steps=ENOUGH_CELLS)  # compiled even for few nodes, because listed nodes that never occur cost quadratic time
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the layer of each node. A layer's call is "open" until all nodes that its mark lists have occurred."""
+    """Return the layer of each node. The mark of a layer's call is an event that may list backward nodes. The call is
+    "open" until all listed nodes have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
     begin = np.empty(len(mark) + 1, np.int64)
     turn = np.empty(len(mark), np.int64)  # for each call, the last node that was assigned to it
-    left = np.zeros(len(mark), np.int64)  # for each call, how many nodes that its mark lists have not occurred yet
+    left = np.zeros(len(mark), np.int64)  # for each call, how many of the listed nodes have not occurred yet
     low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
     total = 0
     for m in range(len(mark)):

@@ -183,7 +183,8 @@ def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:
 
 
 def _last_backward(trace: Trace, spans: IntArray, backward: IntArray) -> IntArray:
-    """Return for each span the latest end of the backward events that start in it in the same process, or -1."""
+    """For each span, find the backward events of the same process that start inside the span. Return the time at which
+    the last of these events ends, or -1 if there are none."""
     last = np.full(len(spans), -1, np.int64)
     start, end = trace.ints("start_ns"), trace.end_ns
     of_spans, of_backward = (

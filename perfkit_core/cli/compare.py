@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FAILED: Final = 1
-"""Exit code if the comparison meets a condition of ``--fail-on``."""
+"""Exit code if a condition of ``--fail-on`` fails."""
 _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
                    "causes", "step_parts")  # fmt: skip
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""

@@ -66,7 +66,7 @@ def export(
     if stream:
         if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
-            raise UsageError("--stream can only write all events of one trace file to a Parquet file", hint)
+            raise UsageError("--stream needs one trace file, Parquet output to a file, no --align and no --step", hint)
         from perfkit_core.readers.load import stream as stream_events
 
         with working(f"streaming {sources[0].name}"):

@@ -33,8 +33,8 @@ filters = options.adding(
     click.option("--show", metavar="REGEX", help="Show only rows with a matching text; in a tree, rows with a matching "
                  "name."),
     click.option("--hide", metavar="REGEX", help="Hide rows with a matching text. Totals still include them."),
-    click.option("--start", metavar="REGEX", help="Show only the parts of a tree at and below matching names."),
-    click.option("--trim", metavar="REGEX", help="Cut a tree above matching names."),
+    click.option("--start", metavar="REGEX", help="In a tree, show only matching names and the rows below them."),
+    click.option("--trim", metavar="REGEX", help="In a tree, hide matching names and the rows below them."),
     click.option("--depth", type=options.Whole(), metavar="N", help="Show a tree down to level N; the roots are level "
                  "0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",

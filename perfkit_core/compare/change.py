@@ -68,7 +68,7 @@ class Change:
 
     @property
     def change(self) -> int:
-        """The difference now minus the difference before; positive if other became slower relative to base."""
+        """``now - before``. It is positive if other has become slower relative to base since the earlier pair."""
         return self.now - self.before
 
 

@@ -236,8 +236,9 @@ def _tensors(listed: Any) -> Sequence[Sequence[int]]:
 def distinguishing(paths: Sequence[PurePath]) -> list[str]:
     """Return a distinct label for each path: ``runs/a/trace.json`` and ``runs/b/trace.json`` become ``a`` and ``b``.
 
-    A label is the last folder or file name in which the paths differ. If these labels are equal, other names and then
-    several names are tried. Labels that are still equal are numbered.
+    Names of folders and files that all paths share at the start or at the end are removed. The label of a path is then
+    its last remaining name. If two labels are equal, the first remaining names are tried, then the last two, the first
+    two, and so on. If equal labels remain, the last names of the full paths are numbered: ``trace (1)``.
     """
     parts = _differing([list(path.parts) or [str(path)] for path in paths])  # Path(".") has no parts.
     for length in range(1, max(map(len, parts), default=0) + 1):
@@ -255,7 +256,8 @@ def distinguishing(paths: Sequence[PurePath]) -> list[str]:
 
 
 def _differing(parts: list[list[str]], ends: tuple[int, ...] = (0, -1)) -> list[list[str]]:
-    """Remove the folders, or words, that all paths have in common at their ends."""
+    """Remove the parts that all paths share at the start (0 in ``ends``) and at the end (-1 in ``ends``). Parts are
+    folders, file names or words. Each path keeps at least one part."""
     for end in ends:
         while len({names[end] for names in parts}) == 1 and all(len(names) > 1 for names in parts):
             for names in parts:

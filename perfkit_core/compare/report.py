@@ -183,7 +183,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
         note = say("Median step time per unit of work.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
     if comparison.different_devices(result.whole):
-        note = say("Dense peak rates from vendor data sheets, if the product is certain. Matrix16: FP16 and BF16.")
+        note = say("Dense peak rates from vendor data sheets; uncertain rates are missing. Matrix16: FP16 and BF16.")
         yield Section(
             "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.whole, strict=True)]), note
         )
@@ -211,7 +211,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     """Yield the section "steps", with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
     band of the first run.
 
-    In the table, dur_ns is the mean over the ranks, and median_ns is the median step of the run.
+    In the table, dur_ns is the mean over the ranks of the step. median_ns is the median over all steps and ranks.
     """
     parts = []
     for name, captures in runs.items():
@@ -238,7 +238,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
         table = table.drop(columns="capture")
     note = ""
     if any(samples.of_ranks for captures in runs.values() for samples in captures):
-        note = say("The duration of a step is the mean over its ranks; the median is over the steps of all ranks.")
+        note = say("Duration: mean over the ranks of the step. Median: median over all steps and ranks of the run.")
     yield Section("steps", say("Every step"), table, note, limit=SHOWN_STEPS, chart=chart)
 
 

@@ -222,7 +222,7 @@ def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: igno
 
 
 EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")
-"""The categories of a step in which a device works."""
+"""The categories of device work in the step partition."""
 
 
 @dataclass(frozen=True, slots=True)

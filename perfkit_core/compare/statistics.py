@@ -44,7 +44,7 @@ PERHAPS: Final = (PERHAPS_FASTER, PERHAPS_SLOWER)
 NO_DIFFERENCE: Final = "no difference beyond noise"
 TOO_FEW: Final = "too few steps to tell"
 LEVEL: Final = 0.95
-"""Probability of the interval and of the noise band."""
+"""Confidence level of the interval. The module ``noise`` uses the same level for the noise band."""
 QUICKEST: Final = 0.1
 """Quantile of the step times that stands for the fastest steps."""
 GAP_NS: Final = 1_000_000_000

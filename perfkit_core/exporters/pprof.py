@@ -73,7 +73,7 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     """Write the stacks. Return a reason if there are none, else "". Raises UsageError if protobuf is not installed."""
-    # A Python event has the line where its function begins; other frames have the line of the call.
+    # The name of a Python event contains the first line of its function. Other frames contain the line of the call.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
@@ -88,7 +88,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 class _Builder:
     """Builder of a Profile message. Each distinct text, function and location is stored once. ``begins`` contains the
-    names of Python events. For these events, a line is where the function begins, not where it calls."""
+    names of Python events. The line in such a name is the first line of the function, not the line of a call."""
 
     def __init__(self, profile: Any, begins: set[str]) -> None:
         self.profile = profile

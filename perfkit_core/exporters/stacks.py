@@ -2,7 +2,8 @@
 
 The stack of an event begins with its thread. The host events that enclose the event follow, including Python frames.
 Device work follows the host event that launched it. Memory events count for the host event around them. A recorded
-Python stack (column ``stack``) comes before its event, but only once in a stack. All steps have the name ``step``.
+Python stack (column ``stack``) comes before its event. This stack is left out if an enclosing event is a Python frame
+or has a recorded stack. All steps have the name ``step``.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def test_rows_may_hold_anything() -> None:
         ("step_time > 5MB", "MB is not a unit of step_time; use %, ns, µs, ms, s, us"),
         ("step_time > 3", "the limit of step_time needs a unit; use %, ns, µs, ms, s, us"),
         ("memory.allocated_bytes > 5ms", "ms is not a unit of allocated_bytes"),
-        ("step_time > -3%", "the sign of the limit in --fail-on 'step_time > -3%' contradicts >"),
-        ("step_time < 3%", "contradicts <; write > 3% for an increase, or < -3% for a decrease"),
+        ("step_time > -3%", "--fail-on 'step_time > -3%': the limit after > has the wrong sign"),
+        ("step_time < 3%", "after < has the wrong sign (+ or -); write > 3% for an increase, or < -3% for a decrease"),
     ],
 )
 def test_invalid_conditions_raise_errors(text: str, told: str) -> None:
@@ -357,7 +357,7 @@ def test_unknown_numbers_raise_errors(condition: str, told: str | None) -> None:
 
 def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add runs inside fw::matmul, so a sum of their total times would count its time twice."""
-    with pytest.raises(UsageError, match=r"is not a single number, because it has 2 rows; name one row in brackets"):
+    with pytest.raises(UsageError, match=r"is not a single number, because it has 2 rows; write the name of one row"):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
     assert found.base == 4_999_500  # 5 ms per step, less the launch of 500 ns

@@ -114,7 +114,7 @@ def test_notes_mention_several_ranks() -> None:
     steps, times, sure = (section(report, name) for name in ("steps", "step_time", "statistics"))
     assert steps.table[["dur_ns", "median_ns"]].to_numpy().tolist() == [[30, 20]] * 2
     assert steps.note == (
-        "The duration of a step is the mean over its ranks; the median is over the steps of all ranks."
+        "Duration: mean over the ranks of the step. Median: median over all steps and ranks of the run."
     )
     assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
     assert times.note == "The statistics include the steps of all ranks."

@@ -297,7 +297,9 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of a run by level, in ns. ``theirs`` (the other run) sets the level of time outside operators."""
+    """Return the time of the run ``mine`` by level, in ns. Time in operators already has a level. Time outside
+    operators has the first level of ``_OUTSIDE`` on which it matches time outside operators of the other run,
+    ``theirs``. Without a match, the level is UNMATCHED."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -74,8 +74,8 @@ def units(trace: Trace) -> Units:
 
 
 def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the host time and the device time of each event, as arrays of shape (rows,). Only the values of the
-    operators in :attr:`Units.own` are meaningful. The time of other such operators inside an operator is excluded."""
+    """Return the host time and the device time, each as an array of shape (rows,). Only the rows of counted operators
+    (:attr:`Units.own`) are meaningful. The time of a counted operator excludes the counted operators inside it."""
     own, parent = units(trace).own, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
     holder = nesting.nearest_above(parent, own)
@@ -105,6 +105,7 @@ def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
 
 
 def _last(mask: BoolArray, window: IntArray) -> IntArray:
-    """Return for each piece the index of the last piece with a true ``mask``, at or before it in its window, or -1."""
+    """Search backwards from each piece, beginning with the piece itself, to the start of its window. Return the index
+    of the nearest piece whose ``mask`` is true, or -1 if there is none."""
     index = np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
     return np.where((index >= 0) & (window[index] == window), index, -1)

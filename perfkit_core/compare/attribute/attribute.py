@@ -32,7 +32,7 @@ from perfkit_core.views.steps import activity, step_rows
 
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
-BESIDE_MEDIAN: Final = "(median less mean of the middle steps)"
+BESIDE_MEDIAN: Final = "(median step minus mean of the middle steps)"
 COLUMNS: Final = (
     "depth", "level", "name", "place", "parent", "base_calls", "other_calls", "base_ns", "other_ns", "difference_ns",
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
@@ -165,8 +165,12 @@ def tree(base: Leaves, other: Leaves) -> Tree:
 
 
 def _merged(base: Leaves, other: Leaves) -> pd.DataFrame:
-    """Join the leaves of both runs into one table. ``base_ns`` is the mean time per window. In all windows together,
-    ``base_calls`` counts the calls of the event, and ``base_operator_calls`` the calls of its operator."""
+    """Join the leaves of both runs into one table. It has these columns for base, and the same for other:
+
+    - ``base_ns``: mean time of the leaf per window
+    - ``base_calls``: calls of the event, summed over all windows
+    - ``base_operator_calls``: calls of the operator around the event, summed over all windows
+    """
     levels = [name for name in base.times.columns if name != "ns"]
     table = _joined(base.times, other.times, levels, "ns").sort_values(levels, kind="stable", ignore_index=True)
     for side, of_side in zip(SIDES, (base, other), strict=True):

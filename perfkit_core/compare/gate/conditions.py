@@ -100,7 +100,7 @@ def parsed(text: str) -> Condition:
         scale = unit_of[unit]
     limit = float(number) * scale
     if kind != BUDGET and (limit < 0) == upward:
-        problem = f"the sign of the limit in --fail-on {text!r} contradicts {match['sign']}"
+        problem = f"--fail-on {text!r}: the limit after {match['sign']} has the wrong sign (+ or -)"
         raise UsageError(problem, "write > 3% for an increase, or < -3% for a decrease")
     return Condition(" ".join(text.split()), view, column, row, upward, kind, limit)
 

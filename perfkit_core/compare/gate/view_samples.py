@@ -152,9 +152,9 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
     nested = self_column != number.column and self_column in table.columns
     inclusive = nested and number.column.startswith("total_") and "depth" not in table.columns
     if len(values) > 1 and (not number.declared.sums or inclusive):
-        hint = f", or use {self_column}, which adds up" if nested else ": COLUMN[ROW]"
+        hint = f", or use {self_column}, whose rows can be summed" if nested else ": COLUMN[ROW]"
         text = f"{number.name} is not a single number, because it has {len(values)} rows"
-        raise UsageError(text, f"name one row in brackets{hint}")
+        raise UsageError(text, f"write the name of one row in brackets{hint}")
     if values.empty:
         recorded = rows.empty and (table.empty or bool(table[number.column].notna().any()))
         return 0.0 if number.none_is_zero and recorded else None
