@@ -179,9 +179,9 @@ def column_format(
 def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[list[Unit]]:
     """Return a unit for each column of each group. All columns belong to one table and to one family of units.
 
-    - A group contains columns that people compare, such as base, other and difference. These columns have one unit.
-    - All groups have the same unit. A group for which this unit is unsuitable has its own unit.
-    - A column whose numbers are too small in the unit of its group (see ``_LOST``) has its own unit.
+    - A group contains columns that people compare, such as base, other and difference.
+    - Groups share one unit, except a group whose numbers are too small or too large in the shared unit.
+    - The columns of a group share the group's unit, except a column whose numbers are too small in it (``_LOST``).
     """
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)

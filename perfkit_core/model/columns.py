@@ -57,7 +57,8 @@ class Share:
     - ``above``: the value of ``part`` in the parent row.
     - ``whole``: a function of the trace, the request and the rank's table. Its results are summed over the ranks. If
       it returns None, the default is used.
-    - ``column``: the column with this name, in the same row. If ``part`` is None, it is share × column, rounded.
+    - ``column``: the value of the column with this name in the same row. ``part`` may then be None. In this case,
+      each rank's share × column is rounded, and these numbers are summed over the ranks instead of ``part``.
     """
 
     part: str | None = None
@@ -80,7 +81,7 @@ class Column:
     - ``adds_up``: the values of several rows may be summed. This also holds for all columns with ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.
-    - ``own``: the name of the column whose values exclude child rows. Set if the values of this column include them.
+    - ``own``: if values include child rows, the name of the column that excludes child rows, such as "self_cpu_ns".
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
     - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
     - ``device_values``: if the column has one of these values in a row, the row contains only device work.
@@ -159,10 +160,11 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
     """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, each
-    as ``grouping`` or ``grouping=argument``. An undeclared column identifies rows if one of these conditions holds:
+    as ``grouping`` or ``grouping=argument``. These columns identify rows:
 
-    - It has the name of a requested grouping.
-    - It comes before the first measure. If it is a description, the table must also have no column ``name``."""
+    - declared keys, and declared descriptions that a requested grouping adds
+    - undeclared columns with the name of a requested grouping
+    - undeclared columns before the first measure. If the table has a column ``name``, descriptions do not count."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False

@@ -12,7 +12,7 @@ import msgspec
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
 
 _MOST_MESSAGES: Final = 3
-"""If findings with one code have more different messages than this, only messages of the first rank are shown."""
+"""Maximum number of distinct messages per finding code. If there are more, only those of the first rank are shown."""
 EDGES: Final = 0.05
 """Share of incomplete collectives that is normal, because the ranks do not begin and end recording simultaneously."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
@@ -118,8 +118,8 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
     """Return the findings of several parts without duplicates. Each part is a pair of ranks and findings.
 
     Missing data is reported only if all cycles of a rank lack it. Messages name their ranks if each part has one rank
-    and the ranks differ: ``… (ranks 0–3, 5)``. If findings of the same code have many different messages, only the
-    messages of the first rank are kept: ``… (rank 0; similar in 3 more of 8 ranks)``.
+    and the ranks differ: ``… (ranks 0–3, 5)``. If findings of the same code have more than _MOST_MESSAGES distinct
+    messages, only those of the first rank are kept: ``… (rank 0; similar in 3 more of 8 ranks)``.
     """
     lacking: dict[tuple[int, ...], set[str]] = {}
     for ranks, findings in parts:

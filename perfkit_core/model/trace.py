@@ -138,7 +138,7 @@ class JoinedColumns(Columns):
 
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
-"""First items of the cache keys of results that depend on one column. The second item is the column's name."""
+"""A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -252,7 +252,7 @@ class Trace:
         return changed
 
     def slice(self, start: int, count: int) -> Trace:
-        """Return ``count`` events, starting at row ``start``. Row references still refer to rows of this trace."""
+        """Return ``count`` events from row ``start`` on. Row references remain row numbers of the complete trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
     def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:

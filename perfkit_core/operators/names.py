@@ -28,7 +28,8 @@ _FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fu
 _REDUCES: Final = ("per", "red")
 """Kinds of TorchInductor kernels that contain a reduction."""
 _LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
-"""Families of operators that take less time than a reduction in the same fused kernel."""
+"""Families of fast operators. If a fused kernel contains a reduction and otherwise only such operators, the reduction
+takes most of the time. The canonical name of the kernel is then ``fused_reduction``."""
 
 _FAMILIES_FILE: Final = "perfkit_core.operators/families.toml"
 _Groups = dict[str, tuple[str, ...]]

@@ -87,8 +87,8 @@ def run_report(profile: Profile | Trace) -> Report:
 
 
 def glance(sections: Sequence[Section]) -> Iterator[Section]:
-    """Yield the sections at the top of the page: the step partition, and the advice with the largest savings. The page
-    draws them without tables. The last row of the advice is the combined saving; this row has no id."""
+    """Yield the sections that become charts at the top of the page: the step partition, and the advice with the largest
+    savings. The last row of the advice contains the combined saving and has no id."""
     by_name = {section.name: section for section in sections}
     partition, advice = by_name.get("partition"), by_name.get("advice")
     if partition is not None and not partition.table.empty:

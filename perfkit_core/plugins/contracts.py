@@ -125,7 +125,7 @@ class MergedRows:
     - ``finish(table, request)`` completes the merged table.
     - ``partial(trace, request)`` returns the table of a rank for the merge. If it is None, the view's table is merged.
     - ``columns`` declares columns that only the tables of ``partial`` have.
-    - ``together_only``: if the request has groupings, list the rows of all ranks instead of merging them.
+    - ``together_only``: merge the ranks only if the request has no groupings. If it has, list the rows of all ranks.
     """
 
     weight: tuple[str, ...] = ()
@@ -283,8 +283,8 @@ class Calibrator:
 
 
 class StepTimer(Protocol):
-    """A timer of the steps of a process without a profiler. A step lasts from one update by the first optimizer to the
-    next. ``updated`` is called after each update. ``times`` returns the durations in ns and the name of the clock."""
+    """Measures step times in a process that runs no profiler. A step lasts from one update of the first optimizer to
+    its next. ``updated`` is called after each update. ``times`` returns the durations in ns and the clock's name."""
 
     def updated(self) -> None: ...
 

@@ -53,7 +53,7 @@ class Plugins:
         return {command.name: command for command in self._flat("perfkit_commands")}
 
     def rules(self) -> dict[str, contracts.Rule]:
-        """Return the rules by id, sorted by their numbers."""
+        """Return a dict: id → rule, sorted by ``Rule.number``."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
     def remedies(self, framework: str | None) -> list[contracts.Remedy]:

@@ -131,7 +131,7 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
         if absent[1:]:
             text = message("shard {shard} and {count} more are missing", shard=absent[0], count=len(absent) - 1)
         if not partial:
-            raise SourceError(english(text), "give all shards, or --partial to leave them out")
+            raise SourceError(english(text), "give all shards, or add --partial to merge only the given ones")
         findings.append(Finding("shares-missing", text))
     return msgspec.structs.replace(
         first,

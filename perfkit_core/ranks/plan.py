@@ -75,7 +75,7 @@ class Plan:
     findings: tuple[Finding, ...] = ()
 
     def share(self, number: int, of: int) -> Plan:
-        """Return one of ``of`` shards of the ranks. ``number`` counts from 1. Sizes of shards differ by at most one."""
+        """Divide the ranks into ``of`` shards of equal size (± 1 rank). Return shard ``number``, counted from 1."""
         return Plan(self.source, self.ranks[number - 1 :: of], self.findings)
 
 

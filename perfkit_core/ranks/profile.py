@@ -105,8 +105,8 @@ def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
 
 
 def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job) -> tuple[Finding, ...]:
-    """Return a warning if the waits of some ranks are unknown in the view ``stragglers``. If the request selects only
-    some collectives, there is no warning, because the other collectives may show the waits."""
+    """Return warnings if waits in the view ``stragglers`` are unknown or too low. Return none if the request selects
+    steps or events, because waits may then be unknown only due to the selection."""
     table, request = tables.get("stragglers"), job.request
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
@@ -131,8 +131,8 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Many ranks. Each rank is read when it is reduced, in ``workers`` processes or by the Dask ``scheduler`` at an
-    address. ``report`` receives progress texts."""
+    """Many ranks. Each rank is read when it is reduced, in ``workers`` processes or in the Dask cluster whose scheduler
+    has the address ``scheduler``. ``report`` receives progress texts."""
 
     plan: Plan
     partial: bool = False

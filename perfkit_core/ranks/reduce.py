@@ -28,8 +28,8 @@ _LARGE_META: Final = ("extra", "thread_names")
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return the request without options that the view does not support (``--by`` and ``--native``). A grouping of
-    ``--by`` applies to all views that support it (``operator``), or to one named view (``families.operator``)."""
+    """Return the request without ``--native`` and groupings (``--by``) that the view does not support.
+    ``--by operator`` applies to all views with this grouping, ``--by families.operator`` only to view ``families``."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
     return replace(request, by=by, native=request.native and view.native)

@@ -47,8 +47,8 @@ class Serial(Executor):
 
 @contextlib.contextmanager
 def executor(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
-    """Yield an executor: this process, ``workers`` processes, or the cluster of the Dask ``scheduler`` at an address.
-    Raises UsageError if there is no scheduler, if the scheduler has no workers, or if the cluster fails."""
+    """Yield an executor: this process, ``workers`` processes, or the cluster of the Dask scheduler at the address
+    ``scheduler``. Raises UsageError if this scheduler does not answer or has no workers, or if the cluster fails."""
     if scheduler is None and workers > 1:
         # spawn instead of fork: a forked process may hang if libraries run threads
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
@@ -117,10 +117,10 @@ def _in_one_line(error: Exception) -> str:
 def run(
     executor: Executor, plan: Plan, job: Job, report: Callable[[int], None] = lambda done: None
 ) -> tuple[list[Partial], dict[int, Failed]]:
-    """Return the partial results of all ranks, in order of the plan, and a dict: position in the plan → failure.
+    """Return the :class:`Partial` of each readable rank, in plan order, and a dict: position in the plan → failure.
 
-    Without ``job.partial``, an unreadable rank raises SourceError. An invalid request raises UsageError. ``report`` is
-    called with the number of finished ranks.
+    If ``job.partial`` allows damaged files, an unreadable rank becomes a failure in the dict. Otherwise it raises
+    SourceError. An invalid request raises UsageError. ``report`` is called with the number of finished ranks.
     """
     futures: list[Future[list[Answer]]] = []
 

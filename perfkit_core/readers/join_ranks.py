@@ -129,8 +129,8 @@ def check_one_time(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raise SourceError if two traces contain the same cycle of a recording, or the same steps or times of a rank.
-    Different cycles of a recording may have equal step numbers."""
+    """Raise SourceError if two traces contain the same cycle of a recording. Also raise it if two traces of one rank
+    have equal step numbers or overlap in time, unless they are different cycles of one recording."""
     cycles: dict[object, TraceMeta] = {}
     by_rank: dict[int, list[Trace]] = {}
     for trace in traces:

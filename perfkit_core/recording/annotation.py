@@ -114,8 +114,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
 
 
 def extra(framework: LayerFramework) -> dict[str, Any]:
-    """Return the entry of ``TraceMeta.extra`` that describes the annotated models, and the calls of their layers since
-    this function was last called. Never raises."""
+    """Return a dict with the entry of ``TraceMeta.extra`` for annotated models. The entry has the layers of each model,
+    and the layers' calls since this function last ran. The dict is empty if no model is annotated. Never raises."""
     architectures = []
     for annotation in list(framework.active):
         try:

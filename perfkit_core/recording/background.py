@@ -119,7 +119,7 @@ def shared() -> Background:
 
 def _end_by_interrupt() -> None:
     """If KeyboardInterrupt ended the program, end the process by SIGINT, so that the parent process sees the signal.
-    Python itself does not do this if a module was imported after the interrupt, as the writer thread may do."""
+    Python itself does not do this if a module was imported after the interrupt. The writer thread imports modules."""
     if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")

@@ -35,9 +35,9 @@ class Place:
 
 
 def environment_place(*first: tuple[str, str]) -> Place:
-    """Return rank and world size from the environment variables of one launcher, because launchers can be nested. This
-    is the first launcher that sets both variables, or else the first that sets the rank. The pairs of variables in
-    ``first`` are tried before those of the known launchers."""
+    """Return rank and world size from the environment variables of one launcher: the first that sets both variables, or
+    else the first that sets the rank. Variables of several launchers are not combined, because launchers can be nested.
+    The pairs of variables in ``first`` are tried before those of the known launchers."""
     places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
     ranked = [place for place in places if place.rank is not None]
     return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))

@@ -100,15 +100,16 @@ def shared() -> _Termination:
 
 
 def install() -> None:
-    """Replace Python's default handler of SIGTERM. Do nothing if another handler is set or outside the main thread."""
+    """Replace Python's default handler of SIGTERM. Do nothing outside the main thread, or if another handler is set."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
             signal.signal(signal.SIGTERM, shared())
 
 
 class OtherProfilerPatch:
-    """Patch of the method ``name`` of the class ``profiler``. Install it after perfkit's profiler called the method.
-    Only other profilers then call the patched method, which first runs ``end``. ``end`` must not raise."""
+    """Ends perfkit's recording when the script starts a profiler of its own. The method ``name`` of the class
+    ``profiler`` is replaced. The replacement calls ``end``, which must not raise, and then the original method.
+    Create the object after perfkit's own profiler has called the method, so that this call does not run ``end``."""
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]

@@ -77,7 +77,8 @@ def step_window(
     repeat: int | None = None,
     skip_first: int | None = None,
 ) -> StepWindow:
-    """Return the window from the first and the last recorded step (``steps``), or from the lengths of a cycle."""
+    """Return the window that the arguments describe: either the first and the last recorded step (``steps``), or cycles
+    (``wait``, ``active``, …). ``warmup`` may be combined with both. Raises UsageError for invalid arguments."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     lengths = {name: value for name, value in cycle.items() if value is not None}
@@ -95,7 +96,7 @@ def step_window(
 _SET_BY_PERFKIT: Final = {
     "schedule": "give steps=(first, last) or wait, warmup, active",
     "scheduler": "give steps=(first, last) or wait, warmup, active",
-    "on_trace_ready": "give it as also=[…], which is called with the profiler after each cycle",
+    "on_trace_ready": "pass the function in also=[…]: perfkit calls it with the profiler after each cycle",
     "timer_only": "leave it out: with timer_only, the profiler records no events",
 }
 
@@ -272,7 +273,7 @@ class CallbackRecording(StepRecording, ABC):
       The first cycle begins after ``skip_first`` (0) steps of the training.
 
     ``also`` contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to
-    the framework's profiler. Raises UsageError for invalid arguments. Methods never raise.
+    the framework's profiler. The constructor raises UsageError for invalid arguments. The other methods never raise.
     """
 
     def __init__(

@@ -166,8 +166,8 @@ def test_with_more_shards_than_ranks_some_are_empty(perfkit, folder: Path) -> No
 def test_a_missing_shard_is_named(perfkit, folder: Path) -> None:
     first, _ = shares(perfkit, folder)
     code, _, err = perfkit("summary", first)
-    assert (code, err) == (2, "perfkit: error: shard 2/2 is missing; give all shards, or --partial to leave "
-                              "them out\n")  # fmt: skip
+    assert (code, err) == (2, "perfkit: error: shard 2/2 is missing; give all shards, or add --partial to "
+                              "merge only the given ones\n")  # fmt: skip
     assert "[shares-missing]" in perfkit("summary", first, "--partial").out
 
 

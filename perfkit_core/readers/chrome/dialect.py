@@ -80,15 +80,16 @@ class Label(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ScanRules:
     """What the scanner must know about an adapter's files. The scanner is compiled code that reads most events without
-    calling the dialect. The slower reference reader calls the dialect for each event.
-
-    If a dialect has rules, its ``label`` and ``device`` must depend only on their arguments. Its methods ``keeps`` and
-    ``refine`` may change only the following events, which the scanner leaves to the reference reader:
+    calling the dialect. It leaves these events to the slower reference reader, which calls the dialect for each event:
 
     - events for which ``needs_reference(category, name)`` is true
-    - spans whose name does not end with a duration, if ``glued_durations`` is set
-    - events with arguments of ``dropped_if_empty``, unless the event has all of them and all are empty
+    - if ``glued_durations`` is set: spans whose name does not end with a duration
+    - events with only some of the arguments ``dropped_if_empty``
+    - events in which an argument of ``dropped_if_empty`` is not empty
     - events with a negative value in an argument of ``not_negative``
+
+    If a dialect has rules, its methods ``keeps`` and ``refine`` may change only the events in this list. Its methods
+    ``label`` and ``device`` must depend only on their arguments.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None

@@ -98,7 +98,7 @@ class EventList:
         )
 
     def check_damage(self) -> None:
-        """Raise SourceError if the compressed data is damaged, because this damage causes other errors."""
+        """Raise SourceError if the compressed data is damaged. Other errors may then be consequences of this damage."""
         if self.window.damage:
             hint = "copy or record the file again, or read the intact part with --partial"
             raise SourceError(f"{self.path}: {self.window.damage}", hint)

@@ -87,8 +87,8 @@ def value_end(data: bytes) -> int | None:
 
 
 def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int, bool] | None:
-    """Find the end of an event in which :func:`next_event` does not see it, for example because its last key is "name".
-    ``ends`` are the positions where the event may end. The list is empty if they are unknown."""
+    """Return (text, end, repaired) for an event whose end :func:`next_event` did not find. For example, its last key
+    is a broken "name". ``ends`` are the positions where the event may end. The list is empty if they are unknown."""
     closing = _closing(data, start)
     if closing is None:
         return None

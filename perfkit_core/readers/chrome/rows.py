@@ -126,7 +126,7 @@ class Origins:
         return number
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
-        """Return a mask of shape (origins,). An item is true if ``origin`` contains the number of that origin."""
+        """Return a mask, shape (len(distinct),). Item i is true if the number i occurs in ``origin``."""
         used = np.zeros(len(self.distinct), np.bool_)
         for begin in range(0, len(origin), BLOCK):
             used[origin[begin : begin + BLOCK]] = True
@@ -149,7 +149,7 @@ class Origins:
 
 
 _ROWS_PER_REPLACEMENT: Final = 32
-"""Replaced ``args`` are held in a dict. If more than 1 of this many rows is replaced, all ``args`` are copied."""
+"""If ``Rows.replaced`` has more than ``Rows.count`` / (this number) texts, they move to a copy of ``Rows.args``."""
 _MAX_PARTS: Final = 16
 """Maximum number of parts into which rows are divided without a copy. For more parts, one copy costs less."""
 
@@ -188,8 +188,9 @@ class Rows:
             self._settle()
 
     def without(self, rows: IntArray) -> list[Rows]:
-        """Return all rows except ``rows``, which must be ascending. The result is a list of the parts between ``rows``,
-        which share the memory of this object. Instead of more than _MAX_PARTS parts, it is a single copy."""
+        """Return all rows except ``rows``, which must be ascending. The result is a list of the parts between ``rows``.
+        The parts share the memory of this object. If there are more than _MAX_PARTS parts, the list contains one copy
+        of all remaining rows instead."""
         if not len(rows):
             return [self]
         first, end = np.append(0, rows + 1), np.append(rows, self.count)

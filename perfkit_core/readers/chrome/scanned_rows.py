@@ -17,9 +17,9 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Indexes in ``Stretch.numbers``. All ARGUMENT_INTEGERS begin at FIRST_INTEGER, and ``offset_ns`` follows them."""
+"""Indexes in ``Stretch.numbers``: start, duration, the first of ARGUMENT_INTEGERS. ``offset_ns`` is the last item."""
 ORIGIN, FIRST_TEXT = 0, 1
-"""Indexes of ``Stretch.codes``."""
+"""Indexes in ``Stretch.codes``: origin, the first of ARGUMENT_TEXTS."""
 
 
 @dataclass(slots=True)
@@ -110,8 +110,9 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return ``codes`` with the scanner's numbers replaced by the recording's numbers. ``slow`` has the value of
-        each row that the scanner could not read. This value is numbered too, but the row's result is undefined."""
+        """Return ``codes`` with the scanner's numbers replaced by the recording's numbers, which are assigned in row
+        order. ``slow`` maps each row that the scanner could not read to its value. This value also gets its number
+        here, but the caller must write the number into the result."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:

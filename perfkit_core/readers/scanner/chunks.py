@@ -34,7 +34,8 @@ SPARING_BYTES: Final = 1 << 19
 """Size of a chunk if memory is more important than time."""
 _TAIL_BYTES: Final = (1 << 12, 1 << 16)
 _MAX_GROWTH: Final = 16
-"""If no event seems to end in a chunk, it grows up to this factor. Then the slower reference reader reads it."""
+"""A chunk without the end of an event grows to at most this multiple of its size. If it still contains no end, the
+slower reference reader reads the event."""
 _FIRST_KEY: Final = re.compile(rb'\{\s*("(?:[^"\\]|\\.)*")')
 
 

@@ -221,7 +221,7 @@ def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-def]
-    """Read the value of a key of the event. ``number`` is the key, for example ARGS. Return the end of the value."""
+    """Read the value at ``start``. ``number`` is the number of its key, such as ARGS. Return the end of the value."""
     event, lead = memory.event, byte(buffer, start)
     if number in (state.TS, state.DUR):
         return _time(buffer, start, number, event, columns)
@@ -325,7 +325,8 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the number of the event's pair of category and name, NO_PAIR if it has no label yet, or NO_ROOM."""
+    """Return the id of the event's pair (category, name). Return NO_PAIR if the pair has no label yet, and NO_ROOM if a
+    dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)

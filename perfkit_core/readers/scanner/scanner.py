@@ -106,7 +106,7 @@ class ScannerColumns:
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
-        """Make room for all arguments, and usually all rows, of a buffer of this size. No row may be in use."""
+        """Make room to scan ``text_bytes`` bytes: all arguments fit, and usually all rows. No row may be in use."""
         if len(self._rest) < text_bytes:
             self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _MIN_ROWS), _MAX_ROWS))
 
@@ -192,7 +192,7 @@ class Scanner:
         return Scanned(status, at, tuple(stretches))
 
     def _forget(self) -> None:
-        """Discard all dictionaries, because one contains text that is not JSON. Earlier results remain valid."""
+        """Forget all numbered texts, because one of them cannot be decoded. Results of earlier scans remain valid."""
         self.__init__(self._dialect)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:

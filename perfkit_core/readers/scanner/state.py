@@ -109,7 +109,7 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """If the string with index ``number`` begins at ``start``, return the position after it. Otherwise return -1."""
+    """If ``buffer`` contains string ``number`` at ``start``, return the position after it. Otherwise return -1."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
