@@ -1,4 +1,4 @@
-"""CSV: the table of one section, with column ids as names and raw numbers. Unknown values are empty."""
+"""Write one table as CSV. The header contains the column ids. Numbers are not rounded. Unknown values are empty."""
 
 from __future__ import annotations
 

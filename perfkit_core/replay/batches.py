@@ -24,7 +24,7 @@ _LONGEST: Final = 0.9
 _EQUAL: Final = 3
 """At least this many distances between long waits must equal their median. If there are only two, both must."""
 _MANY: Final = 2
-"""A mean distance of n calls counts only if it is the mean of at least ``_MANY * n`` distances."""
+"""The mean distance between long waits, n calls, is used only if there are at least ``_MANY * n`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
@@ -86,7 +86,7 @@ def in_workers(trace: Trace, rows: IntArray) -> BoolArray:
 
 
 def in_thread(trace: Trace, rows: IntArray) -> BoolArray:
-    """Return the mask of the calls that get batches from a thread of the training process that reads ahead."""
+    """Return the mask of the calls that get their batches from a background thread of the training process."""
     return matching(trace, "name", _IN_THREAD.search)[rows]
 
 

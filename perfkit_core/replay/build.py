@@ -103,8 +103,9 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
     """Return the graph of the host threads. Its nodes are the segments, then one node for each of ``bursts``. A burst
-    of one thread cuts a segment of another thread, the waiter. The node of the burst is the part of this segment up to
-    the next burst. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
+    is work of one thread during a segment of another thread, the waiter. The start of each burst cuts this segment. The
+    node of the burst is the part from its cut to the next cut, or to the end of the segment. ``busy_ns`` is the time of
+    each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -135,8 +136,8 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
     """Return the graph in which the threads that run the steps (mask ``leads``) wait for collectives of other threads.
-    Each node that waits is cut in two at the end of the collective. The first part then takes no time of its own.
-    ``after`` holds the node that starts when each host event ends."""
+    A node that waits is cut in two at the end of the collective. The first part is the wait and takes no time itself.
+    ``after`` contains, for each host event, the node that starts when the event ends."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)

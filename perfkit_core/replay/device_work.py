@@ -7,7 +7,7 @@ unchanged graph repeats the recording. The other edge has the usual lag, or the 
 Work that starts more than ``UNEXPLAINED_NS`` late may have waited for another stream. This is assumed if work of
 another stream of the device ended just before. The edge from this other work then has the recorded lag.
 
-A launch into a full stream blocks its caller (``queue_limits``)."""
+A launch blocks its caller while the launch queue of the stream is full (``queue_limits``)."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ def device_work(trace: Trace) -> DeviceWork:
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
     """Return all edges that end at device work. They include ``events``, the edges of recorded waits between streams.
-    ``nodes`` holds the node of each piece of work. ``launch_node`` holds the node that starts when the launch of this
-    work starts, -1 if there is none."""
+
+    - ``nodes``: for each piece of work, its node.
+    - ``launch_node``: for each piece of work, the node that starts when the launch starts, -1 if there is none."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)
@@ -115,13 +116,14 @@ DEPTH: Final = 1021
 """Number of launches that a CUDA stream holds in addition to the running work. A further launch blocks until the next
 work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
 _BLOCKED: Final = 4
-"""A launch was blocked if its stream got room during the call, and it took more than this many times the usual time."""
+"""A launch call was blocked by a full launch queue if two conditions hold. The queue got room during the call, and the
+call took longer than ``_BLOCKED`` times the usual duration."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited because their stream was full. Also return the edges that delay each launch until
-    there is room, because other launches may wait in a changed graph. There is room when the work ``DEPTH`` launches
-    earlier has begun. ``nodes`` holds the node of each piece of work."""
+    """Return the launches that waited because the launch queue of their stream was full. Also return edges that let
+    every launch wait for room in the queue, because a changed graph may have other waits. Launch ``i`` of a stream has
+    room as soon as the work of launch ``i - DEPTH`` has begun. ``nodes`` contains the node of each piece of work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]

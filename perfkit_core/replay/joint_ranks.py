@@ -29,12 +29,15 @@ from perfkit_core.views.select import ranks
 def shown_elsewhere(
     trace: Trace, steps_graph: graph.Graph, work: DeviceWork, nodes: IntArray, node: IntArray, match: IntArray
 ) -> graph.Edges:
-    """Return edges for waits between collectives and device work of other streams. If one rank shows a wait, every rank
-    with the same work gets an edge, unless its waiting work began before the awaited work ended. Two ranks have
-    the same work if its name and its position in the stream, counted from the launch of the collective, are equal.
+    """Return edges for waits between a collective and device work of another stream. If one rank shows a wait, each
+    rank of the collective gets an edge between the collective and the corresponding work.
 
-    - ``nodes``: node of each piece of ``work``.
-    - ``node``, ``match``: the fields of :class:`_Members`."""
+    Work on two ranks corresponds if its name, its stream id and its position in the stream are equal. The position is
+    counted from the launch of the collective. A rank gets no edge if it has no corresponding work, or if the waiting
+    work began before the awaited work ended.
+
+    - ``nodes``: for each piece of ``work``, its node in ``steps_graph``.
+    - ``node``, ``match``: for each rank in each collective, its node and the number of the collective."""
     position = np.full(len(steps_graph), -1, np.int64)
     position[nodes] = np.arange(len(work))
     on_device = position[node] >= 0
@@ -82,7 +85,7 @@ class _Places:
         self._lanes = self._lanes[~self._lanes.index.duplicated(keep=False)]
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
-        """Return the ``lane`` of each stream. It is -1 if the rank has no stream with this id, or more than one."""
+        """Return the lane of each pair of a rank and a stream id. The lane is -1 if no or several streams match."""
         wanted = pd.MultiIndex.from_arrays([rank, stream])
         return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
 

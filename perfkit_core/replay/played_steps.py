@@ -40,11 +40,12 @@ class Steps:
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
         """Return the time of each step in a long training, in ns.
 
-        In a long training, the host is at most a few steps ahead of its device. A step therefore takes at least the
-        time of its work on the busiest stream, or the recorded time if that is shorter.
+        A replayed step can be shorter than its device work, because the host runs ahead of the device. In a long
+        training, the host is at most a few steps ahead. The result is therefore
+        ``max(replayed, min(stream, recorded))``. ``stream`` is the time of the step's work on its busiest stream.
 
-        If the host waits for its device only once in ``period`` steps, the result is the mean of each period
-        (:meth:`of_periods`)."""
+        If the host waits for its device only once in ``period`` steps, all times are means of ``period`` steps. The
+        result then has one item per period (:meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
@@ -68,8 +69,10 @@ class Steps:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks.
 
-        Work without a recorded launch belongs to the step in which it ran. But the work before the first
-        work of its stream with a recorded launch was launched before the recording. It belongs to no step."""
+        - Work with a recorded launch belongs to the step of the launch.
+        - Work without a recorded launch belongs to the step in which the work started.
+        - Exception: work at the start of a stream, before its first work with a recorded launch, belongs to no step.
+          This work was launched before the recording."""
         trace = replay.trace
         work = np.flatnonzero(~graph.on_host & (graph.row >= 0))
         work = work[~communication(trace).device[graph.row[work]]]
@@ -122,7 +125,7 @@ def steps(replay: Replay) -> Steps:
 
 
 _USUAL: Final = 0.1
-"""The usual lag of edges with one cause is this quantile of their recorded lags."""
+"""For each cause of edges, such as ``LAUNCH``, the usual lag is this quantile of the recorded lags of its edges."""
 _TYPICAL_NS: Final = 5_000
 """This lag is appended to the recorded lags of each cause, so that a single long lag does not become the usual lag."""
 

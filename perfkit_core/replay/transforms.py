@@ -147,8 +147,8 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shorten:
-    """The time of host threads within ``gaps`` is multiplied by ``factor``. No thread of a rank may work within the
-    gaps of this rank."""
+    """Multiplies the time of host threads within ``gaps`` by ``factor``. During a gap, no thread of its rank may run an
+    operator, a runtime call or the data loader."""
 
     gaps: Mapping[int, intervals.Intervals]  # disjoint intervals of each rank, on the clock of this rank
     factor: Number
@@ -306,9 +306,10 @@ class Load:
     Together, the workers deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches
     ahead of the training. The first batch is ready when the training asks for it.
 
-    If ``batch_ns`` is None, the training made the recorded batches itself. Getting a ready batch then takes
-    ``handover_ns``. Otherwise, other processes or threads made the recorded batches. Getting a ready batch then takes
-    the recorded time without the wait, plus at most ``handover_ns``."""
+    - ``batch_ns`` is None: the thread that runs the steps made the recorded batches. A worker takes the recorded
+      time to make a batch. Getting a ready batch takes ``handover_ns``.
+    - ``batch_ns`` is a number: other processes or threads made the recorded batches. Getting a ready batch takes the
+      recorded time, with at most ``handover_ns`` instead of the wait."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

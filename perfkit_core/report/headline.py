@@ -125,7 +125,8 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     - If all waiting takes less than 1% of the step time, there is no straggler.
     - A rank is no straggler if clock errors could explain more than half of the waiting that it causes.
     - Ranks whose clocks cannot be compared are left out. A sentence names them.
-    - If ranks are missing in collectives, the waiting is a lower bound. If no straggler is found, it is "unknown".
+    - If ranks are missing in collectives, the waiting times are lower bounds. If no straggler is found then, a
+      sentence says that the straggler is unknown.
     - Without any waiting times, the ranks that are much slower than the median rank are returned.
     """
     if ranks.empty:

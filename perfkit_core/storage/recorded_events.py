@@ -51,7 +51,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """``reader``: name of the reader whose ``complete`` is called on loading the file, or "". Raises OSError."""
+        """Create the file, or raise OSError. Loading it calls ``complete`` of the reader named ``reader``, if any."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -132,7 +132,7 @@ class RecordedWriter:
 def read_recorded(
     path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
 ) -> Trace:
-    """Assemble the events of a recorded file into a Trace. If ``complete`` is given, it adds its values before that.
+    """Assemble the events of a recorded file into a Trace. If given, ``complete`` first adds values to the events.
     Raises SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()

@@ -47,8 +47,8 @@ def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
 
 
 def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
-    """Return perfkit's metadata of a Parquet file. Raises SourceError if the file has none, or was written by a newer
-    perfkit. Pass a FileMetaData if the file may hold recorded events: its schema then lacks perfkit's metadata."""
+    """Return perfkit's metadata of a Parquet file. Raises SourceError if the metadata is missing, damaged or of a
+    newer perfkit. For files of recorded events, pass the FileMetaData: their schema lacks perfkit's metadata."""
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")

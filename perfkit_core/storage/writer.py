@@ -55,9 +55,9 @@ _GROUP: Final = (4,)
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
-"""Paths of file offsets: of a row group, of a column chunk, and of the chunk's data, index and dictionary pages."""
+"""Paths of footer fields with file offsets: of row groups, column chunks, and data, index and dictionary pages."""
 _UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
-"""Paths of the offsets of bloom filters and page indexes. These lie after all row groups and hold offsets, too."""
+"""Paths of footer fields that refer to bloom filters or page indexes. :func:`relocated` supports neither of them."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS: Final = frozenset({4, 5, 6})
 

@@ -71,7 +71,7 @@ class DeviceSteps:
         self.collect()
 
     def collect(self) -> None:
-        """Add the times of the steps that the device has finished to ``finished_ns``. Does not wait for the device."""
+        """Add to ``finished_ns`` the times of steps that the device has finished. Does not wait for the device."""
         clock, marks = self.clock, self._marks
         while marks and clock.passed(marks[0][0]):
             mark, ends_step = marks.popleft()

@@ -54,7 +54,7 @@ class FirstImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """For one of ``modules``, return the spec of the other finders, with a wrapped loader. For others, None."""
+        """Return the spec of the other finders with its loader wrapped, or None for a module not in ``modules``."""
         if self._searching or fullname not in self._modules:
             return None
         self._searching = True

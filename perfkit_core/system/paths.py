@@ -284,8 +284,8 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise OSError if :func:`replacing` could not write ``path``. Callers check this before long work. Files in stores
-    are not checked."""
+    """Check, before long work, that :func:`replacing` will be able to write ``path``. Raises OSError if it will not.
+    Files in stores are not checked."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():

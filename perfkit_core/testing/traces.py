@@ -64,7 +64,7 @@ def check_schema(trace: Trace) -> None:
     trace.events.validate(full=True)
     for column in schema.COLUMNS:
         nulls = trace.events[column.name].null_count
-        require(column.nullable or not nulls, f"{column.name} has {nulls} nulls, but may have none")
+        require(column.nullable or not nulls, f"{column.name} must not contain nulls, but has {nulls}")
     start = trace.ints("start_ns")
     require(bool((start[1:] >= start[:-1]).all()), "events are not sorted by start_ns")
     require_rows(trace, trace.ints("dur_ns") >= 0, "negative durations")
@@ -113,13 +113,15 @@ def check_places(trace: Trace) -> None:
     """Check that host events have no stream. Device work must have no process, no thread and no self time."""
     host = trace.host
     nulls = {name: trace.events[name].is_null().to_numpy() for name in ("pid", "tid", "stream", "self_ns")}
-    require_rows(trace, ~host | nulls["stream"], "host events have a stream")
+    require_rows(trace, ~host | nulls["stream"], "stream of host events must be null")
     work = trace.rows("kind", *DEVICE_WORK)
-    require_rows(trace, ~work | ~host, "device work has the device cpu")
+    require_rows(trace, ~work | ~host, "device of device work must not be cpu")
     for name in ("pid", "tid", "self_ns"):
-        require_rows(trace, ~work | nulls[name], f"device work has a {name}")
+        require_rows(trace, ~work | nulls[name], f"{name} of device work must be null")
     nested = host & trace.rows("kind", *NESTED_KINDS) & ~nulls["tid"]
-    require_rows(trace, nested == ~nulls["self_ns"], "self_ns must be set exactly for NESTED_KINDS on host threads")
+    require_rows(
+        trace, nested == ~nulls["self_ns"], "self_ns must be set for NESTED_KINDS on host threads, and null otherwise"
+    )
 
 
 def _used_values(trace: Trace, column: str) -> list[str]:
@@ -172,8 +174,8 @@ def check_self_times(trace: Trace) -> None:
 
 
 def check_launches(trace: Trace) -> None:
-    """Check the launches (column ``launched_by``). A launch must be a host event of the same rank. Only device events
-    have one. A launch that is a runtime call must have the correlation id of the device work."""
+    """Check the launches (column ``launched_by``). Only device events may have a launch. The launch must be a host
+    event of the same rank. A launch of the kind runtime or sync must have the correlation id of its device work."""
     launched_by, rows = trace.ints("launched_by"), len(trace)
     require_rows(trace, (launched_by >= NO_ROW) & (launched_by < rows), "launched_by is not a row")
     launched = np.flatnonzero(launched_by != NO_ROW)
@@ -181,7 +183,7 @@ def check_launches(trace: Trace) -> None:
     good = np.ones(rows, np.bool_)
     good[launched] = trace.host[by] & ~trace.rows("kind", *DEVICE_WORK)[by]
     require_rows(trace, good, "launched_by is not a host event")
-    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "a host event has a launch")
+    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "launched_by of host events must be null")
     good[launched] = trace.ints("rank")[launched] == trace.ints("rank")[by]
     require_rows(trace, good, "launched_by is an event of another rank")
     same = trace.ints("correlation")[launched] == trace.ints("correlation")[by]

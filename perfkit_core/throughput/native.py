@@ -84,7 +84,7 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Return the statistics of values in order of time. As in Paddle, a new maximum is never a minimum."""
+    """Return average, maximum and minimum. As in Paddle, the minimum leaves out each value above all earlier values."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0

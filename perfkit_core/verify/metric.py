@@ -33,8 +33,8 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The metric of a verification. ``text`` is :data:`STEP_TIME`, a regular expression with one group, or the name
-    that is printed before the number."""
+    """The metric of a verification: the step time (``text`` is :data:`STEP_TIME`) or a number that the command prints.
+    For a printed number, ``text`` is the name before the number, or a regular expression whose group is the number."""
 
     text: str = STEP_TIME
     higher_is_better: bool = False  # True for rates, such as samples per second.
@@ -100,7 +100,8 @@ class Metric:
         trained = [process.step_ns for process in processes if process.step_ns]
         if not trained:
             raise CaptureError(
-                f"no steps were recorded in {command!r}: no Python with perfkit installed ran two optimizer updates",
+                f"no steps were recorded in {command!r}: a Python process with perfkit installed "
+                "must update its optimizer at least twice",
                 "print a number in the command, and select it with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)
