@@ -33,9 +33,10 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report event names without the duration that Paddle appends. A quote may have cut such a name short."""
+    """Report event names without the duration that Paddle appends. A quote in such a name may have ended it early."""
     text = message(
-        "{count} names lack the duration that Paddle appends: a quote in a name can cut off the rest and hide events",
+        "{count} names lack the duration that Paddle appends: a quote in a name can end the name early, and other "
+        "events may be missing",
         count=count,
     )
     return Finding("names-cut-short", text)
@@ -117,8 +118,8 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
 
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
-    """Return the metadata of a cycle. ``processes`` maps thread ids to process ids. ``extra_info`` is Paddle's table of
-    thread names by thread id. It also contains two CPU utilisations, as ratios."""
+    """Return the metadata of a trace. ``processes`` maps thread ids to process ids. ``extra_info`` is a table that
+    Paddle records: it maps thread ids to thread names, and contains two CPU utilisations, as ratios."""
     pids = set(processes.values())
     fallback = pids.pop() if len(pids) == 1 else None  # the process of threads without events
     thread_names = {}

@@ -72,7 +72,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Node of a call (its address) → nodes that made the inputs of the call. A search continues at these nodes."""
+        """Address of each node that a call made → nodes that made the inputs of the call. The search of an outer call
+        jumps from such an address to these nodes."""
         self.kept: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 
@@ -199,7 +200,7 @@ class PaddleLayers(layer_framework.LayerFramework):
             del Profiler._perfkit_original
 
     def recording(self) -> bool:
-        """Return whether the profiler records events now. It does not in static graphs and pauses of its schedule."""
+        """Return whether the profiler records now, by its schedule. False while Paddle builds a static graph."""
         running = self._running
         return bool(running) and running[-1].current_state in _RECORDS and paddle.in_dynamic_mode()
 
@@ -263,8 +264,8 @@ def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> 
     """Return the tree of layers with parameters, shapes and devices.
 
     If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
-    tensors and FLOPs. The FLOPs of Paddle's own layers follow from formulas. Those of user-defined layers are unknown.
-    The mode of each layer is restored. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
+    tensors and FLOPs. FLOPs of Paddle's own layers follow from formulas; FLOPs of user-defined layers are unknown. The
+    train or eval mode of each layer is restored. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 

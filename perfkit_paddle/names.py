@@ -23,14 +23,14 @@ EVENT_TYPES: Final = (
     "OperatorInner", "Forward", "Backward", "Optimization", "Communication", "PythonOp", "PythonUserDefined",
     "DygraphKernelLaunch", "StaticKernelLaunch",
 )  # fmt: skip
-"""Event types in the order of their numbers in the protobuf. Paddle 2.x used number 15 also for the runtime call
-MluRuntime. Runtime calls have no type in the protobuf, so 15 always means DygraphKernelLaunch."""
+"""Event types in the order of their numbers in the protobuf. Number 15 in a protobuf always means DygraphKernelLaunch.
+Paddle 2.x also gave number 15 to the runtime call MluRuntime, but the protobuf stores no type for runtime calls."""
 
 MEMORY_TYPES: Final = ("Allocate", "Free", "ReservedAllocate", "ReservedFree")
 MEMORY_NAME: Final = "[memory]"
 ROOT_NAME: Final = "root node"
 DEVICE_BACKEND: Final = "cuda"
-"""Device type of all device work, because Paddle traces it with CUPTI. Paddle records only the number of the device."""
+"""All device work gets this type: Paddle traces device work with CUPTI, and records only the number of the device."""
 
 _PHASE_KINDS: Final = {
     "Dataloader": schema.DATALOADER,

@@ -15,7 +15,7 @@ def version() -> str | None:
 
 
 def machine_bench() -> bench.Bench:
-    """Return the calls to time on the host and on the current GPU, if any. Raises CaptureError if torch is missing."""
+    """Return the calls to be timed, on the host and on the current GPU (if any). Raises CaptureError without torch."""
     torch = framework.torch()
     operators: dict[tuple[str, int], bench.Call] = {}
     for count in bench.ELEMENTS:

@@ -80,7 +80,7 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
 
 
 def canonical(native: str) -> str | None:
-    """Return the name of a collective, or None for calls such as wait: all_gather for ``_allgather_base``."""
+    """Return the name of a collective (all_gather for ``_allgather_base``), or None for calls such as wait."""
     return next((name for name, pattern in _PATTERNS.items() if pattern.search(native)), None)
 
 

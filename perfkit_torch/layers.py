@@ -239,8 +239,8 @@ def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) ->
     """Return the tree of layers with parameters, shapes and devices.
 
     If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
-    tensors and FLOPs. torch's FlopCounterMode counts the FLOPs. The mode of each layer is restored. ``print()`` shows
-    the tree, and ``to_pandas()`` returns it as a table.
+    tensors and FLOPs. torch's FlopCounterMode counts the FLOPs. The train or eval mode of each layer is restored.
+    ``print()`` shows the tree, and ``to_pandas()`` returns it as a table.
     """
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 

@@ -32,11 +32,12 @@ _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuE
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Columns of a batch of events, each of shape (events,).
+    """A batch of events as columns. Each column has one item per event.
 
     - ``metadata``: the arguments of each event, as the inside of a JSON object: ``"a": 1, "b": 2``.
-    - ``times``: start and duration, in ns.
-    - ``ids``: a function of ``metadata`` that returns further arguments, such as the correlation id, in the same form.
+    - ``times``: two columns, starts and durations, in ns.
+    - ``ids``: a function, not a column. From the column ``metadata``, it makes a column of further arguments, such as
+      correlation ids, in the same form.
     """
 
     categories: list[str]
@@ -92,8 +93,8 @@ def _valid(metadata: str) -> bool:
 
 
 def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
-    """Return ``read(event)`` of each event. Bytes that are not UTF-8 become escapes such as ``\\xe8``. They occur in
-    the names of Python frames with line 0, because torch may free the function before its name is read."""
+    """Return ``read(event)`` of each event. Bytes that are not UTF-8 become escapes such as ``\\xe8``. Such bytes occur
+    in the names of Python frames with line 0, because torch may free the function before its name is read."""
     try:
         return [*map(read, events)]
     except UnicodeDecodeError:

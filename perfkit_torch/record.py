@@ -84,7 +84,7 @@ class ScriptRecording:
 
 
 class TorchRecording(CallbackRecording):
-    """Recording for callbacks, with torch's profiler. ``options`` are arguments of torch.profiler.profile."""
+    """Records steps with ``torch.profiler.profile(**options)``, for perfkit's Lightning and Transformers callbacks."""
 
     def profiler_class(self) -> Callable[..., Any]:
         profile: Callable[..., Any] = framework.torch().profiler.profile

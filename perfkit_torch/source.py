@@ -32,7 +32,8 @@ _DECODED_KEYS: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
 ).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""The rank is searched in the beginning of a file. Device properties come before it: 4 KiB for eight devices."""
+"""The rank is searched in this many bytes from the start of a file. The descriptions of the devices come before the
+rank. They take 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9
@@ -78,7 +79,7 @@ class _Reading(Reading[dialect.TorchDialect]):
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """First subtract ``base_ns``. Store the earliest start, and up to two different values of ``start % 1000``."""
+        """Store the earliest ``start = start_ns - base_ns``, and up to two different values of ``start % 1000``."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return

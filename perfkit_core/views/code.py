@@ -113,7 +113,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:
-    """Return the tree with a node for every host event. Events without a node get that of their nearest ancestor."""
+    """Give each event without a node the node of its nearest ancestor. Return the resulting tree."""
     nearest = nesting.nearest_on_path(trace.ints("parent"), has_node)
     return Tree(tree.parent, tree.key, np.append(tree.node, NO_ROW)[nearest])
 
@@ -170,7 +170,8 @@ COLUMNS: Final = (
 VIEW = View(
     name="code",
     title="Code",
-    description="tree of Python functions with host and device time; of lines of code, if only operators have stacks",
+    description="tree of Python functions with host and device time; if only the stacks of operators were recorded, a "
+    "tree of lines of code",
     table=table,
     columns=COLUMNS,
     order="total_cpu_ns",

@@ -65,13 +65,15 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the Layer in the stored models for each layer of the tree, or None. The extra last item is None."""
+        """Return the description of each layer in the stored models (None if it has none). An extra None at the end is
+        for events in no layer."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
 
 def module_tree(trace: Trace) -> ModuleTree:
-    """Return the layers in labels and stored models. Without labels, return the layers in the column ``module``."""
+    """Return the layers of the model. If ``annotate`` labelled events, the layers are those in the labels and in the
+    models that were stored with the recording. Otherwise, they are those in the column ``module``."""
     labels = [label for name in trace.codes("name").values if (label := parse_module_label(name))]
     if labels:
         models = architecture.from_meta(trace.meta)

@@ -94,7 +94,8 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return the index of each event's rank in the sorted ranks, and the number of ranks. -1 (unknown) counts."""
+    """Return the index of each event's rank in the sorted ranks, and the number of ranks. The unknown rank (-1) counts
+    as a rank."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 
@@ -120,7 +121,8 @@ def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
 
 @once
 def _rows_by_rank(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the ranks, the rows sorted by rank, and the bounds of each rank in them. For one rank, rows are empty."""
+    """Return ``(ranks, rows, bounds)``. ``rows[bounds[i] : bounds[i + 1]]`` are the event rows of ``ranks[i]``. If all
+    events belong to one rank, ``rows`` is empty to save memory."""
     code, count = rank_codes(trace)
     order = groupby.stable_order(code, count) if count > 1 else np.empty(0, np.int64)
     bounds = np.append(0, np.cumsum(np.bincount(code, minlength=count)))

@@ -106,7 +106,7 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.DataFrame:
-    """Return the rows sorted by the position of the column ``name`` in ``order``."""
+    """Return the rows sorted by the column ``name``. ``order`` lists the values of this column in the wanted order."""
     place = {value: number for number, value in enumerate(order)}
     return table.sort_values(name, key=lambda values: values.map(place), kind="stable", ignore_index=True)
 

@@ -32,12 +32,12 @@ _FASTEST_DRIFT_PPM: Final = 10_000
 FOR_A_DRIFT: Final = 9
 """Minimum number of collectives to measure a drift: the first third and the last third then have three each."""
 _LEAST_SPAN_NS: Final = 10**9
-"""Minimum time between the first and the last third of the collectives to measure a drift. Over a shorter time, the
-ends scatter more than clocks drift."""
+"""Minimum time between the medians of the first and the last third of the collectives, to measure a drift. Over a
+shorter time, the ends scatter more than clocks drift."""
 _CLEAR: Final = 10
 """A drift is clear if it changes the offset over the recording by this many times the scatter of collective ends."""
 _LEAST_SCATTER_NS: Final = 1000
-"""Minimum for the scatter of the ends of collectives. Some profilers round times to a microsecond."""
+"""The scatter of collective ends is taken to be at least this, because some profilers round times to 1 µs."""
 _MOST_ROUNDS: Final = 32
 """Maximum number of rounds in :func:`clock_offsets`. Only ranks whose clocks contradict others need another round."""
 COLUMNS: Final = {
@@ -111,8 +111,8 @@ def _several(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _references(usable: pd.DataFrame, alone: Collection[int]) -> dict[int, int]:
-    """Map each rank to its reference. This is the lowest rank that collectives connect with the rank and that is not in
-    ``alone``. Ranks without a reference are left out."""
+    """Map each rank to its reference: the lowest of the ranks that collectives connect with it. Ranks in ``alone`` are
+    no references, because no other clock agrees with theirs. Ranks without a reference are left out."""
     tied = usable.assign(first=usable.groupby("match")["rank"].transform("min"))[["rank", "first"]].drop_duplicates()
     above: dict[int, int] = {rank: rank for rank in tied["rank"].tolist()}
 
@@ -246,8 +246,8 @@ def median(values: IntArray) -> int:
 
 
 def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
-    """Return how far the clock of each ``rank`` is ahead of its reference at the ``time`` on this clock, shape
-    (len(time),). The result is 0 for ranks without an offset. ``clocks`` is a table of :func:`clock_offsets`."""
+    """Return how far the clock of each ``rank[i]`` is ahead of its reference's clock, when the clock of the rank shows
+    ``time[i]``. The result is 0 for ranks without an offset. ``clocks`` is a table of :func:`clock_offsets`."""
     distinct, code = np.unique(rank, return_inverse=True)
     known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
     ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
@@ -258,13 +258,14 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
 
 
 def crossing_ns(clocks: pd.DataFrame) -> pd.Series[int]:
-    """Return the uncertainty of each offset: by how much the lower bound exceeds the upper bound, 0 if it does not."""
+    """Return ``max(lower bound - upper bound, 0)`` of each offset: by how much its bounds contradict each other."""
     return (clocks["earliest_ns"] - clocks["latest_ns"]).clip(lower=0).fillna(0).astype("int64")
 
 
 def meetings(collectives: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series[int]:
-    """Number the meetings: synchronous collectives, each matched on several ranks with a common reference. Return the
-    number for each row of ``collectives`` that is in a meeting. ``clocks`` is a table of :func:`clock_offsets`."""
+    """Return a meeting number for each row of ``collectives`` that is part of a meeting. A meeting is one synchronous
+    collective on several ranks that have the same reference. The rows of a meeting have equal numbers. ``clocks`` is a
+    table of :func:`clock_offsets`."""
     reference = collectives["rank"].map(clocks["reference_rank"].where(clocks["offset_ns"].notna()))
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = synchronous & reference.notna()

@@ -55,8 +55,8 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
         return message("its clock drifts by more than {most} ppm, so the drift is not corrected", most=MOST_DRIFT_PPM)
     if unknown and row["may_drift"] and pd.isna(row["drift_ppm"]):
         return message(
-            "its clock may drift: to measure the drift, {count} collectives are needed, with at least a second between "
-            "the first third and the last third of them",
+            "its clock may drift: to measure the drift, {count} collectives are needed, with at least 1 s between the "
+            "first third and the last third of the collectives",
             count=FOR_A_DRIFT,
         )
     if unknown and row["may_drift"]:
@@ -71,7 +71,8 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
         return message("the drift is corrected: the offset is the value at the end of the first shared collective")
     if pd.notna(row["contradicts"]):
         return message(
-            "its clock contradicts the clock of rank {rank}; it is compared only with ranks that agree with its clock",
+            "this rank's clock contradicts the clock of rank {rank}: this rank is compared only with ranks whose "
+            "clocks agree with its own clock",
             rank=row["contradicts"],
         )
     return message("reference: other ranks are compared with this rank") if row["reference_rank"] == rank else None

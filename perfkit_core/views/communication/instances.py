@@ -291,5 +291,5 @@ def together(partials: Sequence[Partial], name: str) -> pd.DataFrame:
 
 
 def needs_several_ranks(count: int, otherwise: Text) -> Text:
-    """Return why a view of several ranks is empty. The reason is ``otherwise`` if several ranks were recorded."""
+    """Return why a view that compares ranks is empty: only one rank was recorded, or else the reason ``otherwise``."""
     return message("only one rank was recorded: give the recordings of several ranks") if count < 2 else otherwise

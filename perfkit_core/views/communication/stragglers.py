@@ -93,14 +93,15 @@ _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")
 def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     """Return the collectives of all ranks (:func:`matched`) with columns about the arrivals of the ranks, on one clock.
 
-    The columns describe synchronous collectives that several aligned ranks recorded. For all other collectives they are
-    NA or False, and ``complete`` is False. Columns:
+    The columns have values for synchronous collectives that several aligned ranks recorded. All other collectives have
+    NA or False in these columns:
 
     - ``meeting``: number of the collective, equal on all aligned ranks.
     - ``late_ns``: start less the first rank's start. ``skew_ns``: last start less first start.
     - ``wait_ns``: wait for the last rank. ``doubt_ns``: part of the wait that clock errors could explain.
     - ``last``: whether this rank started last. Of ranks with equal starts, only the lowest is marked.
-    - ``incomplete``: whether a rank of the group is missing. This rank may have started later.
+    - ``incomplete``: whether a rank of the group is missing. The missing rank may have started last.
+    - ``complete``: as in :func:`matched`, but False if a rank's clock is not aligned with the others.
     """
     collectives = instances.all_collectives(partials)
     clocks = clock_model.clock_offsets(collectives)
@@ -168,7 +169,9 @@ COLUMNS: Final = (
     duration("late_max_ns", "Late max", of_capture=True),
     duration("waited_ns", "Waited", per_step=True),
     duration("caused_wait_ns", "Caused wait", per_step=True, description="waits of the other ranks for this rank"),
-    duration("doubtful_ns", "Doubtful", per_step=True, description="caused wait that clock errors could explain"),
+    duration(
+        "doubtful_ns", "Doubtful", per_step=True, description="part of the caused wait that clock errors could explain"
+    ),
     text("last_rank", "Last rank", by=("step",), description="rank that caused the longest waits"),
     count("incomplete", "Incomplete", per_step=True, description="collectives in which a rank is missing"),
 )

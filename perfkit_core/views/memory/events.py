@@ -120,7 +120,8 @@ class Levels:
     start: IntArray  # total before the first event, shape (pools,)
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the recorded total after each of the events ``at``, or the growth if no total was recorded."""
+        """Return the recorded total after each of the events ``at``. If the pool has no recorded totals, return the
+        growth since the recording began."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
@@ -154,7 +155,7 @@ def before(level: Levels, events: MemoryEvents, position: int) -> int:
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
     """Return the position of the first event with the highest total, and this total. ``at`` has ascending positions of
-    events in one pool. If the total was not lower before ``at[0]``, return ``at[0] - 1`` and this earlier total."""
+    events in one pool. If the total before ``at[0]`` was at least as high, return ``at[0] - 1`` and that total."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
@@ -224,16 +225,16 @@ def explain_no_blocks(trace: Trace) -> Text:
 class StepEnds:
     """The steps of each memory pool. All arrays have one item per combination of a pool and a step of the pool's rank.
 
-    A *run* is a series of consecutively recorded steps, such as one cycle of the profiler. Frees between two runs are
-    not recorded, so a block is followed only to the end of its run.
+    A *series* is a group of steps with consecutive numbers, such as one cycle of the profiler. Frees between two series
+    are not recorded, so a block is followed only to the end of its series.
     """
 
     pool: IntArray
     step: IntArray  # row of the step in the event table
     first: IntArray  # position of the step's first memory event in the pool
     last: IntArray  # position of the last one; less than `first` if there are no events
-    follower: IntArray  # index of the next step of the run, or -1
-    run_last: IntArray  # index of the last step of the run
+    follower: IntArray  # index of the next step of the series, or -1
+    run_last: IntArray  # index of the last step of the series
 
     def of(self, position: IntArray) -> IntArray:
         """Return the index of the step in which each memory event lies (-1 if none), shape (len(position),)."""
@@ -243,7 +244,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return, for each step, the position of the first memory event in the run of the step."""
+        """Return, for each step, the position of the first memory event in the series that contains the step."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

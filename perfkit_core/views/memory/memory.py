@@ -38,7 +38,7 @@ INNER: Final = "OperatorInner"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per combination of owner, device, type and groupings. If native, count as the framework does."""
+    """Return one row per combination of owner, device, type and groupings. ``--native`` counts like the framework."""
     events = memory_events(trace)
     if request.native and trace.rows("category", *ALLOCATIONS).any():
         event, owner = _native_owners(trace, events)

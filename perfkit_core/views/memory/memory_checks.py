@@ -1,7 +1,7 @@
-"""View ``memory_checks``: frees and changes of the allocated total that the recorded memory events do not explain.
+"""View ``memory_checks``: inconsistencies in the recorded memory events, such as frees without an allocation.
 
-All columns after ``events`` are 0 if the recorded events are complete and in order. If no event is missing, but two
-threads recorded events out of order, only ``unexplained_changes`` is above 0.
+All columns after ``events`` are 0 if every memory event of the process was recorded, in order and with its address. If
+no event is missing, but two threads recorded events out of order, only ``unexplained_changes`` is above 0.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ COLUMNS = (
 VIEW = View(
     name="memory_checks",
     title="Memory events that do not add up",
-    description="frees and changes of the allocated total that no event explains; all are 0 if the events are complete",
+    description="inconsistent memory events, such as frees without an allocation; all 0 if every event was recorded",
     table=table,
     columns=COLUMNS,
     explain_empty=explain_empty,

@@ -1,7 +1,8 @@
 """View ``memory_leaks``: memory that steps allocated and later steps did not free.
 
-A block counts if a step allocated it and it is alive at the end of the last consecutively recorded step. Blocks that
-this last step allocated do not count. A leak recurs in every step, but optimizer state is allocated in one step only.
+A block counts if a step allocated it and it is alive at the end of the last step. Blocks are not followed across a gap
+in the step numbers: the step before the gap is then the last one. Blocks that the last step itself allocated do not
+count. A leak recurs in every step, but optimizer state is allocated in one step only.
 
 A queue of buffers is no leak: each step allocates a buffer and frees an older one. If the recorded steps free a block
 from before these steps, the view therefore leaves out one block of the same size.
@@ -55,7 +56,7 @@ def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
     event, step, run = made.allocation[alive], step[alive], run[alive]
 
-    # sizes of the blocks that a run of consecutive steps freed, but did not allocate
+    # sizes of the blocks that a series of consecutive steps freed, but did not allocate
     freed = made.end != NEVER
     free = np.concatenate([made.end[freed], made.unmatched])
     allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])

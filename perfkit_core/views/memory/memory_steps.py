@@ -64,9 +64,7 @@ COLUMNS = (
     size("alive_bytes", "Alive"),
     count("alive_next_blocks", "Alive next blocks", exact=True, description="also alive at the end of the next step"),
     size("alive_next_bytes", "Alive next"),
-    count(
-        "alive_last_blocks", "Alive last blocks", exact=True, description="also alive after the last consecutive step"
-    ),
+    count("alive_last_blocks", "Alive last blocks", exact=True, description="also alive at the end of the last step"),
     size("alive_last_bytes", "Alive last"),
     size("end_bytes", "End", description="total at the end of the step"),
     size("growth_bytes", "Growth", description="growth since the end of the previous step"),
@@ -77,7 +75,7 @@ VIEW = View(
     title="Memory of each step",
     description=(
         "memory that each step allocated, and how much of it remains at the end of the step, of the next step and of "
-        "the last consecutive step"
+        "the last step (before a gap in the step numbers, if there is one)"
     ),
     table=table,
     columns=COLUMNS,

@@ -98,8 +98,8 @@ _GENERIC: Final = {
     "matmul": ("conv", "attention", "rnn", "mixture_of_experts", "linear_algebra"),
     "elementwise": ("activation", "dropout", "loss"),
 }
-"""Families of kernels that operators of several families launch. A kernel launched by an operator of a listed family
-gets the family of the operator. For example, a matmul kernel of a convolution gets the family conv."""
+"""Family of a kernel → families of operators that also launch such kernels. A kernel launched by one of these operators
+gets the family of the operator. For example, a matmul kernel launched by a convolution gets the family conv."""
 
 
 @once

@@ -122,7 +122,7 @@ def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
 
 
 def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:
-    """Return the previous row of the same group for each of the ascending ``rows``, -1 if there is none."""
+    """Return, for each of the ascending ``rows``, the previous one with an equal number in ``group``, -1 if none."""
     order = groupby.stable_order(group, groups)
     same = np.append(False, np.diff(group[order]) == 0)[: len(rows)]
     before = np.full(len(rows), NO_ROW, np.int64)

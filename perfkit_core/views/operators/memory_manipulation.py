@@ -1,8 +1,8 @@
 """View ``memory_manipulation``: host time of calls that copy or fill memory, and device time of the work they launch.
 
 The view counts host events with memcpy, memorycopy or memset in their name, and operators that copy (``copy_``,
-``_to_copy``). The time of an event includes the events inside it, even if these have rows, too. The native table
-(Paddle) counts only annotations and operator details whose category is user-defined.
+``_to_copy``). ``--native`` (Paddle) counts only events with such a name and of Paddle's types UserDefined and
+PythonUserDefined. The time of an event includes the events inside it, even if these have rows, too.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
     """Return the event rows of the selected device work that no operator launched. The keys are the names of the table
-    rows, such as ``(no launch recorded)``. Empty if the request is native or filters by name or kind."""
+    rows, such as ``(no launch recorded)``. The result is empty with ``--native`` and with filters of names or kinds."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))

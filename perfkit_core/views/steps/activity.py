@@ -93,7 +93,8 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
-    """On each thread, subtract the time of ``inner`` rows from that of ``outer`` rows. Return the union."""
+    """Return the intervals that ``outer`` rows cover and ``inner`` rows of the same thread do not. The result is the
+    union over all threads."""
     thread = threads(trace).code
     inner_threads = np.unique(thread[inner])
     mixed = np.isin(thread[outer], inner_threads)

@@ -63,7 +63,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> tuple[arrays.IntArray, arrays.IntArray]:
-    """Return the rows of the ``events`` (a mask) in ``steps``, and the index in ``steps`` of each row's step."""
+    """Return the rows of ``events`` (a mask) that lie in a step, and the index of each row's step in ``steps``."""
     rows = np.flatnonzero(events)
     step = position(trace, steps, trace.ints("rank")[rows], trace.ints("step")[rows])
     return rows[step >= 0], step[step >= 0]

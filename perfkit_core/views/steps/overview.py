@@ -84,7 +84,7 @@ def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntA
 
 
 def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
-    """Number the pairs of group and rank. Return the number of each event's pair, or -1 if its group is -1."""
+    """Return for each event a number that is unique to its pair of group and rank, or -1 if the group is -1."""
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 

@@ -57,9 +57,9 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
 
 COLUMNS: Final = (
     *OF_STEP,
-    duration("dur_over_median_ns", "Duration over median", description="duration less the median over the ranks"),
+    duration("dur_over_median_ns", "Duration less median", description="duration less the median over the ranks"),
     duration("own_time_ns", "Time outside communication", description="duration less exposed communication"),
-    duration("own_time_over_median_ns", "Time outside communication over median"),
+    duration("own_time_over_median_ns", "Time outside communication less median"),
     *partition.IN_STEPS,
 )
 

@@ -91,8 +91,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return a mask. It is True if another phase begins on the same rank between the previous event and this event.
-    Data loading does not count, as loaders prefetch on separate threads."""
+    """Return the mask of the ``rows`` that another phase separates from the preceding row: the other phase begins
+    on the same rank between the two rows. Data loading separates no rows, because loaders prefetch on other threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1
@@ -114,7 +114,7 @@ def _phase_index(trace: Trace) -> npt.NDArray[np.int8]:
 
 @once
 def _roots(trace: Trace) -> IntArray:
-    """Return the rows of host events in a phase whose parent is not in the same phase, sorted by thread and time."""
+    """Return the rows of the outermost host events of each phase, sorted by thread and time."""
     phase, parent = _phase_index(trace), trace.ints("parent")
     phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
     rows = np.flatnonzero(phased & ((parent == NO_ROW) | (phase[parent] != phase)))
@@ -221,8 +221,8 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
-    """Return one :func:`row` per phase, as in Paddle's Model Summary. Its device time is the sum of its kernels. Its
-    calls are its outermost spans. If no spans of a phase were recorded, its segments count as calls."""
+    """Return one :func:`row` per phase, as in Paddle's Model Summary. Calls of a phase are its outermost spans, or its
+    segments if no spans were recorded. The device time of a call is the sum of the kernels launched in the call."""
     dur_ns = trace.ints("dur_ns")
     spans = trace.host & trace.rows("kind", *PHASES) & ~trace.rows("kind", OTHER)
     outermost = nesting.outermost(trace.ints("parent"), spans) == np.arange(len(trace))

@@ -64,7 +64,7 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
     """Return the mask of the ``chosen`` events that Paddle counts as steps, shape (rows,). If all events are chosen,
-    these include the steps of :func:`cut_off_rows`. Paddle's step time is the union of these events."""
+    the mask includes :func:`cut_off_rows`, steps that perfkit omits. Paddle's step time is the union of the events."""
     mask = select.marked(trace, step_rows(trace)) & chosen
     return mask | cut_off_rows(trace) if chosen.all() else mask
 
@@ -107,8 +107,8 @@ def ratios(
 ) -> tuple[Floats, Floats]:
     """Return host and device times as shares of the chosen steps (or of all events if no step was recorded).
 
-    Device shares are NaN if no device work was recorded. In a native table, the step time includes
-    :func:`cut_off_rows`. Its device times are divided by the device work launched on the threads of the steps.
+    Device shares are NaN if no device work was recorded. In native tables, the steps include :func:`cut_off_rows`, and
+    device times are divided by the device work that was launched on the threads of the steps.
     """
     host_total, device_total = _denominators(trace, request)
     device = ratio(device_ns, device_total)
@@ -157,17 +157,17 @@ Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 
 
 def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
-    """Return the table function and the reduction of a view that divides steps into parts.
+    """Return ``(table, reduction)`` of a view that divides steps into parts, such as ``idle``.
 
-    ``divide`` returns one row per step, with the columns of :func:`step_frame` and a column ``{name}_ns`` for each part
-    (NA if unknown). The reduction merges the rows of several ranks. The table depends on the groupings:
+    ``divide(trace, request)`` returns one row per step. The columns are those of :func:`step_frame`, and one column
+    ``{name}_ns`` with the time of each part (NA if unknown). The rows of the table depend on the requested groupings:
 
-    - by step: the result of ``divide``,
-    - by rank: one row per rank and part,
-    - else: one row per part.
+    - grouped by step: the rows of ``divide``,
+    - grouped by rank: one row per rank and part,
+    - not grouped: one row per part.
 
-    ``part`` is the name of the column with the names of the parts. The columns OVER_STEPS follow this column. Both
-    functions raise UsageError for a grouping that is not in GROUPINGS.
+    ``part`` is the name of the column that contains the names of the parts. The columns OVER_STEPS come after it. The
+    table and the reduction raise UsageError for a grouping that is not in GROUPINGS.
     """
 
     def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:

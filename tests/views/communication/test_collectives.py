@@ -281,7 +281,10 @@ def test_ranks_that_agree_have_a_clock_despite_others() -> None:
     assert rows(stragglers.VIEW, lowest, "rank last caused_wait_ns incomplete")[0] == (2, 5, 5 * 300_000, 5)
     machine = meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
     assert rows(clocks.VIEW, machine, columns) == [(0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0)]
-    told = "its clock contradicts the clock of rank 0; it is compared only with ranks that agree with its clock"
+    told = (
+        "this rank's clock contradicts the clock of rank 0: this rank is compared only with ranks whose clocks agree "
+        "with its own clock"
+    )
     assert rows(clocks.VIEW, machine, "note")[1:] == [(None,), (told,), (told,)]
     found = rows(stragglers.VIEW, machine, "rank last caused_wait_ns incomplete")
     assert found[:2] == [(3, 5, 5 * 300_000, 5), (2, 0, 0, 5)]
