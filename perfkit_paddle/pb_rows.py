@@ -91,8 +91,8 @@ def rows(tables: dict[str, Table]) -> Rows:
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
-    """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. The columns
-    ``node`` and ``parent`` contain numbers of nodes, which are unique in the file."""
+    """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. In the result, the
+    columns ``node`` and ``parent`` identify nodes by ids that are unique in the file."""
     kept = _Kept(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
     used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
@@ -110,7 +110,8 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 class _Kept:
-    """The table rows that have all required columns. ``node`` is a mask of ``host``: the rows that become events."""
+    """The rows of all tables that have their required columns. ``node`` is a mask over the rows of the table ``host``.
+    It selects the rows that become events: the complete rows, except the artificial root of each thread."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
         complete = {}
@@ -211,7 +212,8 @@ def _device_columns(table: Table) -> Columns:
 
 
 def _device_arguments(cell: dict[str, int], texts: dict[str, pa.DictionaryArray]) -> tuple[str | None, str | None]:
-    """Return a row's arguments (JSON) and copy kind. ``cell`` has its values; texts are indices in ``texts`` or -1."""
+    """Return the arguments (JSON) and the copy kind of one row. ``cell`` maps each column of the table to the row's
+    value. A text is given by its index in the dictionary of ``texts[column]``, or -1 if there is no text."""
     text = {column: texts[column].dictionary[cell[column]].as_py() for column in texts if cell[column] >= 0}
     args: dict[str, Any] = {
         key: cell[column]
@@ -274,8 +276,11 @@ def _json_objects(count: int, columns: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> Columns:
-    """Return the inputs of operators (shapes, stack, args) as columns for all host events. Paddle records them at an
-    inner operator detail (``infer_shape``). They move to the operator. ``row``: row of ``host`` → row of the result."""
+    """Return the inputs of operators (shapes, stack, args) as columns for all host events. Paddle records the inputs in
+    an event inside the operator (``infer_shape``). In the result, they are in the row of the operator.
+
+    - ``row``: row of ``host`` → row of the result.
+    - ``parent``: row of ``host`` → row of the parent in ``host``. Without a parent, inputs stay in their event."""
     table, types = tables["supplement"], tables["host"]["type"]
     if not len(table):
         return {}

@@ -165,8 +165,9 @@ class Piece:
 
 
 class Pieces:
-    """Iterator over the pieces of a file. A truncated file raises SourceError, unless ``partial`` is set. After the
-    iteration, ``rest`` is a message with all fields except the trees. ``cut`` says whether the file is truncated."""
+    """Iterator over the :class:`Piece` objects of a file, which together contain the trees of all threads. A truncated
+    file raises SourceError, unless ``partial`` is set. After the iteration, ``rest`` contains the other fields of the
+    file as a protobuf message, and ``cut`` says whether the file is truncated."""
 
     def __init__(self, path: Path, partial: bool) -> None:
         self.rest = b""
@@ -300,7 +301,8 @@ def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
-    """Sort streamed events into the order of :func:`read_pb`, and move inputs to operators. Also return warnings."""
+    """Sort streamed events into the order of :func:`read_pb`, and move inputs into the rows of their operators. Return
+    the events and data-quality warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
@@ -316,7 +318,8 @@ def _part(columns: pa.Table) -> arrays.IntArray:
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
-    """Move inputs that Paddle recorded at operator details to the operators. The first detail with inputs is used."""
+    """Move the inputs of each operator into the row of the operator. Paddle records the inputs in events inside the
+    operator. If several of these events have inputs, those of the first event are used."""
     columns = recorded.columns
     has_inputs = np.logical_or.reduce([~columns[name].is_null().to_numpy() for name in _INPUTS])
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfkit_core.report.model import Report
 
 FAILED: Final = 1
-"""Exit code if a condition of ``--fail-on`` fails."""
+"""Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""
 _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
                    "causes", "step_parts")  # fmt: skip
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
@@ -38,10 +38,10 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
               "option if the baseline has several captures.  [default: the first run]")  # fmt: skip
 @click.option("--against", nargs=2, metavar="BASE OTHER", help="Show only differences that do not also exist "
               "between these two earlier runs.")  # fmt: skip
-@click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="Exit with code 1 if the condition "
-              "holds and noise does not explain it. Examples: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > "
-              "+2ms', 'memory_places.peak_bytes[cpu] > 1GiB' (peak of the entire capture). Repeat the option for "
-              "several conditions.")  # fmt: skip
+@click.option("--fail-on", "conditions", multiple=True, metavar="CONDITION", help="Exit with code 1 if this limit "
+              "is exceeded beyond noise. Examples: 'step_time > 3%', 'operators.self_cpu_ns[matmul] > +2ms', "
+              "'memory_places.peak_bytes[cpu] > 1GiB' (peak of the entire capture). Repeat the option for several "
+              "conditions.")  # fmt: skip
 @click.option("--per", type=click.Choice(["sample", "token", "flop"]), help="Compare the time per sample, token or "
               "FLOP instead of the time per step.")  # fmt: skip
 @click.option(
@@ -80,7 +80,8 @@ def compare(
     Operators are matched by canonical name, so the runs may come from different frameworks. Such runs differ a lot. To
     see only new differences, use --against with an earlier pair.
 
-    Exit codes: 0 if the comparison succeeds, 1 if a condition of --fail-on holds, 2 if a run or an option is invalid.
+    Exit codes: 0 if the comparison succeeds, 1 if a limit of --fail-on is exceeded beyond noise, 2 if a run or an
+    option is invalid.
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.report import comparison_report
