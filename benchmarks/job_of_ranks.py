@@ -1,9 +1,10 @@
 """Compare ways to reduce a job of many ranks: ``python -m benchmarks.job_of_ranks [--ranks N] [--rounds N]``
 
 A real job of eight ranks is repeated, with different clocks and numbers for each rank. Every rank is reduced
-separately, and the results are merged. This is done in four ways: in one process, with two threads, with two processes,
-and on a Dask cluster of two workers. All four must return equal tables. They alternate, and the numbers are medians.
-Caches are warm, as on a permanent cluster.
+separately, and the results are merged. Four ways to do this are compared: in one process ("this process"), with two
+threads, with two processes, and on a Dask cluster of two workers. All four ways must return equal tables. They
+alternate, and the numbers are medians. Each way runs once before the measurement, so that all processes and workers are
+started and their caches are warm, as on a permanent cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
         raise RuntimeError(seconds)
     parts = {name: _part(times, seconds[SERIAL]) for name, times in seconds.items()}
     rows = tuple(_row(name, statistics.median(times), parts[name], ranks) for name, times in seconds.items())
-    table = Table(f"{ranks} ranks", ("", "s", "of one process", "ms per rank"), rows)
+    table = Table(f"{ranks} ranks", ("", "s", "relative to this process", "ms per rank"), rows)
     check = at_most(f"{ranks} ranks on 2 Dask workers ÷ one process", MOST_OF_SERIAL, parts.get(DASK), "")
     return Section("Many ranks", (__doc__ or "").split("\n\n")[1], (table,), (check,), seconds)
 

@@ -3,9 +3,11 @@
 perfkit's handler is compared with Paddle's own methods. Each measurement is a new process. It trains a small model on
 the CPU and records it with Paddle's profiler, once without options and once with ``profile_memory=True``. The time runs
 from the profiler's callback to the result. The result is a stored run, the printed tables of ``summary()``, or a JSON
-file that is written but not read. "Held" is the time that the training waits. Memory is the memory on top of the
-finished profiler. The methods alternate, and the numbers are medians. The table of parts lists the CPU time of each
-part of perfkit's handler, from Paddle's ``save`` into memory to the Parquet file.
+file that is written but not read. The column "training waits" is the part of this time in which the training stands
+still. The column "memory" is the peak memory of the process, less its memory before the callback. The methods
+alternate, and the numbers are medians. A separate table lists the CPU time of each part of perfkit's handler: Paddle's
+``save`` into memory, the scan of the protobuf, the creation of its columns, the assembly of the event table, and the
+Parquet file.
 """
 
 from __future__ import annotations

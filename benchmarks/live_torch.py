@@ -3,8 +3,8 @@
 perfkit's handler is compared with torch's own methods. Each measurement is a new process. It trains a small model on
 the CPU and records shapes and memory. The time runs from the profiler's callback to the result. The result is a stored
 run, the printed table of ``key_averages()``, or the file of ``export_chrome_trace()``, which is written but not read.
-"Held" is the time that the training waits. Memory is the memory on top of the finished profiler. The methods alternate,
-and the numbers are medians.
+The column "training waits" is the part of this time in which the training stands still. The column "memory" is the peak
+memory of the process, less its memory before the callback. The methods alternate, and the numbers are medians.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def report(seconds: dict[str, list[float]], count: int) -> None:
     serial = medians["this process"]
     for name, median in medians.items():
         print(
-            f"{name:28} {median:7.2f} s  {median / serial:5.2f} of 1 process  {1000 * median / count:6.1f} ms per rank"
+            f"{name:28} {median:7.2f} s  {median / serial:5.2f} × this process {1000 * median / count:6.1f} ms per rank"
         )
 
 

@@ -1,9 +1,9 @@
 """Measure the HTML page: ``python -m benchmarks --only pages``
 
-A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. Two
-times are measured from the opening: until the browser's ``first-contentful-paint``, and until all scripts are loaded.
-The environment variable ``CHROMIUM`` selects the browser. Without it, the first browser that starts is used (see
-tools/browser.py).
+A recording of about 100,000 events is read, its report is created, and Chromium opens the page in a new window. The
+benchmark measures the time to create the report. It also measures two durations that begin when the page is opened. One
+ends with the browser's ``first-contentful-paint``, the other when all scripts are loaded. The environment variable
+``CHROMIUM`` selects the browser. If it is not set, the first browser that starts is used (see tools/browser.py).
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ one row group at a time. Columns in which nothing was recorded take no memory. D
 trace is in use: perfkit refuses a file that was changed or removed.
 
 Some files have `"stage": "recorded"` in their metadata. They hold the events in the order in which a source read them.
-perfkit writes such files with the memory of two row groups, and computes the missing columns when it reads them:
+While perfkit writes such a file, it holds at most two row groups in memory. The columns of the file differ from the
+event table as listed below. When perfkit reads the file, it computes the columns of the event table:
 
 - `self_ns`, `rank`, `launched_by` and `op_name` are missing. `step` has values for steps only.
 - `external` is an id that an operator shares with the launches it makes.

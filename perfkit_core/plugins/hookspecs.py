@@ -45,7 +45,8 @@ def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
 
 @hookspec
 def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ignore[empty-body]
-    """Code that solves the problem that a rule detects. Each key is a framework, as in ``meta.framework`` of a trace.
+    """A dictionary from framework to its remedies. A remedy is code that solves the problem that a rule detects. The
+    keys are frameworks as in ``meta.framework`` of a trace, such as ``torch``.
 
     An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
     """
@@ -53,8 +54,8 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
 
 @hookspec
 def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  # type: ignore[empty-body]
-    """Functions that start a step timer, for ``perfkit verify``. Each key is the module name of a framework, such as
-    ``torch``. perfkit calls the function when a script first imports that framework."""
+    """A dictionary from framework to a function that starts and returns a step timer, for ``perfkit verify``. The keys
+    are module names, such as ``torch``. perfkit calls the function when a script first imports the module."""
 
 
 @hookspec
@@ -64,8 +65,8 @@ def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[em
 
 @hookspec
 def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-body]
-    """Functions that map a framework's operator names to canonical names, or to None if unknown. Each key is a
-    framework. perfkit stores the canonical names in the column ``op_name`` of every trace.
+    """A dictionary from framework to a function. The function maps an operator name of this framework to the canonical
+    name, or to None if the name is unknown. perfkit stores the canonical names in column ``op_name`` of every trace.
 
     ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An
     operator that only runs other operators is named ``control_flow``, ``compiled_region`` or ``custom_function``.
