@@ -48,7 +48,7 @@ def section(events: int, rounds: int, say: Callable[[str], None]) -> Section:
     tables: list[Table] = []
     checks: tuple[Check, ...] = ()
     numbers = {}
-    for memory, told in ((False, ""), (True, ", with memory")):
+    for memory, told in ((False, ""), (True, ", profile_memory=True")):
         results = measure(events, memory, rounds, say)
         numbers[f"{events}{told}"] = {result.name: result.samples or result.reason for result in results.values()}
         parts = results.pop(PARTS)

@@ -113,6 +113,10 @@ def views() -> str:
 RULES = """\
 The rules of `perfkit advise` ([advice.md](advice.md)) and their remedies in each framework. `--rule ID` selects one.
 `--what-if ID=VALUE` works for the rules marked in the last column.
+
+The column *advice* has the title that the advice is printed with. The column of a framework has one line for each
+remedy: its APIs, or the first sentence of its text if it has no API. Words like "listed above" refer to the printed
+advice. perfkit prints only the remedy that fits the recording.
 """
 THRESHOLDS = """\
 `perfkit advise --threshold NAME=VALUE` changes a threshold; in Python `advise(..., thresholds={NAME: VALUE})`. Shares
@@ -124,13 +128,13 @@ def rules() -> str:
     """Every rule of advice with the remedies of each framework, and every threshold."""
     plugins = get_plugins()
     frameworks = plugins.remedied_frameworks()
-    head = ["number", "rule", "looks for", *frameworks, "`--what-if`"]
+    head = ["number", "rule", "advice", *frameworks, "`--what-if`"]
     parts = [MADE, "# Rules", "", RULES, f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for rule in plugins.rules().values():
         apis = [_apis(plugins.remedies(name), rule.id) for name in frameworks]
         cells = [str(rule.number), f"`{rule.id}`", rule.title, *apis, _yes(rule.what_if is not None)]
         parts.append(f"| {' | '.join(cells)} |")
-    parts += ["", "## Thresholds", "", THRESHOLDS, "| threshold | default | of which rules |", "|---|---|---|"]
+    parts += ["", "## Thresholds", "", THRESHOLDS, "| threshold | default | rules and meaning |", "|---|---|---|"]
     return "\n".join([*parts, *_thresholds(), ""])
 
 

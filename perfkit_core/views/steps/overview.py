@@ -144,7 +144,8 @@ VIEW = View(
     name="overview",
     title="Overview by kind of event",
     description="calls and time of each kind of event (overlapping time counts once); the share is the part of the "
-    "step time in which such events run; with --step, calls and time count the device work that the steps launched",
+    "step time in which such events run; with --step, calls and time are those of the host events of the selected "
+    "steps and of the device work launched in these steps",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
