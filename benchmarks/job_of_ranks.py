@@ -1,6 +1,6 @@
 """Compare ways to reduce a job of many ranks: ``python -m benchmarks.job_of_ranks [--ranks N] [--rounds N]``
 
-A real job of eight ranks is repeated, with different clocks and numbers for each rank. Every rank is reduced
+Recordings of a real job of eight ranks are copied; each copy has its own clock and rank. Every rank is reduced
 separately, and the results are merged. Four ways to do this are compared: in one process ("this process"), with two
 threads, with two processes, and on a Dask cluster of two workers. All four ways must return equal tables. They
 alternate, and the numbers are medians. Each way runs once before the measurement, so that all processes and workers are

@@ -72,8 +72,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Address of each node that a call made → nodes that made the inputs of the call. The search of an outer call
-        jumps from such an address to these nodes."""
+        """Address of each node that a call made → nodes that made the inputs of this call. The search for the nodes of
+        an outer call continues with these nodes, so it skips the nodes of the inner call."""
         self.kept: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 

@@ -110,8 +110,8 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
 
 
 class _Kept:
-    """The rows of all tables that have their required columns. ``node`` is a mask over the rows of the table ``host``.
-    It selects the rows that become events: the complete rows, except the artificial root of each thread."""
+    """The complete rows of all tables: those with a value in each required column. ``node`` is a mask over the rows of
+    the table ``host``. It selects the rows that become events: the complete rows, except the root of each thread."""
 
     def __init__(self, tables: dict[str, Table]) -> None:
         complete = {}

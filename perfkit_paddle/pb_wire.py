@@ -222,18 +222,18 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
 
 @compiled_at_once
 def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
-    """Count the rows of the messages from ``mark`` to byte ``stop``. Unless ``cells`` is empty, also write the rows.
-    Return the number of rows of each table, from the start of the file to the end of the walk. Also return the problem
-    (an index into PROBLEMS), and the byte where the walk ended.
+    """Walk over the messages from ``mark`` to byte ``stop``, and count rows. Unless ``cells`` is empty, also write the
+    rows. Return the number of rows of each table, the problem (an index into PROBLEMS), and the byte where the walk
+    ended. The numbers of rows include the rows before ``mark``.
 
-    - ``mark``: where the walk begins. A mark that contains only zeros is the start of the file.
+    - ``mark``: where the walk begins, with the numbers of rows up to there. All zeros mean the start of the file.
     - ``bases``: index in ``cells`` at which each table begins. The columns of a table follow each other.
     - ``room``: number of rows for which each column of a table has room.
     - ``marks``: receives marks at which other walks can begin, each between two fields of a top-level message.
     - ``cells``: the cells of all tables, or an empty array to count only.
 
-    Cells without a value become MISSING, except in the rows of the file and of top-level messages. Several walks may
-    write to such a row, so the caller must set its cells to MISSING before the walks.
+    Cells without a value become MISSING. The file and each top-level message have a row, too. Several walks may write
+    to it, so the caller must set its cells to MISSING before the walks.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()

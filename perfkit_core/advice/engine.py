@@ -303,8 +303,8 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
     """Return the savings that become much larger or smaller if other advice is followed. The keys are advice ids.
 
-    - ``together``: advice that can be combined, largest saving first; for each, the rest is the other advice
-    - ``others``: advice that saves too little alone; for each, ``together`` is the other advice"""
+    - ``together``: advice that can be combined, largest saving first; each is also replayed after all the others
+    - ``others``: advice that saves too little alone; each is also replayed after all of ``together``"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?

@@ -205,9 +205,9 @@ def change(transform: Any) -> str:
             return say("run in another thread and take {time}", time=_their_time(transform.factor))
         case transforms.Batch():
             launches = 1 if transform.group is None else len(np.unique(transform.group))
-            template = mark("become {count} launches; a launch takes {time}, gaps in its device work at most {gap}")
+            template = mark("become {count} launches; each takes {time}, and each gap in its device work at most {gap}")
             if launches == 1:
-                template = mark("become {count} launch; the launch takes {time}, gaps in its device work at most {gap}")
+                template = mark("become {count} launch; it takes {time}, and each gap in its device work at most {gap}")
             count, time = value("launches", launches), likely("_ns", transform.host_ns)
             return say(template, count=count, time=time, gap=likely("_ns", transform.gap_ns))
         case transforms.Shorten():
@@ -226,7 +226,10 @@ def change(transform: Any) -> str:
             if transform.copies_gone is not None and len(transform.copies_gone):
                 parts.append(say("{count} copy and wait calls are removed", count=len(transform.copies_gone)))
             if transform.copies_added:
-                template = mark("{count} copies are added before each operator; each copy blocks the host for {time}")
+                template = mark(
+                    "{count} copies between host and device are added before each operator; each blocks the host "
+                    "for {time}"
+                )
                 parts.append(say(template, count=transform.copies_added, time=likely("_ns", transform.copy_ns)))
             return say("; ").join(parts)
         case transforms.Unblock():

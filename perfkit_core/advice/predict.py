@@ -60,9 +60,9 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
 
-    Most of these transforms remove the changed events or their time. Return None for ``Load`` and ``Batch``, where this
-    would be wrong. With ``Load``, steps may still wait for batches, and other host work changes too. With ``Batch``,
-    the device still needs the launches."""
+    Most of these transforms remove the changed events or their time. ``Load`` and ``Batch`` have no such transform, so
+    the result is None. ``Load`` changes more than the calls of the loader, for example other work of the host. After
+    ``Batch``, the device work must still be launched."""
     match change:
         case transforms.InCases():
             return limit(change.change)

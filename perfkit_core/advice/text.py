@@ -68,7 +68,7 @@ def step_or_recording(trace: Trace) -> str:
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return readable names of numbers. If two names are equal, the unit is added: ``gap, time`` for ``gap_ns``."""
+    """Return readable names of numbers. Equal names get the kind of their unit: ``gap, time`` for ``gap_ns``."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one

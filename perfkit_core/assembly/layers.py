@@ -207,8 +207,8 @@ def _by_marks(
 
 @compiled(steps=ENOUGH_CELLS)  # compiled even for few nodes, because listed nodes that never occur cost quadratic time
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the layer of each node. The mark of a layer's call is an event that may list backward nodes. The call is
-    "open" until all listed nodes have occurred."""
+    """Return the layer of each backward node. Most nodes belong to the call of a layer that lists them. The mark of a
+    call is an event whose name may list the call's backward nodes. The call waits until all of them have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)

@@ -57,8 +57,8 @@ class Share:
     - ``above``: the value of ``part`` in the parent row.
     - ``whole``: a function of the trace, the request and the rank's table. Its results are summed over the ranks. If
       it returns None, the default is used.
-    - ``column``: the value of the column with this name in the same row. ``part`` may then be None. In this case,
-      each rank's share × column is rounded, and these numbers are summed over the ranks instead of ``part``.
+    - ``column``: the value of the column with this name in the same row. If ``part`` is None, the
+      numerator is the sum over the ranks of (share of the rank × column), each product rounded.
     """
 
     part: str | None = None
@@ -164,7 +164,7 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
 
     - declared keys, and declared descriptions that a requested grouping adds
     - undeclared columns with the name of a requested grouping
-    - undeclared columns before the first measure. If the table has a column ``name``, descriptions do not count."""
+    - undeclared columns before the first measure, but no descriptions if the table has a column ``name``"""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False

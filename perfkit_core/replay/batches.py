@@ -24,7 +24,7 @@ _LONGEST: Final = 0.9
 _EQUAL: Final = 3
 """At least this many distances between long waits must equal their median. If there are only two, both must."""
 _MANY: Final = 2
-"""The mean distance between long waits, n calls, is used only if there are at least ``_MANY * n`` distances."""
+"""If long waits are n calls apart on average, this mean is used only if there are at least ``_MANY * n`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 

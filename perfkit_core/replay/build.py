@@ -103,9 +103,9 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
     """Return the graph of the host threads. Its nodes are the segments, then one node for each of ``bursts``. A burst
-    is work of one thread during a segment of another thread, the waiter. The start of each burst cuts this segment. The
-    node of the burst is the part from its cut to the next cut, or to the end of the segment. ``busy_ns`` is the time of
-    each segment without waits for a device, shape (segments,)."""
+    is work of one thread during a segment of another thread, the waiter. The start of each burst cuts the waiter's
+    segment. The node of the burst is the part of the waiter's segment from this cut to the next one, or to the end of
+    the segment. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

@@ -55,7 +55,7 @@ _GROUP: Final = (4,)
 _CHUNK: Final = (*_GROUP, 1)
 _ORDINAL: Final = (*_GROUP, 7)
 _OFFSETS: Final = frozenset({(*_GROUP, 5), (*_CHUNK, 2), (*_CHUNK, 3, 9), (*_CHUNK, 3, 10), (*_CHUNK, 3, 11)})
-"""Paths of footer fields with file offsets: of row groups, column chunks, and data, index and dictionary pages."""
+"""Paths of the footer fields that hold offsets in the file: where row groups, column chunks and pages begin."""
 _UNSUPPORTED: Final = frozenset({(*_CHUNK, 3, 14), (*_CHUNK, 4), (*_CHUNK, 6)})
 """Paths of footer fields that refer to bloom filters or page indexes. :func:`relocated` supports neither of them."""
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12

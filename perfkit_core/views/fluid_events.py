@@ -153,7 +153,9 @@ COLUMNS: Final = (
     share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST),
     duration("device_ns", "Device", per_step=True, place=DEVICE),
     share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
-    duration("min_ns", "Min", merge=columns.MIN, of_capture=True, description="least CPU plus device time of a call"),
+    duration(
+        "min_ns", "Min", merge=columns.MIN, of_capture=True, description="minimum over calls of (CPU + device time)"
+    ),
     duration("max_ns", "Max", merge=columns.MAX, of_capture=True),
     duration("avg_ns", "Avg", merge=Average("total_ns")),
     replace(RATIO, merge=Share("total_ns"), description="share of the sum of the outermost rows"),

@@ -33,8 +33,8 @@ def keys(
     known: Sequence[str],
     own: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` maps each grouping that
-    only this view has to its column name and key function. Raises UsageError for an unknown grouping."""
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` has the groupings of this
+    view alone, each with its column name and key function. Raises UsageError for an unknown grouping."""
     columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
     check_groupings("this view", request, [name for name in known if name in meaning])
     for name, argument in map(split_grouping, request.by):

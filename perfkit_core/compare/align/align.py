@@ -298,8 +298,8 @@ def exclusive_times(
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
     """Return the time of the run ``mine`` by level, in ns. Time in operators already has a level. Time outside
-    operators has the first level of ``_OUTSIDE`` on which it matches time outside operators of the other run,
-    ``theirs``. Without a match, the level is UNMATCHED."""
+    operators is matched with such time of the other run, ``theirs``. Its level is the first level of ``_OUTSIDE`` with
+    a match, or UNMATCHED."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

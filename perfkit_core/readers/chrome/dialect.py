@@ -84,12 +84,12 @@ class ScanRules:
 
     - events for which ``needs_reference(category, name)`` is true
     - if ``glued_durations`` is set: spans whose name does not end with a duration
-    - events with only some of the arguments ``dropped_if_empty``
-    - events in which an argument of ``dropped_if_empty`` is not empty
-    - events with a negative value in an argument of ``not_negative``
+    - events that have some, but not all, of the arguments listed in ``dropped_if_empty``
+    - events in which an argument listed in ``dropped_if_empty`` is not empty
+    - events with a negative value in an argument listed in ``not_negative``
 
-    If a dialect has rules, its methods ``keeps`` and ``refine`` may change only the events in this list. Its methods
-    ``label`` and ``device`` must depend only on their arguments.
+    If a dialect sets ``scan_rules``, its methods ``keeps`` and ``refine`` may change only the events in this list. Its
+    methods ``label`` and ``device`` must depend only on their arguments.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None

@@ -325,8 +325,8 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair(memory):  # type: ignore[no-untyped-def]
-    """Return the id of the event's pair (category, name). Return NO_PAIR if the pair has no label yet, and NO_ROOM if a
-    dictionary is full."""
+    """Return the number of the event's pair (category, name). Return NO_PAIR if the dialect has not seen the pair yet,
+    and NO_ROOM if a dictionary is full."""
     number = number_of(memory.pairs, (memory.event.category << 32) | memory.event.name)
     if number == FULL or number >= memory.pairs_known:
         return np.int64(state.NO_ROOM)

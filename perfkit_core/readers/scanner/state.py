@@ -109,7 +109,8 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
 
 @inlined
 def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
-    """If ``buffer`` contains string ``number`` at ``start``, return the position after it. Otherwise return -1."""
+    """If the bytes of ``buffer`` from ``start`` on equal the stored string with this ``number``, return the position
+    after them. Otherwise return -1."""
     begin = int64(interner.ends, number)
     length = int64(interner.ends, number + 1) - begin
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)

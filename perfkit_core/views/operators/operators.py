@@ -141,8 +141,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the event rows of the selected device work that no operator launched. The keys are the names of the table
-    rows, such as ``(no launch recorded)``. The result is empty with ``--native`` and with filters of names or kinds."""
+    """Return the selected device work that no operator launched: names of table rows, such as
+    ``(no launch recorded)``, → rows of events. Empty with ``--native`` and with filters of names or kinds."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))

@@ -59,7 +59,7 @@ COLUMNS: Final = (
     *OF_STEP,
     duration("dur_over_median_ns", "Duration less median", description="duration less the median over the ranks"),
     duration("own_time_ns", "Time outside communication", description="duration less exposed communication"),
-    duration("own_time_over_median_ns", "Time outside communication less median"),
+    duration("own_time_over_median_ns", "Time outside communication, difference from median"),
     *partition.IN_STEPS,
 )
 
