@@ -16,8 +16,8 @@ created. The layer of a node is the first of these that is known:
 3. the layer of a call whose mark lists the node's name
 4. the layer of the previous node, for example for gradient accumulation, which no mark lists
 
-If several calls list the name, the node belongs to the call that has waited longest for a node, because engines
-traverse the graph breadth first. Of calls that began together, the inner call is used, because its mark comes first.
+If several calls list the name, engines run the nodes of these calls in turn (breadth first). So the node belongs to the
+call whose last node was the longest ago. If this is equal for two calls, the node belongs to the inner one.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return the change of the difference from the pair ``before`` to the pair ``now``; None if a run has no steps."""
+    """Each pair has a difference between its two runs. Return how the difference of ``now`` deviates from that of
+    ``before``, or None if a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures

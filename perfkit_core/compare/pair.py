@@ -145,7 +145,7 @@ def _by_work(
         raise UsageError(f"{unknown.meta.source}: the number of {unit}s per step is unknown", _HINTS[unit])
     if not stepped:
         hint = "give the profiler a schedule, and call its step() after each iteration"
-        raise UsageError(f"no step times to divide by {unit}s", hint)
+        raise UsageError(f"the time per {unit} is unknown, because no steps were recorded", hint)
     return normalised(unit, base, other, captures, between)
 
 

@@ -52,7 +52,7 @@ FAMILIES: Final = convert(read_toml("perfkit_core.operators", "families.toml"), 
 _FAMILY: Final = _group_of(FAMILIES, _FAMILIES_FILE)
 
 CANONICAL: Final = frozenset(_FAMILY)
-"""Canonical names, without the names of gradients."""
+"""Canonical names of all operators. The names of their gradients, such as ``matmul_grad``, are not listed."""
 
 CONTAINER_FAMILIES: Final = ("control_flow", "compiled_region", "custom_function")
 """Families of operators that only run other operators."""

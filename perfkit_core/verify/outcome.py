@@ -1,9 +1,10 @@
-"""The outcome of a verification: the verdict, the report, and the record for the ledger. The verdicts:
+"""The outcome of a verification: the verdict, the report, and the record for the ledger. The first verdict that
+applies is taken:
 
 - verified: the change is better. The interval of the saving lies above 0, and the saving is above the noise floor.
-- refuted: the change is worse by the same criteria, or it saves less than predicted. It saves less than predicted if
-  the lower end of the predicted interval is above the noise floor and above the measured interval.
-- cannot tell: all other outcomes. More rounds or a quieter machine may decide.
+- refuted, worse: the same for the opposite direction. The change costs time.
+- refuted, no saving: the lower end of the predicted interval is above the noise floor and above the measured interval.
+- cannot tell: anything else. More rounds or a quieter machine may decide.
 
 A change can be verified even if its saving lies outside the predicted interval from p10 to p90 (:class:`Fit`). This
 happens to one saving in five even with perfect predictions.

@@ -1,9 +1,10 @@
-"""The samples of a condition. A sample is the value of the condition's number in one step of a capture.
+"""The samples by which a condition of ``--fail-on`` is judged. A condition limits one number of a view. A sample is the
+value of this number in one step of a capture.
 
 Two kinds of numbers have one value per capture instead:
 
 - Numbers of views that describe the whole capture, such as memory leaks.
-- Extremes, for example the memory peak. It occurs in a single step, so a mean over steps would hide it.
+- Extremes, for example the memory peak. A peak occurs in a single step, so a mean over steps would hide it.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Origins:
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
         """Return a column of ORIGIN_TEXTS for events whose origins have these numbers, or None if the column is empty.
-        If a mask ``used`` is given, the dictionary contains only the texts of the origins in the mask."""
+        The column is dictionary-encoded. With a mask ``used``, the dictionary has the texts of these origins only."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:

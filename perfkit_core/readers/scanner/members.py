@@ -1,5 +1,6 @@
 """Compiled code that reads the keys and values of one event. Arguments that have no column are collected as text.
-``odd`` means that the slower reference reader must read the event. A negative end is an error code of :mod:`state`."""
+``odd`` means that the slower reference reader must read the event. Functions return the position at which they
+stopped, or a negative error code of :mod:`state`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
     Rows of device work have no host times. Rows with names in parentheses are device work that no operator launched.
     The times of a row include all rows below it. A share is the time of the row divided by the time of its parent row.
-    The time of a root is divided by the sum of all roots (native: of the roots with the same values of the groupings).
+    The time of a root is divided by the sum of all roots. With ``--native``, each group (``--by``) has its own sum.
     """
     events, names, kinds = entries(trace, request), calls.operator_names(trace), trace.codes("kind")
     below = names.codes[events.row].astype(np.int64) * len(kinds.values) + kinds.codes[events.row]

@@ -78,7 +78,7 @@ COLUMNS = (
     count("copies", "Copies"),
     size("copied_bytes", "Copied"),
     duration("copy_ns", "Copy", description="union of the copies"),
-    duration("hidden_copy_ns", "Hidden copy", description="time of the copies during which a device computes"),
+    duration("hidden_copy_ns", "Hidden copy", description="part of the copy time in which a device also computes"),
 )
 
 VIEW = View(
