@@ -1,8 +1,9 @@
 """Measure the time and memory of all views: ``python -m benchmarks.all_views [--events N]``
 
-The trace is one long recording of one rank: the events of a real trace, repeated in memory. It has no computed columns.
-Each size runs in a separate process. The views run one after the other. Data that several views need is computed once,
-as in a report. The numbers are medians of the rounds.
+The trace is one long recording of one rank. The events of a real trace are repeated in memory until there are 1 or 10
+million events. Each of the two traces is measured in a separate process. The views run one after the other. Data that
+several views need is computed by the first of them and reused by the others, as in a report. So the time of the first
+view includes this computation. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _slowest(result: Result) -> Table:
     each = {name: seconds for name, seconds in sample.items() if name not in ("seconds", "cpu_seconds", "peak_bytes")}
     top = sorted(each.items(), key=lambda item: -item[1])[:_SHOWN]
     rows = tuple((name, number(seconds * 1e3), number(100 * seconds / sample["seconds"])) for name, seconds in top)
-    title = f"{result.name}: slowest of {len(each)} views; shared data counts for the first view"
+    title = f"{result.name}: the slowest of {len(each)} views"
     return Table(title, ("view", "ms", "% of all"), rows)
 
 

@@ -31,7 +31,7 @@ FASTER_THAN_SUMMARY: Final = 25
 MOST_US_AN_EVENT: Final = 2.5
 _COLUMNS = (
     "", "events", "s", "CPU s", "CPU µs per event", "training waits, s", "memory, GB", "result, MB",
-    "× perfkit", "× in CPU time",
+    "time ÷ perfkit", "CPU time ÷ perfkit",
 )  # fmt: skip
 
 

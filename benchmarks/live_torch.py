@@ -26,7 +26,8 @@ WAYS: Final = {
 FASTER_THAN_KEY_AVERAGES: Final = 8
 MOST_GB_A_MILLION: Final = 1.2
 _COLUMNS = (
-    "", "events", "s", "CPU s", "CPU µs per event", "training waits, s", "memory, GB", "result, MB", "× perfkit, CPU",
+    "", "events", "s", "CPU s", "CPU µs per event", "training waits, s", "memory, GB", "result, MB",
+    "CPU time ÷ perfkit",
 )  # fmt: skip
 
 

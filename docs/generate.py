@@ -20,9 +20,10 @@ HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"
 
 RUN_FOLDERS = """\
-A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. It is plain Parquet with these
-columns: `pandas.read_parquet`, `polars.read_parquet` and duckdb open it. Row references count within the file. The
-metadata of the run and the data-quality findings are JSON under the key `perfkit` of the Parquet footer.
+A handler writes one file `rank…-cycle….perfkit.parquet` for each cycle of each process. The file is plain Parquet:
+`pandas.read_parquet`, `polars.read_parquet` and duckdb open it. Its columns are those of the event table above. A row
+reference (`parent`, `launched_by`) is a row number in the same file. The metadata of the run and the data-quality
+findings are JSON under the key `perfkit` of the Parquet footer.
 
 perfkit reads a column of such a file when a view first needs it. So a view of a few columns reads only these columns,
 one row group at a time. Columns in which nothing was recorded take no memory. Do not change the files while a loaded
@@ -194,12 +195,16 @@ A kernel has the family that its own name gives. The name may contain
 
 The family of a memcpy is `copy`. The family of a memset is `creation`.
 
-If the name gives no family, the operator that launched the kernel decides. It also decides for kernels with several
-uses:
+If the name gives no family, the kernel has the family of the operator that launched it. The family of the operator
+also replaces the family of the name in these cases:
 
-- a matrix product that a convolution, an attention or a recurrent layer launches belongs to these;
-- an elementwise kernel that an activation launches is an activation;
-- a copy kernel that a cast launches is a cast.
+| family of the name | family of the operator |
+|---|---|
+| `matmul` | `conv`, `attention`, `rnn`, `mixture_of_experts` or `linear_algebra` |
+| `elementwise` | `activation`, `dropout` or `loss` |
+| `copy` | `cast` (a cast calls an operator that copies, which launches the kernel) |
+
+For example, a convolution launches a kernel that multiplies matrices. This kernel has the family `conv`.
 
 Some devices (MTIA) run a compiled model as one kernel. It is a `compiled_region`; nothing inside it is recorded.
 

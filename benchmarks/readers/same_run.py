@@ -94,7 +94,7 @@ def _stored(file: Path, folder: Path) -> Outcome:
 
 READERS = (
     Reader(
-        "duckdb, the same run",
+        "duckdb, stored run by SQL",
         "peer",
         "exact ns, order, launches, parents, self times, steps by SQL, nine arguments as columns; Parquet with zstd",
         ("msgspec", "duckdb", "pyarrow.parquet"),

@@ -31,8 +31,8 @@ _OF_KERNELS = mark(
 )
 _EXPLAINED = mark(
     "Each nanosecond of the step counts for exactly one cause (docs/semantics: attribution). Count effect: time due to "
-    "more or fewer calls. Per call effect: time due to longer or shorter calls. Explained: cumulative share of the "
-    "total difference."
+    "more or fewer calls. Per call effect: time due to longer or shorter calls. Explained so far: the differences of "
+    "this row and of all rows above it, as a share of the total difference."
 )
 PER_STEP: Final = mark("All numbers are means per step.")
 PER_RUN: Final = mark("All numbers are of the whole recording, because at least one run has no steps.")

@@ -51,7 +51,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("shape", "Shape"),
     duration("count_effect_ns", "Count effect"),
     duration("per_call_effect_ns", "Per call effect"),
-    share("explained_ratio", "Explained"),
+    share("explained_ratio", "Explained so far"),
     duration("time_so_far_ns", "Time so far"),
     words("statistic", "Statistic"),
     words("verdict", "Verdict"),
