@@ -155,13 +155,13 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
 
 
 def transform_text(transform: Any, trace: Trace) -> str:
-    """Return a transform in words, for example ``6 × next: take 0–0.5 × their time``."""
+    """Return a transform in words: the changed events, then the change. Example: ``6 × aten::copy_: are removed``."""
     events = changed_events(transform, trace)
     return f"{events}{say(': ') if events else ''}{change(transform)}"
 
 
 def changed_events(transform: Any, trace: Trace) -> str:
-    """Return the number and names of the changed events, for example ``6 × next``; "" if there are none."""
+    """Return the number and names of the changed events, for example ``6 × aten::copy_``; "" if there are none."""
     rows = getattr(transform.change if isinstance(transform, transforms.InCases) else transform, "rows", None)
     if rows is None or not len(rows):
         return ""
@@ -205,9 +205,9 @@ def change(transform: Any) -> str:
             return say("run in another thread and take {time}", time=_their_time(transform.factor))
         case transforms.Batch():
             launches = 1 if transform.group is None else len(np.unique(transform.group))
-            template = mark("become {count} launches; each takes {time}, and each gap in its device work at most {gap}")
+            template = mark("become {count} launches; each takes {time}, and its device work has gaps of at most {gap}")
             if launches == 1:
-                template = mark("become {count} launch; it takes {time}, and each gap in its device work at most {gap}")
+                template = mark("become {count} launch, which takes {time}; its device work has gaps of at most {gap}")
             count, time = value("launches", launches), likely("_ns", transform.host_ns)
             return say(template, count=count, time=time, gap=likely("_ns", transform.gap_ns))
         case transforms.Shorten():

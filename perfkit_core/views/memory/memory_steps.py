@@ -74,8 +74,8 @@ VIEW = View(
     name="memory_steps",
     title="Memory of each step",
     description=(
-        "memory that each step allocated, and how much of it remains at the end of the step, of the next step and of "
-        "the last step (before a gap in the step numbers, if there is one)"
+        "memory that each step allocated, and how much of it remains when the step ends, when the next step ends, and "
+        "when the last step ends; memory is not followed across a gap in the step numbers"
     ),
     table=table,
     columns=COLUMNS,
