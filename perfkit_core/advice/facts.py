@@ -231,8 +231,8 @@ class Facts:
         return None if of_machine is None else max(of_machine // (self.recorded_number(PROCESSES) or 1), 1)
 
     def typical(self, of_steps: npt.NDArray[Any]) -> float:
-        """Return the median of ``of_steps``, which has one value for each step of all ranks, or of :attr:`rank`. If
-        :attr:`period` is N > 1, first replace each N consecutive values by their mean."""
+        """Return the median of ``of_steps``. This array has one value per step, for all ranks or only for :attr:`rank`.
+        If :attr:`period` is N > 1, return the median of the means of N consecutive steps."""
         steps = self.steps if len(of_steps) == len(self.steps) else self.steps.only(self.mine)
         return float(np.median(steps.of_periods(of_steps, self.period)))
 

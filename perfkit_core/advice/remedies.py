@@ -20,8 +20,8 @@ from perfkit_core.system.packages import convert, read_toml
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)
-"""Name of the event in which a framework runs a static graph. Eager code that calls compiled functions still counts as
-eager, because users change the same source code."""
+"""Name of the event in which a framework runs a static graph. All other code counts as eager.
+This includes eager code that calls compiled functions, because users write and change it like any eager code."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _NAMED_TEXT: Final = re.compile(r"\$\{([\w-]+)\}")
 BFLOAT16, FLOAT16, UNKNOWN = "bfloat16", "float16", "unknown"

@@ -68,7 +68,8 @@ def step_or_recording(trace: Trace) -> str:
 
 
 def names(texts: Sequence[str]) -> list[str]:
-    """Return readable names of numbers. Equal names get the kind of their unit: ``gap, time`` for ``gap_ns``."""
+    """Return a readable name for each id, such as ``gap`` for ``gap_ns``. If several ids have the same readable name,
+    what each id measures is added: ``gap, time`` for ``gap_ns``, and ``gap, factor`` for ``gap_factor``."""
     shown = [name(text) for text in texts]
     return [
         f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one

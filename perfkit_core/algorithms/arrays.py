@@ -50,7 +50,7 @@ MISSING: Final = -1
 OFFSETS_END: Final = 2**31 - 1
 """Largest number of bytes of text in one Arrow string array, whose offsets have 32 bits."""
 BLOCK: Final = 1 << 16
-"""Number of rows that a lookup handles at a time. A column that repeats one value holds this many rows in memory."""
+"""Rows per block. Loops over many rows handle one block at a time. :func:`constant` stores one block and repeats it."""
 LONGEST_PATTERN: Final = 10_000
 SMALL_BYTES: Final = 1 << 20
 
@@ -182,7 +182,7 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
 
 
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
-    """Return two values: read-only codes of texts (-1 for null), shape (count,), and the distinct texts."""
+    """Return the codes of the texts (read-only, shape (count,), -1 for null) and the list of the distinct texts."""
     codes = np.empty(count, np.int32)
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)

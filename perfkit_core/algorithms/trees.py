@@ -58,8 +58,9 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
 
 @compiled(steps=5)
 def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
-    """Assign a number to each distinct path of members. Return the parent and the key of each path. Set ``node[i]`` to
-    the number of the path of event i. An event that is no member has the path of the nearest member above it."""
+    """Number the distinct paths of keys (see :func:`merge`). Return two arrays with one item per path: the number of
+    the path above it, and its last key. Set ``node[i]`` to the number of the path of event i. An event outside the mask
+    ``member`` has the path of the nearest event above it that is in the mask."""
     slots = np.full(1024, -1, np.int64)
     above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
     for i in range(len(parent)):
@@ -125,8 +126,8 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """Return the ranks of the nodes, which :func:`preorder` takes as weights. Nodes are ranked by ``weights[0]``. Ties
-    are broken by ``weights[1]`` and so on, finally by name. The numbers of the nodes do not affect the ranks."""
+    """Return the rank of each node, for the argument ``weight`` of :func:`preorder`. The heaviest node has the highest
+    rank. Nodes are compared by ``weights[0]``; ties are broken by ``weights[1]`` and so on, finally by name."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))

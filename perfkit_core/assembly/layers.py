@@ -16,8 +16,9 @@ created. The layer of a node is the first of these that is known:
 3. the layer of a call whose mark lists the node's name
 4. the layer of the previous node, for example for gradient accumulation, which no mark lists
 
-If several calls list the name, engines run the nodes of these calls in turn (breadth first). So the node belongs to the
-call whose last node was the longest ago. If this is equal for two calls, the node belongs to the inner one.
+In case 3, the marks of several calls may list the name. Autograd engines run the nodes of such calls in turn (breadth
+first). So the node belongs to the call whose previous node ran the longest ago. If two calls share their previous
+node, the new node belongs to the inner call.
 """
 
 from __future__ import annotations
@@ -207,8 +208,8 @@ def _by_marks(
 
 @compiled(steps=ENOUGH_CELLS)  # compiled even for few nodes, because listed nodes that never occur cost quadratic time
 def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the layer of each backward node. Most nodes belong to the call of a layer that lists them. The mark of a
-    call is an event whose name may list the call's backward nodes. The call waits until all of them have occurred."""
+    """Return the layer of each backward node by the rules in the docstring of this module. A call of a layer is open
+    from its mark until all nodes that the mark lists have occurred."""
     count = len(wanted)
     found = np.empty(count, np.int64)
     path = np.empty(len(mark), np.int64)
@@ -259,8 +260,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Of the open calls (see ``_walk``) that list the node, find the one that has waited longest for a node. Return
-    (call, index of the node in ``rest``), or (-1, -1) if no open call lists the node."""
+    """Find the open calls (see ``_walk``) that list ``node``. Return the call whose previous node ran the longest ago,
+    and the index of ``node`` in ``rest``. Return (-1, -1) if no open call lists ``node``."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

@@ -115,7 +115,8 @@ def _overwrites(output: Path) -> UsageError:
 def working(text: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner with ``text`` while the block runs, if stderr is a terminal.
 
-    The block receives a function that replaces the text. The spinner also shows when functions are being compiled.
+    The block receives a function that replaces the text. While functions are compiled, the text ends with
+    :data:`COMPILING`.
     """
     if not sys.stderr.isatty():
         yield lambda text: None

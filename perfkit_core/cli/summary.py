@@ -41,8 +41,8 @@ filters = options.adding(
                  help="Show only rows whose value is at least VALUE. Examples: total_cpu_ns=1ms, flops=1e6, "
                  "self_cpu_ratio=5%. Units: ns, us, ms, s; B, KiB, MiB, GiB; KB, MB, GB (decimal); K, M, G, T "
                  "(thousand, million, …); %."),
-    click.option("--displayed-only", is_flag=True, help="Exclude hidden rows from the sums of a tree. Only the "
-                 "views modules and code support this."),
+    click.option("--displayed-only", is_flag=True, help="Exclude hidden rows from the sums of a tree. Only two "
+                 "views support this: 'modules' and 'code'."),
     click.option("--columns", multiple=True, metavar="COLUMN", help="Show only these columns, in this order, after "
                  "the columns that identify a row (name and groupings)."),
     click.option("--unit", type=click.Choice(["ns", "us", "ms", "s"]), help="Use this unit for all times in text and "

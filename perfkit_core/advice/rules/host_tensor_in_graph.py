@@ -1,6 +1,6 @@
 """Rule 2, host-tensor-in-graph: compiled or captured code copies numbers from the host in every run.
-Detected: copies of at most ``tiny_bytes`` to the device that compiled or captured code launches.
-Predicted: the step time without the copies and the waits for them. In the worst case, only the waits are gone."""
+Detected: compiled or captured code that launches small copies to the device, each of at most ``tiny_bytes``.
+Predicted: the step time without the copies and the waits for them. In the worst case, only the waits are removed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _KERNEL_NS: Final = Quantity(
     message("estimate per kernel: captured graph (best), 2 kernels per compiled launch (likely), plain launch (worst)"),
 )  # fmt: skip
 _BETWEEN: Final = Quantity(
-    0.0, 0.3, 0.8, message("estimate: between Python that is skipped and Python that runs nearly as before")
+    0.0, 0.3, 0.8, message("estimate: Python between launches is skipped (best) or runs nearly as before (worst)")
 )
 _GAP_NS: Final = 1_000
 _ONE_TIME: Final = 20.0

@@ -96,8 +96,8 @@ def _crowding(workers: int, cores: int | None) -> Message:
     if workers < cores:
         return message("There are {cores} for {workers} and the training.", workers=count, cores=cores_text(cores))
     return message(
-        "{workers} and the training share {cores}. Workers that compute slow down each other and the training; workers "
-        "that wait for files do not.",
+        "{workers} and the training share {cores}. While workers compute, they slow down each other and the "
+        "training. While they wait for files, they do not.",
         workers=count, cores=cores_text(cores),
     )  # fmt: skip
 

@@ -53,7 +53,7 @@ _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
 _MOST_PER_TENSOR: Final = 4
-"""Maximum number of calls of one operator for one tensor, in all optimizers of the frameworks."""
+"""No optimizer of a supported framework calls the same operator more often than this for one tensor."""
 _NEARLY_ALL: Final = 5 / 6
 """Least share of all calls that a candidate for the number of tensors must explain. A candidate explains the calls of
 an operator if it divides their number. Two examples with n tensors limit this share:

@@ -35,6 +35,6 @@ def find(facts: Facts) -> list[Candidate]:
             message("both copies have the same size"), message("no operator computes on the host between the copies"),
         ),
         vetoes=(message("small copies, whose sizes may be equal by chance"),),
-        risks=(message("Host code that reads the data outside operators needs a separate copy."),),
+        risks=(message("Host code that reads the data, for example with NumPy, still needs a copy on the host."),),
         direction="to device",
     )]  # fmt: skip

@@ -31,7 +31,7 @@ _MOST_OF_IT: Final = {
 _WORTH: Final = 0.25
 """A part of the step explains the skew if it causes at least this share of the skew."""
 _SOURCE: Final = message(
-    "recorded: the fastest rank (best), the median rank (likely), halfway to the median rank (worst)"
+    "recorded times: fastest rank (best), median rank (likely), mean of the slow rank and the median rank (worst)"
 )
 
 

@@ -28,7 +28,8 @@ _LONGEST: Final = 24
 """Maximum number of operators per iteration. A recurrent cell has about 20, a transformer layer has more."""
 _MOST_SELECTS: Final = 4
 _SELECTS_BY_NAME: Final = re.compile(r"select|slice|narrow", re.IGNORECASE)
-"""Names of operators that select a part of a tensor. The canonical name also covers internal views of frameworks."""
+"""Names of operators that select a part of a tensor. The canonical name ``slice`` is not enough to find such operators,
+because it also covers other views, such as ``as_strided``."""
 _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 
@@ -81,10 +82,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators with the same sequence numbers as the selections ``selects``.
+    """Return the outermost backward operators of the selections ``selects``: those with the same sequence number.
 
-    If no sequence numbers were recorded, return the backward operators of all selections in the same steps. Steps that
-    also contain selections outside ``selects`` are left out."""
+    If no sequence numbers were recorded, return every backward operator of a selection in the steps that contain
+    ``selects``. A step that also contains other selections is left out."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -261,7 +261,8 @@ def _sums(side: pd.DataFrame, keys: Sequence[str], name: str) -> pd.DataFrame:
 
 
 def _shaped(table: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return the table with all columns that :func:`meet` returns. Added keys are NA, added calls and times are 0."""
+    """Return the table with all columns that :func:`meet` returns. Missing keys are filled with NA. Missing columns of
+    calls and times are filled with 0."""
     columns: dict[str, object] = {"level": level}
     for key in KEYS:
         missing = pd.Series([pd.NA] * len(table), dtype=object)
@@ -297,9 +298,10 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of the run ``mine`` by level, in ns. Time in operators already has a level. Time outside
-    operators is matched with such time of the other run, ``theirs``. Its level is the first level of ``_OUTSIDE`` with
-    a match, or UNMATCHED."""
+    """Return the time of the run ``mine`` on each level, in ns. Levels are the keys of :data:`LEVELS` and UNMATCHED.
+
+    Time in operators already has a level. Time outside operators gets the first level of ``_OUTSIDE`` on which the
+    other run, ``theirs``, has matching time outside operators. If no level matches, it is UNMATCHED."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

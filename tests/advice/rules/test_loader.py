@@ -44,7 +44,7 @@ def test_no_more_workers_than_cores(host: dict[str, int], workers: int) -> None:
     ("host", "said"),
     [({}, "The number of cores was not recorded. The training and each worker need one core."),
      ({"cores": 64}, "There are 64 cores for 4 workers and the training"),
-     ({"cores": 4}, "4 workers and the training share 4 cores. Workers that compute slow down"),
+     ({"cores": 4}, "4 workers and the training share 4 cores. While workers compute, they"),
      ({"cores": 1}, "1 worker and the training share 1 core. ")],
 )  # fmt: skip
 def test_the_risk_on_cores(host: dict[str, int], said: str) -> None:
