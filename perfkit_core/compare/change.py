@@ -1,4 +1,4 @@
-"""Comparison of two pairs of runs: how the difference between two runs has changed since an earlier pair.
+"""Comparison of two pairs of runs, an earlier pair and this pair: how the difference within a pair changed.
 
 If the pairs share a run, the interval and the noise band of the change come from a comparison of the other two runs.
 Otherwise the pairs are assumed to be independent. Their intervals are combined by the method of variance estimates
@@ -27,54 +27,57 @@ Side = Sequence[Trace]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")
 NAMED_LAYERS: Final = 3
 _NOTE = mark(
-    "Before: the median step of other minus the median step of base, in the earlier pair. Now: the same difference in "
-    "this pair. Difference: now minus before."
+    "Before: the median step of the other run minus the median step of the base run, in the earlier pair. Now: the "
+    "same difference in this pair. Difference: now minus before."
 )
 _VERDICTS: Final = {
     statistics.SLOWER: mark(
-        "New: other became {change:ns} slower relative to base since the earlier pair{interval}{noise}."
+        "New slowdown: the step time difference (other run minus base run) rose by {change:ns} since the earlier "
+        "pair{interval}{noise}."
     ),
     statistics.FASTER: mark(
-        "New: other became {change:ns} faster relative to base since the earlier pair{interval}{noise}."
+        "New improvement: the step time difference (other run minus base run) fell by {change:ns} since the earlier "
+        "pair{interval}{noise}."
     ),
     statistics.PERHAPS_SLOWER: mark(
-        "Possibly new (machine noise cannot be ruled out): other became {change:ns} slower relative to base since "
-        "the earlier pair{interval}{noise}; record three captures of each run."
+        "Possibly a new slowdown, possibly machine noise: the step time difference (other run minus base run) rose by "
+        "{change:ns} since the earlier pair{interval}{noise}; record three captures of each run."
     ),
     statistics.PERHAPS_FASTER: mark(
-        "Possibly new (machine noise cannot be ruled out): other became {change:ns} faster relative to base since "
-        "the earlier pair{interval}{noise}; record three captures of each run."
+        "Possibly a new improvement, possibly machine noise: the step time difference (other run minus base run) fell "
+        "by {change:ns} since the earlier pair{interval}{noise}; record three captures of each run."
     ),
     statistics.NO_DIFFERENCE: mark(
-        "Nothing new beyond noise: the difference has changed by {change:+ns}{interval}{noise}."
+        "Nothing new beyond noise: the step time difference (other run minus base run) changed by {change:+ns} since "
+        "the earlier pair{interval}{noise}."
     ),
     statistics.TOO_FEW: mark(
-        "Too few steps for a verdict: the difference between the runs has changed by {change:+ns}{interval}{noise}."
+        "Too few steps for a verdict: the step time difference (other run minus base run) changed by {change:+ns} "
+        "since the earlier pair{interval}{noise}."
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of a difference between two runs, in ns. A difference is the median step of other minus the median
-    step of base. If there are too few steps, ``low``, ``high`` and ``noise`` are None."""
+    """The change of the difference between two runs, in ns. The difference is the median step of the other run minus
+    the median step of the base run. If there are too few steps, ``low``, ``high`` and ``noise`` are None."""
 
     before: int  # The difference of the earlier pair.
     now: int  # The difference of this pair.
     low: int | None  # Lower end of the 95 % interval of the change.
     high: int | None  # Upper end of the 95 % interval of the change.
     noise: int | None  # The largest change that chance may cause.
-    verdict: str  # For example "slower": other became slower relative to base.
+    verdict: str  # For example "slower": the difference has risen, beyond noise.
 
     @property
     def change(self) -> int:
-        """``now - before``. It is positive if other has become slower relative to base since the earlier pair."""
+        """``now - before``. It is positive if the difference has risen since the earlier pair."""
         return self.now - self.before
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Each pair has a difference between its two runs. Return how the difference of ``now`` deviates from that of
-    ``before``, or None if a run has no steps."""
+    """Return the change of the difference from pair ``before`` to pair ``now``, or None if a run has no steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
@@ -113,12 +116,14 @@ def _statistics(
 
 
 def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the changes of each cause between two trees of
-    :func:`~perfkit_core.compare.attribute.attribute.attribute`, the largest first. The rows sum to the total change.
+    """Return the causes of the change between two pairs of runs, with the largest change first. The rows sum to the
+    total change. ``before`` is the tree of :func:`~perfkit_core.compare.attribute.attribute.attribute` for the earlier
+    pair, and ``now`` is the tree for this pair. Columns:
 
     - operator, category, place, phase, family: the cause.
-    - before_difference_ns, now_difference_ns: other minus base, in the earlier pair and in this pair.
-    - difference_ns: now minus before. explained_ratio: cumulative share of the total change.
+    - before_difference_ns, now_difference_ns: time in the other run minus time in the base run, in each pair.
+    - difference_ns: ``now_difference_ns - before_difference_ns``.
+    - explained_ratio: sum of difference_ns from the first row to this row, divided by the total change.
     """
     return _changed(causes(before), causes(now), CAUSE)
 

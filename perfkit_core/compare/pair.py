@@ -95,8 +95,8 @@ class Pair:
 
     - ``whole``: the traces, with all captures of a side in one trace.
     - ``steps``: the statistics of the steps; None if a side has no steps.
-    - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample, and the times
-      are None unless the numbers of samples of both runs are known and differ.
+    - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample. perfkit then
+      computes these times only if the samples per step are known for both runs and differ. Otherwise they are None.
     - ``between``: the given or assumed relative standard deviation between equal runs.
     - ``twice``: the sources of recordings that both sides contain.
     """

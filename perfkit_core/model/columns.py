@@ -43,22 +43,24 @@ FIRST: Final = "first"
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """Rule that merges averages over ranks: the merged column ``of``, divided by the merged calls and rounded."""
+    """Rule that merges averages over ranks: ``round(sum(totals) / sum(calls))``. ``of`` names the column of totals."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rule that merges shares over ranks: the merged column ``part``, divided by a denominator. By default the
-    denominator is the sum of ``part`` over all rows. In a tree, it is the sum over the roots. Other denominators are:
+    """Rule that merges shares over ranks: ``numerator / denominator``. The numerator is the merged column ``part``. The
+    default denominator is the sum of ``part`` over all rows (in a tree, over the roots). Other denominators:
 
-    - ``of``: the sum of the column with this name.
-    - ``above``: the value of ``part`` in the parent row.
-    - ``whole``: a function of the trace, the request and the rank's table. Its results are summed over the ranks. If
-      it returns None, the default is used.
-    - ``column``: the value of the column with this name in the same row. If ``part`` is None, the
-      numerator is the sum over the ranks of (share of the rank × column), each product rounded.
+    - ``of``: the sum of the column with this name, over the same rows.
+    - ``above``: the value of ``part`` in the parent row. For roots, the default is used.
+    - ``whole``: the sum of ``whole(trace, request, table)`` over the ranks. ``table`` is the table of the rank. If the
+      function returns None for all ranks, the default is used.
+    - ``column``: the merged value of the column with this name, in the same row.
+
+    If ``part`` is None, ``column`` must be set. The numerator is then the sum of ``round(share * value)`` over the
+    ranks. ``share`` is the rank's share, and ``value`` is the rank's value of ``column``.
     """
 
     part: str | None = None
@@ -164,7 +166,8 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
 
     - declared keys, and declared descriptions that a requested grouping adds
     - undeclared columns with the name of a requested grouping
-    - undeclared columns before the first measure, but no descriptions if the table has a column ``name``"""
+    - other undeclared columns to the left of the first undeclared measure. If the table has a column ``name``, this
+      excludes the columns that VOCABULARY declares as descriptions, such as ``phase``."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -249,7 +252,7 @@ _STATISTICS: Final = frozenset(
 )  # fmt: skip
 """Words in column names that select a statistic: ``avg`` in ``avg_cpu_ns``. The other words name the quantity."""
 _PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Columns that hold a part of the difference between two runs, by name without the unit."""
+"""Columns that only comparisons have. The names stand here without the unit: count_effect means count_effect_ns."""
 _TERMS: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
@@ -262,7 +265,7 @@ _PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def is_term(column: Column) -> bool:
-    """Return whether a column belongs to a comparison: base, other, their difference, or a part of the difference."""
+    """Return whether a column belongs to a comparison. Examples: base_ns, other_ns, difference_ns, count_effect_ns."""
     return _stem(column.name, column.unit) in _PARTS or not _TERMS.isdisjoint(column.name.split("_"))
 
 

@@ -107,8 +107,8 @@ class Reduction:
       to another process. It consists of DataFrames, None, bool, int, float, str, lists, and mappings with str keys.
     - ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the table of the view. The
       table equals ``table(trace, request)`` of a trace with all ranks.
-    - ``explain(partials)`` returns why the table has no rows. If it is None, ``explain_empty`` of the view is called
-      for the first rank without rows.
+    - ``explain(partials)`` returns why the table has no rows. If a plugin leaves ``explain`` out, perfkit takes the
+      reason from the view's ``explain_empty(trace)``, for the first rank without rows.
     """
 
     reduce: Callable[[Trace, ViewRequest], Any]
@@ -123,7 +123,7 @@ class MergedRows:
 
     - ``weight``: columns by which the siblings of a tree are sorted, in descending order.
     - ``finish(table, request)`` completes the merged table.
-    - ``partial(trace, request)`` returns the table of a rank for the merge. If it is None, the view's table is merged.
+    - ``partial(trace, request)`` returns the table of a rank for the merge. By default the view's table is merged.
     - ``columns`` declares columns that only the tables of ``partial`` have.
     - ``together_only``: merge the ranks only if the request has no groupings. If it has, list the rows of all ranks.
     """
@@ -150,7 +150,7 @@ class View:
     - ``group``: name of a report of several views (``--view GROUP``).
     - ``native``: whether the view supports ``request.native``.
     - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
-    - ``reduction`` merges the tables of many ranks. If it is None, the rows of all ranks are listed.
+    - ``reduction`` merges the tables of many ranks. By default the rows of all ranks are listed.
     - ``of_capture`` is set if the numbers describe the complete capture (peaks, leaks) instead of single steps.
       ``of_capture(trace)`` returns whether the data was recorded. If it was, ``--fail-on`` counts a missing row as 0.
     """

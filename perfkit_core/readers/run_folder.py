@@ -82,15 +82,15 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
         return SourceError(
             f"{path}: the recordings are not directly in this folder, but in {shown}",
-            f"give one of these folders; perfkit runs {path} lists what is inside",
+            f"give one of these folders; to list the runs inside, use: perfkit runs {path}",
         )
     if lost:
         text = f"{path}: no cycle could be saved. The first failure: {lost[0]}"
         return SourceError(text, "remove the cause of the failure and record again")
     return SourceError(
         f"{path}: the folder contains no recordings (*{store.SUFFIX}) and no trace files ({', '.join(TRACE_SUFFIXES)})",
-        f"give the folder that was passed to trace_handler, or a folder of trace files; perfkit runs {path} searches "
-        f"subfolders",
+        "give the folder that was passed to trace_handler, or a folder of trace files; to search subfolders, use: "
+        f"perfkit runs {path}",
     )
 
 

@@ -107,7 +107,8 @@ def test_a_change_within_noise_is_possibly_new() -> None:
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
-        "Possibly new (machine noise cannot be ruled out): other became 2.00 ms slower"
+        "Possibly a new slowdown, possibly machine noise: the step time difference (other run minus base run) rose by "
+        "2.00 ms since the earlier pair"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
@@ -132,7 +133,8 @@ def test_the_report_says_first_what_is_new() -> None:
     """An operator takes 11 ms instead of 1 ms, and the step becomes 10 ms longer."""
     found = report()
     assert rendered(found.headline)[0].startswith(
-        "New: other became 10.0 ms slower relative to base since the earlier pair (95% interval"
+        "New slowdown: the step time difference (other run minus base run) rose by 10.0 ms since the earlier pair "
+        "(95% interval"
     )
     assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."
     assert [section.name for section in found.sections][:5] == [

@@ -148,7 +148,8 @@ def test_new_causes_come_first(opened: Opened, tmp_path: Path) -> None:
         recorded(tmp_path / name, [ms + more for ms in STEADY[:6]]) for name, more in (("t", 30), ("o", 0), ("n", 9))
     )
     page = opened(written(tmp_path, "compare", theirs, new, "--against", theirs, old, "--noise", "1%"))
-    expect(page.locator(".headline li").first).to_contain_text("New: other became 9.00 ms slower relative to base")
+    text = "New slowdown: the step time difference (other run minus base run) rose by 9.00 ms since the earlier pair"
+    expect(page.locator(".headline li").first).to_contain_text(text)
     bars = drawn(page, "New differences").evaluate("chart => chart.calcdata[0].map((bar) => bar.s1)")
     assert [bars[0], bars[-1]] == [-30, -21]
     expect(page.locator(".sides tbody th")).to_have_count(4)

@@ -1,4 +1,4 @@
-"""The causes of a difference by size, and the difference by layer, family and kernel."""
+"""Tables that explain the difference between two runs, with one row per cause, layer, family or kernel."""
 
 from __future__ import annotations
 

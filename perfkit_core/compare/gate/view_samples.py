@@ -61,7 +61,7 @@ class Number:
 
     @property
     def none_is_zero(self) -> bool:
-        """Whether the number is 0 if the view has no row for it. An average, for example, is unknown in this case."""
+        """Whether a missing row means 0, as for a total. Otherwise it means an unknown value, as for an average."""
         return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
 
     def on_device(self, rows: pd.DataFrame) -> bool:
@@ -74,9 +74,9 @@ class Number:
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
-    """Return one array per capture, with the values of the number in the sampled steps. If the capture has no steps, or
-    the number does not exist per step, the array has one value. Unknown values are left out. Raises UsageError if the
-    view does not have the column, or if the number selects several rows that cannot be summed."""
+    """Return one array per capture, with one value per sampled step. The array has one value for the whole capture if
+    the capture has no steps, or if ``number.of_capture`` is set. Unknown values are left out. Raises UsageError if the
+    view has no such column, or if ``number`` stands for several rows whose values cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
@@ -90,8 +90,9 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
-    """Return the rows that the number selects in all captures. The table is empty if the condition names no row. It is
-    also empty if a memory view has no row for a recorded event of this name. Raises UsageError for unknown names."""
+    """Return the rows with the name ``number.row``, of all captures. If ``number.row`` is None, return an empty table.
+    A name without rows raises UsageError. Exception: memory views have no rows for some recorded events. If the name is
+    that of such an event, return an empty table."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]

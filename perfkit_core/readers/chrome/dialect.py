@@ -79,8 +79,8 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:
-    """What the scanner must know about an adapter's files. The scanner is compiled code that reads most events without
-    calling the dialect. It leaves these events to the slower reference reader, which calls the dialect for each event:
+    """What the scanner must know about an adapter's files. The scanner is compiled code. It reads most events without
+    calling the dialect. The slower reference reader, which calls the dialect for each event, reads these events:
 
     - events for which ``needs_reference(category, name)`` is true
     - if ``glued_durations`` is set: spans whose name does not end with a duration
@@ -88,8 +88,8 @@ class ScanRules:
     - events in which an argument listed in ``dropped_if_empty`` is not empty
     - events with a negative value in an argument listed in ``not_negative``
 
-    If a dialect sets ``scan_rules``, its methods ``keeps`` and ``refine`` may change only the events in this list. Its
-    methods ``label`` and ``device`` must depend only on their arguments.
+    If a dialect sets ``scan_rules``, its methods ``keeps`` and ``refine`` may omit or change only events of this list.
+    Its methods ``label`` and ``device`` must depend only on their arguments.
     """
 
     needs_reference: Callable[[str, str], bool] | None = None

@@ -37,8 +37,8 @@ _FLOWS: Final = frozenset("stf")
 class Recorder:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
-    Events with an unsupported type, without a start, or with an invalid time are counted and left out. Unless
-    ``partial`` is set, an invalid time raises SourceError.
+    Events with an unsupported type or without a start are counted and left out. An event with an invalid time raises
+    SourceError. If ``partial`` is set, such an event is also counted and left out.
     """
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:

@@ -68,8 +68,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return where the next event after stray text begins, or None if ``data`` contains no event. If no event follows
-    and the file ends with ``data`` (``last``), return the position of the ``]`` that ends the list of events."""
+    """Return the position after stray text where the next event begins. If there is no event and no more data will be
+    read (``last``), return the position of the ``]`` that ends the list of events. Otherwise return None."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)

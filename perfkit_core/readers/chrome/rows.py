@@ -133,8 +133,8 @@ class Origins:
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a column of ORIGIN_TEXTS for events whose origins have these numbers, or None if the column is empty.
-        The column is dictionary-encoded. With a mask ``used``, the dictionary has the texts of these origins only."""
+        """Return a text column for events with the origin numbers ``origin``, or None if its dictionary is empty. If a
+        mask ``used`` is given, the dictionary has only the texts of the origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,8 +142,7 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return a column of ORIGIN_INTEGERS for events whose origins have these numbers. NULL stands for missing
-        values. Return None if the column is empty."""
+        """Return an integer column for events with the origin numbers ``origin``, or None if no origin has a value."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 
