@@ -116,7 +116,8 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Replace the texts in brackets at ``lists`` (start, end) by …. The first texts are kept as far as they fit."""
+    """Shorten ``name`` to ``length`` characters, if possible, by replacing the texts in brackets with "…". ``lists``
+    contains (start, end) of each text. From left to right, texts or their beginnings are kept while there is room."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0

@@ -13,7 +13,7 @@ from perfkit_core.renderers import cells, table_columns
 from perfkit_core.report.model import Report, Section, Source
 
 _UNSAID: Final = ("rank", "error")
-"""Columns that are usually empty. The sentences on columns without values do not mention these."""
+"""Columns that are usually empty. Lists such as "Not recorded: …" and "No values in these rows: …" omit their names."""
 
 
 def known(section: Section) -> pd.DataFrame:

@@ -33,11 +33,12 @@ def heading(column: Column) -> str:
 def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
     """Return the headings of ``columns`` for a sentence, without duplicates.
 
-    A table tells columns with equal headings apart by their units. A sentence shows no units, so it adds words:
+    In a table, columns with equal headings have different units. A sentence shows no units, so words are added:
 
-    - "Total (time)" if ``others`` also has a column with the heading Total
-    - "Total (%)" for a share, unless ``columns`` also has a time, size or count with the heading Total
-    - "Allocated memory" for a size with the heading Allocated
+    - A time "Total" becomes "Total (time)" if ``others`` also has a column "Total".
+    - A share "Total" becomes "Total (%)", but stays "Total" if ``columns`` also has a time, size or count "Total".
+      One "Total" then stands for both columns.
+    - A size "Allocated" becomes "Allocated memory".
     """
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
@@ -78,8 +79,8 @@ def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = N
 
 
 def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
-    """Return one unit for several columns with the same kind of unit as ``column``, such as times. ``cells`` are the
-    values of these columns. Return None for plain numbers and text."""
+    """Return the unit in which the values of several columns are shown together. ``cells`` contains the values of each
+    column. ``column`` shows what the values are, for example times. Return None for plain numbers and text."""
     family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
     return units.group_unit(cells, family) if family else None
 

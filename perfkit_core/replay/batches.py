@@ -22,9 +22,10 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""At least this many distances between long waits must equal their median. If there are only two, both must."""
+"""``period`` returns the median of the ``n`` distances between long waits if at least ``max(min(_EQUAL, n), n / 2)``
+distances equal this median."""
 _MANY: Final = 2
-"""If long waits are n calls apart on average, this mean is used only if there are at least ``_MANY * n`` distances."""
+"""If the median is not used, ``period`` returns the mean distance, given at least ``_MANY * mean`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
@@ -174,8 +175,8 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Return one segment of the waiting thread for each wait. At the start of this segment, a worker begins to make the
-    batch. The wait ``i`` itself is the segment ``node[i]``, which lies in the loader call ``rows[call[i]]``."""
+    """For each wait, estimate when a worker begins to make the awaited batch. Return the segment of the waiting thread
+    that starts at this moment. The thread waits in segment ``node[i]``, which lies in loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)

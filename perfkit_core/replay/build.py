@@ -54,11 +54,12 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Return the bursts of other threads during segments of the ``leaders``, sorted by waiter and time.
+    """Return the bursts that the ``leaders`` started, sorted by waiter and time. A burst is work that begins on an idle
+    thread during a segment of a leader. This segment is the waiter of the burst.
 
     - ``leaders``: mask of the threads that run the steps.
-    - ``rank``: rank of each thread. A burst and its waiter belong to the same rank.
-    - ``batches``: segments that wait for a batch. Such a wait wakes no thread, so it has no bursts."""
+    - ``rank``: rank of each thread. A leader starts bursts only in its own rank.
+    - ``batches``: segments in which a leader waits for a batch. Such a wait starts no bursts."""
     parts = [
         _bursts(segments, leader, other)
         for leader in np.flatnonzero(leaders).tolist()
@@ -102,10 +103,10 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the graph of the host threads. Its nodes are the segments, then one node for each of ``bursts``. A burst
-    is work of one thread during a segment of another thread, the waiter. The start of each burst cuts the waiter's
-    segment. The node of the burst is the part of the waiter's segment from this cut to the next one, or to the end of
-    the segment. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
+    """Return the graph of the host threads: one node for each segment, then one node for each of ``bursts``. A burst is
+    work of one thread during a segment of another thread, the waiter. Each burst cuts the waiter's segment where the
+    burst starts. The part before the first cut is the node of the segment. The part after a cut is the node of the
+    burst that made the cut. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

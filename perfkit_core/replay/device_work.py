@@ -25,7 +25,7 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""If device work starts later than usual by more than this, it waited for more than its launch and its stream."""
+"""If device work starts later than usual by more than this, its launch and its stream do not explain the delay."""
 _USUAL: Final = 0.1
 """The usual lag is this quantile of the recorded lags."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000

@@ -1,13 +1,13 @@
 """Joint replay of several ranks on one clock. Ranks wait for each other in synchronous collectives.
 
 No rank leaves a synchronous collective, for example an all-reduce, before the last rank has arrived. The replay cuts
-such a collective in two on each rank. The arrival takes no time. The transfer begins after the last arrival and takes
-the recorded time from there. Collectives that are not synchronous, not matched, or of a rank with an unknown clock are
-replayed as recorded.
+such a collective in two on each rank. The arrival takes no time. The transfer begins after the last arrival, and takes
+the recorded time from the last arrival to the end. Collectives that are not synchronous, not matched, or of a rank with
+an unknown clock are replayed as recorded.
 
-Within a rank, device work of other streams may wait for a collective, or a collective for such work. A rank shows this
-wait only if it delayed something. All ranks run the same program, so ``shown_elsewhere`` adds to each rank the waits
-that other ranks show."""
+Within a rank, work of another stream may wait for a collective, and a collective may wait for work of another stream.
+The recording of a rank shows such a wait only if the wait delayed something. All ranks run the same program. So if one
+rank shows a wait, ``shown_elsewhere`` adds this wait to the other ranks of the collective."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
 def _members(
     steps_graph: graph.Graph, node: IntArray, match: IntArray, usable: BoolArray, leads: BoolArray
 ) -> _Members:
-    """Return the members of the collectives whose ranks can wait for each other."""
+    """A member is the part of one rank in a collective. Return the members that can wait for the other ranks."""
     usable = usable & (node >= 0)
     links, hosts = steps_graph.edges, steps_graph.on_host[node]
     usable[hosts] &= ~(

@@ -131,10 +131,11 @@ _TYPICAL_NS: Final = 5_000
 
 
 def unexplained_ratio(replay: Replay) -> float | None:
-    """Return the share of the device time that no recorded wait explains. Return None if there is no device work.
+    """Return the time of unexplained device work divided by the time of all device work, or None without device work.
 
-    Work starts when the lag of its last wait is over. Work is unexplained if it waits for nothing, or if this lag
-    exceeds the usual lag by more than ``UNEXPLAINED_NS``. Transforms keep such a lag."""
+    Device work waits for earlier events, such as its launch. The lag of a wait is the time from the event to the end of
+    the wait. The work starts when its last wait ends. Work is unexplained if it waits for nothing, or if the lag of its
+    last wait exceeds the usual lag by more than ``UNEXPLAINED_NS``. Most transforms keep this lag."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

@@ -308,8 +308,8 @@ class Load:
 
     - ``batch_ns`` is None: the thread that runs the steps made the recorded batches. A worker takes the recorded
       time to make a batch. Getting a ready batch takes ``handover_ns``.
-    - ``batch_ns`` is a number: other processes or threads made the recorded batches. Getting a ready batch takes the
-      recorded time, but its wait is shortened to at most ``handover_ns``."""
+    - ``batch_ns`` is a number: other processes or threads made the recorded batches. A loader call takes the recorded
+      time, except for its wait for the batch. If the batch is ready, this wait takes at most ``handover_ns``."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

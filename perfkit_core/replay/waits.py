@@ -142,7 +142,8 @@ def sync_calls(trace: Trace) -> tuple[IntArray, ByteArray]:
 BUSY_NS: Final = 2_000
 """A call that waits for a device is assumed to take at most this time in addition to the wait."""
 RETURN_NS: Final = 5_000
-"""A call can wait for several pieces of work. The edges from all pieces except the last have at most this lag."""
+"""A call can wait for several pieces of work. The lag of a piece is the recorded time from its end to the end of the
+call. The piece that ends last keeps this lag. The other pieces get the lag ``min(recorded lag, RETURN_NS)``."""
 
 
 def waits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray, records: SyncRecords) -> graph.Waits:

@@ -42,7 +42,8 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("recorded_or_written_utc", "Recorded or written UTC"),
     text("why_not_read", "Read error"),
 )
-"""Columns of the list in formats for people. The column ``recorded_at`` is renamed to one of the ``…_utc`` columns."""
+"""Columns of the list in text, Markdown and HTML. There, ``error`` is named ``why_not_read``, and ``recorded_at`` is
+named ``recorded_utc``, ``written_utc`` or ``recorded_or_written_utc``."""
 
 
 RUN: Final = "run"

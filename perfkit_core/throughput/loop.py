@@ -217,8 +217,8 @@ class Throughput:
     def summary(self, native: Literal[True]) -> NativeSummary: ...
 
     def summary(self, native: bool = False) -> costs.ThroughputSummary | NativeSummary:
-        """Return the summary of all steps after the warm-up. If ``native`` is true, return the result of Paddle's own
-        timer instead, including its errors."""
+        """Return the summary of all steps after the warm-up. If ``native`` is true, return the summary that Paddle's
+        own timer computes, including the mistakes in Paddle's formulas."""
         if native:
             return native_summary(self._log, self._unit)
         times_ns, timed_by = self._timing.times()

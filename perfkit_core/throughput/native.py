@@ -1,4 +1,4 @@
-"""The summary that Paddle's ``Profiler(timer_only=True)`` computes from the same times, including its errors:
+"""The summary that Paddle's ``Profiler(timer_only=True)`` computes from the same times, including its mistakes:
 
 - The average of N steps is the sum of N - 9 batches, divided by N - 10.
 - A value that is a new maximum is never used as the minimum. So the minimum can remain infinite.
@@ -30,7 +30,7 @@ class NativeRow:
 
 @dataclass(frozen=True, slots=True)
 class NativeSummary:
-    """Paddle's summary. Costs are in seconds, and ``reader_ratio`` is in per cent. They are None up to 10 steps."""
+    """Paddle's summary: cost in s, ``ips`` in ``unit``, ``reader_ratio`` in %. For 10 steps or fewer, they are None."""
 
     steps: int
     unit: str
@@ -41,10 +41,11 @@ class NativeSummary:
 
     def __str__(self) -> str:
         if self.batch is None:
-            return f"Native throughput: no summary, because {self.steps} steps are too few (at least {SKIPPED + 1})"
+            return f"Paddle's formulas give no throughput for {self.steps} steps; they need at least {SKIPPED + 1}"
         ratio = f", reader ratio {self.reader_ratio:.3f} %" if self.reader_ratio else ""
         lines = [
-            f"Native throughput (including its errors) of {self.steps} steps; costs in s, ips in {self.unit}{ratio}",
+            f"Throughput of {self.steps} steps by Paddle's formulas, including the mistakes in these formulas; "
+            f"costs in s, ips in {self.unit}{ratio}",
             f"{'':<12}{'avg':>15}{'max':>15}{'min':>15}",
         ]
         named = (("reader_cost", self.reader), ("batch_cost", self.batch), ("ips", self.ips))
@@ -54,7 +55,7 @@ class NativeSummary:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dictionary that Paddle's ``get_summary()`` returns. It is empty up to 10 steps."""
+        """Return the dictionary that Paddle's ``get_summary()`` returns. It is empty for 10 steps or fewer."""
         if self.reader is None or self.batch is None or self.ips is None:
             return {}
         rows = {"reader_summary": self.reader, "batch_summary": self.batch, "ips_summary": self.ips}

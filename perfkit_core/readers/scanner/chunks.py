@@ -162,8 +162,8 @@ class ScanAhead:
 
 
 def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
-    """Decode the events that the scanner left to the slower reference reader. Return the scanned rows with these
-    events, and the scan. If such an event is not JSON, both results end before this event."""
+    """Decode the events that the scanner left to the slower reference reader. Return (all rows, ``scanned``). If
+    such an event is not JSON, the rows end before it, and the second value has the status BROKEN."""
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:

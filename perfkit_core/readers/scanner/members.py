@@ -29,9 +29,9 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
-    """Read the key at ``at``. Return (start of the value, end of the key, number of the key, odd). The start is
-    negative after an error. Most events have the same keys in the same order. Therefore the text is first compared with
-    the key that came last time in this context (``following[context]``)."""
+    """Read the key at ``at``. Return (start of the value, end of the key, number of the key, whether the slower
+    reference reader must read the event). The start is negative after an error. Events usually have the same keys in
+    the same order, so the text is first compared with the expected key. Its number is ``following[context]``."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -60,8 +60,8 @@ def context_of(number, kind):  # type: ignore[no-untyped-def]
 
 @by_address
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
-    """Read the object of arguments at ``at``. Return (end of the object, end of the copied text in ``rest``, odd).
-    ``kind`` is the number of the event's category. Events of one category usually have the same arguments."""
+    """Read the object of arguments at ``at``. Return (end of the object, end of the copied text in ``rest``, whether
+    the slower reference reader must read the event). ``kind`` is the number of the event's category."""
     odd, begin, to, number = False, columns.text, columns.text, np.int64(-1)
     at = past_space(buffer, at + 1)
     if byte(buffer, at) == _CLOSE:
@@ -173,7 +173,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
 
 @by_address
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Read a time such as ``"1064.277 us"``. Return (end, time in ns, odd). The time is NULL for any other value."""
+    """Read a time like ``"1064.277 us"``. Return (end, time in ns or NULL, whether the reference reader is needed)."""
     end, _, odd = value(buffer, start, out, to)
     at, total = start + 1, np.int64(0)
     if end < 0 or byte(buffer, start) != _QUOTE:
