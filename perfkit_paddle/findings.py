@@ -33,7 +33,7 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Report event names without the duration that Paddle appends. A quote in such a name may have ended it early."""
+    """Warn of names without the duration that Paddle appends to each name. A quote in a name can end the name early."""
     text = message(
         "{count} names lack the duration that Paddle appends: a quote in a name can end the name early, and other "
         "events may be missing",

@@ -206,8 +206,8 @@ def _text(events: pa.Table, column: str) -> Any:
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:
-    """Correct rounding errors. An event that begins before its parent is moved to the parent's start. An event that
-    begins with its parent and is longer is shortened. The parent then comes first in the event table."""
+    """Correct rounding errors, so that parents sort before their children. If a child starts before its parent, move
+    the child to the parent's start. If both start together and the child is longer, cut it to the parent's duration."""
     start, dur = start.copy(), dur.copy()
     for _ in range(_DEEPEST):  # each pass corrects one level of the tree
         above = np.where(parent == NO_ROW, np.arange(len(parent)), parent)

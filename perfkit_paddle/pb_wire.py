@@ -232,8 +232,8 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
     - ``marks``: receives marks at which other walks can begin, each between two fields of a top-level message.
     - ``cells``: the cells of all tables, or an empty array to count only.
 
-    Cells without a value become MISSING. The file and each top-level message have a row, too. Several walks may write
-    to it, so the caller must set its cells to MISSING before the walks.
+    Cells without a value become MISSING. Exceptions are the rows of the file and of the top-level messages. Several
+    walks may write to one such row, so the caller must set these rows to MISSING before the walks.
     """
     fill = len(cells) > 0
     counts = mark[_COUNTS:].copy()

@@ -61,7 +61,7 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Store how long the batch took. Skip batches of ``throughput.reader`` and those that another thread read."""
+        """Store the wait for a batch, unless another thread read the batch or ``throughput.reader`` times the wait."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)

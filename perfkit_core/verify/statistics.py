@@ -18,7 +18,7 @@ import numpy.typing as npt
 from perfkit_core.algorithms import sample_statistics
 
 LEVEL: Final = 0.95
-"""Probability of the interval of the saving. The noise floor is this quantile of the differences of equal runs."""
+"""Confidence level of the saving's interval. The noise floor is this quantile of the differences between base runs."""
 SPLITS: Final = 2000
 """The noise floor compares two halves of the base runs. At most this many ways to halve the runs are tried."""
 _SEED: Final = 20_202

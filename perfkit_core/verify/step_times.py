@@ -66,7 +66,7 @@ def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str
 
 
 def install() -> None:
-    """Time the steps of each framework that the variable :data:`FRAMEWORKS` names, from its import on."""
+    """Time the steps of each framework that :data:`FRAMEWORKS` names. Timing starts once the framework is imported."""
     folder = os.environ.get(FOLDER)
     for framework in filter(None, os.environ.get(FRAMEWORKS, "").split(",") if folder else ()):
         FirstImport((framework,), functools.partial(_guarded, _begin, Path(str(folder)))).__enter__()

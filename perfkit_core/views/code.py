@@ -3,7 +3,8 @@
 There are two kinds of recordings:
 
 - Each call of a Python function was recorded as an event. The line is the first line of the function. The time is the
-  duration of the call. If a call began before the recording, torch records the line that was running instead.
+  duration of the call. If a call began before the recording, torch does not record the first line. It records the
+  line that was running when the recording began.
 - Only operators were recorded, with their stacks. The line is the line of the call, and the time of a frame is the time
   of the operators called in it.
 
@@ -130,9 +131,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of the frames that were already running when their recording began, shape (rows,). These frames
-    are not marked, so they are inferred: they start before the first frame of the recording ends. A new recording is
-    taken to begin when a frame starts while no other frame of the process runs."""
+    """Return the mask of the frames that were already running when their recording began, shape (rows,). The mask is
+    inferred: a frame is in the mask if it starts before any frame of its recording has ended. A frame that starts while
+    no other frame of its process is running begins a new recording."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))

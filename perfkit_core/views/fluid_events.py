@@ -66,8 +66,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _labels(
     trace: Trace, member: arrays.BoolArray, copy_calls: arrays.BoolArray, by_thread: bool, by_instance: bool
 ) -> tuple[arrays.IntArray, list[str]]:
-    """Return the index of each event's name in a list of names (-1 outside the mask ``member``), and this list.
-    Names look like ``thread0::conv2d`` by thread, and like ``conv2d_0`` by instance (outermost events only)."""
+    """Return the index of each event's label in a list of labels (-1 outside the mask ``member``), and this list. If
+    ``by_thread``, labels look like ``thread0::conv2d``. If ``by_instance``, outermost events get ``conv2d_0``."""
     rows = np.flatnonzero(member)
     name, kind = trace.codes("name"), trace.codes("copy_kind")
     # the names of calls that copy memory end with the direction; all other events have the code `plain`

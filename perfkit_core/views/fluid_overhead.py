@@ -121,8 +121,8 @@ def _launched(trace: Trace, root: IntArray) -> IntArray:
 
 
 def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | None = None) -> int:
-    """Return the time that the events ``rows`` cover, summed over threads. The time of event i is cut to the time
-    of its operator ``root[i]`` and of the event ``around[i]``."""
+    """Return the time that the events ``rows`` cover, summed over threads. Of event i, only the time inside the
+    operator ``root[i]`` counts. With ``around``, this time must also be inside the event ``around[i]``."""
     start, end, thread = (np.empty(len(rows), np.int64) for _ in range(3))
     outer = root if around is None else around
     _cut(rows, trace.ints("start_ns"), trace.end_ns, thread_numbers(trace)[0], root, outer, start, end, thread)
@@ -154,9 +154,10 @@ def computing(trace: Trace) -> BoolArray:
 
     - operator details with names such as ``conv2d compute`` and ``conv2d kernel launch``,
     - operators that contain no operators and no details,
-    - arithmetic operators, such as ``aten::addmm``, that contain no details and no other arithmetic operators. The
-      allocations and copies inside are included. An operator without a canonical name that contains other operators
-      counts as an arithmetic operator.
+    - arithmetic operators, such as ``aten::addmm``, that contain no details and no other arithmetic operators. Their
+      time includes the allocations and copies inside them.
+
+    An operator without a canonical name counts as arithmetic if it contains other operators.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

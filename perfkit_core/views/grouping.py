@@ -53,8 +53,9 @@ def called(frame: str) -> str:
 
 
 def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row without addresses (null if none), shape (len(rows),). Frames are separated by
-    ``;``, innermost first. If none of the rows has a recorded stack, each stack lists the frames around its row."""
+    """Return the Python stack of each row (null if none), shape (len(rows),). The innermost frame comes first. Frames
+    are separated by ``;``, and object addresses are removed. If no row has a recorded stack, the stack is built from
+    the Python frames that were recorded as events around the row."""
     recorded = as_recorded(trace, rows)
     return categorical(recorded.codes, [called(text) for text in recorded.categories])
 

@@ -58,7 +58,8 @@ _Rows = dict[int, dict[str, Any]]
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
     """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. Columns:
 
-    - ``reference_rank``: the lowest connected rank whose clock does not contradict the rank's clock, NA if none.
+    - ``reference_rank``: the lowest connected rank whose clock does not contradict the rank's clock. If all clocks
+      contradict the rank's clock: the rank that was tried first. NA if no rank is connected.
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.
@@ -70,7 +71,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
     - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM can explain that the lower bound exceeds the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
-    - ``contradicts``: the reference that was tried first and whose clock contradicts the rank's clock, NA if none.
+    - ``contradicts``: the rank that was tried first as reference, if its clock contradicts the rank's clock and
+      ``reference_rank`` is therefore another rank. NA otherwise.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]

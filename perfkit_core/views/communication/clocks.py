@@ -151,7 +151,8 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
         else:
             others = message("agreed with this clock")
         text = message(
-            "clocks are aligned with the clock of rank {rank} at shared collectives: the other clocks {others}",
+            "clocks are aligned with the clock of rank {rank} at shared collectives. Before alignment, the other "
+            "clocks {others}",
             rank=reference, others=others,
         )  # fmt: skip
         yield Finding("clocks-aligned", text)

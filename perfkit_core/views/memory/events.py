@@ -244,7 +244,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return, for each step, the position of the first memory event of its series of consecutive steps."""
+        """Return, for each step, the position of the first memory event in the series to which the step belongs."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

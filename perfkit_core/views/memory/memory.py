@@ -84,15 +84,16 @@ def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArr
 
 
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the row of the innermost operator around each memory event, else of the nearest host event, else -1."""
+    """Return the row of each memory event's owner. The owner is the innermost operator around the event. If there is no
+    such operator, the owner is the event's parent. The row is -1 if there is no parent either."""
     parent = trace.ints("parent")
     operator = nesting.nearest_above(parent, trace.operators)[rows]
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
 def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of the allocations at the positions ``event``: the owner's name, the pool, the groupings.
-    The owner here is the outermost operator around the event. Without one, it is the nearest host event."""
+    """Return the key columns of allocations: the owner's name, the pool and the groupings. ``event`` holds positions in
+    :func:`memory_events`. Here, the owner is the outermost operator around the allocation, or else its parent."""
     events = memory_events(trace)
     rows = events.row[event]
     above = trace.ints("parent")[rows]

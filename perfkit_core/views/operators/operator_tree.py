@@ -134,7 +134,8 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
 
 
 def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """In a native table with groupings, divide the times of roots by the sum of all roots with equal groupings."""
+    """Set the shares of the roots in a native table with groupings. The share of a root is its time divided by the sum
+    over all roots that have the same values in the grouping columns."""
     groupings = [column.name for column in COLUMNS if column.by and column.name in table]
     if not (request.native and groupings):
         return table

@@ -141,8 +141,8 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
 
 
 def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
-    """Return the selected device work that no operator launched: names of table rows, such as
-    ``(no launch recorded)``, → rows of events. Empty with ``--native`` and with filters of names or kinds."""
+    """Return the selected device work that no operator launched: {name of a table row: rows of events}. One of the
+    names is ``(no launch recorded)``. The dictionary is empty with ``--native`` and with filters of names or kinds."""
     if request.native or request.pattern is not None or request.kind is not None:
         return {}
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & select.selected(trace, request))

@@ -427,7 +427,7 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
 )
 def test_how_far_clocks_were_apart_is_told_in_words(clock: int, told: str) -> None:
     finding = aligned(concat_traces([first(), second(clock)])).quality[-1]
-    assert finding.message.endswith(f"at shared collectives: the other clocks {told}")
+    assert finding.message.endswith(f"at shared collectives. Before alignment, the other clocks {told}")
 
 
 def test_nothing_to_align() -> None:
