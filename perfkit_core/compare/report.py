@@ -85,9 +85,9 @@ _NOTES = (
     mark("Time and calls of the outermost operators of each name."),
 )
 _OF_STATISTICS = mark(
-    "Difference: the median step of other minus the median step of base. Low and high: its 95% interval. Noise: the "
-    "difference that equal runs may show. Probability slower: the probability that a step of other takes longer than a "
-    "step of base; 0.5 means no effect."
+    "Difference: median step of the other run minus median step of the base run. Low and high: its 95% interval. "
+    "Noise: the difference that equal runs may show. Probability slower: the probability that a step of the other run "
+    "takes longer than a step of the base run; 0.5 means no effect."
 )
 
 
