@@ -72,8 +72,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """Address of each node that a call made → nodes that made the inputs of this call. If the search for the nodes
-        of an outer call meets a node of an inner call, it continues at the nodes that made the inner call's inputs."""
+        """For each node of a finished call, by address: the nodes that made the inputs of that call. The search for the
+        nodes of an enclosing call jumps there, because the nodes between belong to the finished call."""
         self.kept: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 

@@ -38,7 +38,7 @@ _PROPOSED: Final = frozenset({"threads", "workers"})
 REPLAYS: Final = 12
 """Maximum number of replays that compute savings after other advice."""
 _FOR_REASONS: Final = 4
-"""Of the ``REPLAYS``, this many are kept to find out whether one piece of other advice alone changes a saving."""
+"""Of the ``REPLAYS``, this many are reserved for pairs: does following one advice change the saving of another?"""
 _LITTLE: Final = 0.25
 """A saving is reported as changed if other advice multiplies it by less than this factor."""
 _MUCH: Final = 2.0

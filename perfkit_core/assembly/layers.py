@@ -17,8 +17,8 @@ created. The layer of a node is the first of these that is known:
 4. the layer of the previous node, for example for gradient accumulation, which no mark lists
 
 In case 3, the marks of several calls may list the name. Autograd engines run the nodes of such calls in turn (breadth
-first). So the node belongs to the call whose previous node ran the longest ago. If two calls share their previous
-node, the new node belongs to the inner call.
+first). So the node belongs to the call whose most recent node ran the longest ago. If this is equal for two calls, the
+node belongs to the inner call.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Find the open calls (see ``_walk``) that list ``node``. Return the call whose previous node ran the longest ago,
-    and the index of ``node`` in ``rest``. Return (-1, -1) if no open call lists ``node``."""
+    """Choose the call to which ``node`` belongs among the open calls that list it (case 3 in the docstring of this
+    module). Return the call, and the index of ``node`` in ``rest``. Return (-1, -1) if no open call lists ``node``."""
     best, slot = -1, -1
     for c in range(low, high):
         if best >= 0 and turn[c] >= turn[best]:

@@ -164,10 +164,10 @@ def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ())
     """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, each
     as ``grouping`` or ``grouping=argument``. These columns identify rows:
 
-    - declared keys, and declared descriptions that a requested grouping adds
-    - undeclared columns with the name of a requested grouping
-    - other undeclared columns to the left of the first undeclared measure. If the table has a column ``name``, this
-      excludes the columns that VOCABULARY declares as descriptions, such as ``phase``."""
+    - keys of ``columns``, and descriptions of ``columns`` that a requested grouping adds
+    - other columns that have the name of a requested grouping
+    - other columns to the left of the first measure that is not in ``columns``. If the table has a column ``name``,
+      descriptions such as ``phase`` are left out."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False

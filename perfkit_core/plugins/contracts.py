@@ -142,8 +142,8 @@ class View:
     - ``table(trace, request)`` returns a DataFrame. Times are integers in ns, and sizes are integers in bytes. Column
       names end with the unit. A column with unknown values has a nullable type of pandas. A table with a column
       ``depth`` is a tree: its rows are in preorder, and roots have depth 0.
-    - ``columns``: declarations of all columns that a request may add. Other columns are interpreted by name
-      (:func:`perfkit_core.model.columns.named`).
+    - ``columns``: declarations of the columns, including those that only some requests add. A column without a
+      declaration is interpreted by its name (:func:`perfkit_core.model.columns.named`).
     - ``groupings``: accepted values of ``request.by``.
     - ``order``: column to sort rows by, descending. In a tree, it sorts siblings. None keeps the rows as they are.
     - ``explain_empty(trace)`` returns why the table has no rows.

@@ -22,10 +22,10 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""``period`` returns the median of the ``n`` distances between long waits if at least ``max(min(_EQUAL, n), n / 2)``
-distances equal this median."""
+"""``period`` returns the median distance between long waits if it is typical: at least half of the distances, and at
+least this many of them, equal the median. With fewer distances, all must."""
 _MANY: Final = 2
-"""If the median is not used, ``period`` returns the mean distance, given at least ``_MANY * mean`` distances."""
+"""Otherwise ``period`` returns the mean distance m, if there are at least ``_MANY * m`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 

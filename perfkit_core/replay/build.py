@@ -103,10 +103,11 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the graph of the host threads: one node for each segment, then one node for each of ``bursts``. A burst is
-    work of one thread during a segment of another thread, the waiter. Each burst cuts the waiter's segment where the
-    burst starts. The part before the first cut is the node of the segment. The part after a cut is the node of the
-    burst that made the cut. ``busy_ns`` is the time of each segment without waits for a device, shape (segments,)."""
+    """Return the graph of the host threads. ``busy_ns`` is the time of each segment without waits for a device.
+
+    A burst is work of one thread during a segment of another thread, the waiter. The start of each burst cuts the
+    waiter's segment. The node of the segment keeps the part before the first cut. Each later part becomes a node of its
+    own, so there are as many additional nodes as ``bursts``. Additional nodes come after the nodes of the segments."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

@@ -25,7 +25,8 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""If device work starts later than usual by more than this, its launch and its stream do not explain the delay."""
+"""The lag of device work begins when it is launched, or when the previous work on its stream ends. Work whose lag is
+longer than usual by more than this must have waited for something else."""
 _USUAL: Final = 0.1
 """The usual lag is this quantile of the recorded lags."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000

@@ -135,7 +135,7 @@ def unexplained_ratio(replay: Replay) -> float | None:
 
     Device work waits for earlier events, such as its launch. The lag of a wait is the time from the event to the end of
     the wait. The work starts when its last wait ends. Work is unexplained if it waits for nothing, or if the lag of its
-    last wait exceeds the usual lag by more than ``UNEXPLAINED_NS``. Most transforms keep this lag."""
+    last wait exceeds the usual lag by more than ``UNEXPLAINED_NS``. Most transforms do not shorten such a lag."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

@@ -303,13 +303,14 @@ class Overlap:
 class Load:
     """Batches come from ``workers`` processes of each rank instead of the recorded source.
 
-    Together, the workers deliver a batch every ``batch_ns`` ÷ ``workers``. Each worker is at most ``ahead`` batches
-    ahead of the training. The first batch is ready when the training asks for it.
+    ``batch_ns`` is the time in which one worker makes a batch. So all workers deliver a batch every ``batch_ns`` ÷
+    ``workers``. Each worker is at most ``ahead`` batches ahead of the training. The first batch is ready when the
+    training asks for it.
 
-    - ``batch_ns`` is None: the thread that runs the steps made the recorded batches. A worker takes the recorded
-      time to make a batch. Getting a ready batch takes ``handover_ns``.
-    - ``batch_ns`` is a number: other processes or threads made the recorded batches. A loader call takes the recorded
-      time, except for its wait for the batch. If the batch is ready, this wait takes at most ``handover_ns``."""
+    - If the thread that runs the steps made the recorded batches, ``batch_ns`` is None. Then a worker takes the
+      recorded time for each batch, and getting a ready batch takes ``handover_ns``.
+    - Otherwise a loader call takes the recorded time. If the batch is ready, the wait in it is at most
+      ``handover_ns``."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

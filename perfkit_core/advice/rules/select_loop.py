@@ -84,8 +84,8 @@ def find(facts: Facts) -> list[Candidate]:
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
     """Return the outermost backward operators of the selections ``selects``: those with the same sequence number.
 
-    If no sequence numbers were recorded, return every backward operator of a selection in the steps that contain
-    ``selects``. A step that also contains other selections is left out."""
+    Without recorded sequence numbers, it is unknown to which selection a backward operator belongs. Then return those
+    of all steps in which ``selects`` are the only selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -76,7 +76,7 @@ class Number:
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
     """Return one array per capture, with one value per sampled step. The array has one value for the whole capture if
     the capture has no steps, or if ``number.of_capture`` is set. Unknown values are left out. Raises UsageError if the
-    view has no such column, or if ``number`` stands for several rows whose values cannot be summed."""
+    view lacks the column of ``number``, or if ``number`` selects several rows whose values cannot be summed."""
     arrays = []
     for ranks in captures:
         requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))

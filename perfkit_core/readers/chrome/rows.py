@@ -133,8 +133,8 @@ class Origins:
         return used
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
-        """Return a text column for events with the origin numbers ``origin``, or None if its dictionary is empty. If a
-        mask ``used`` is given, the dictionary has only the texts of the origins in the mask."""
+        """Return a dictionary-encoded column, or None if it has no texts. ``origin`` has the number of each event's
+        origin. If a mask ``used`` over the origins is given, the dictionary has no texts of other origins."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:
@@ -142,7 +142,7 @@ class Origins:
         return encoded(spread(codes, origin), values) if len(values) else None
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
-        """Return an integer column for events with the origin numbers ``origin``, or None if no origin has a value."""
+        """Return an integer column, or None if no origin has a value. ``origin``: see :meth:`texts`."""
         values = self._integers[column].array()
         return spread(values, origin) if (values != NULL).any() else None
 

@@ -56,10 +56,13 @@ _Rows = dict[int, dict[str, Any]]
 
 
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
-    """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``. Columns:
+    """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``.
 
-    - ``reference_rank``: the lowest connected rank whose clock does not contradict the rank's clock. If all clocks
-      contradict the rank's clock: the rank that was tried first. NA if no rank is connected.
+    Ranks are connected if they share collectives, directly or through other ranks. The clocks of two ranks contradict
+    each other if the lower bound of their offset exceeds the upper bound. Columns:
+
+    - ``reference_rank``: the lowest connected rank whose clock does not contradict this rank's clock. If all of them
+      do: the rank that was tried first. NA if no rank is connected.
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.

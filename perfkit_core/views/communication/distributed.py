@@ -116,8 +116,10 @@ def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]
 
     - Host communication: events of kind communication, and operators with one of ``WORDS`` in their name.
     - Device communication: kernels launched inside these events, and kernels with nccl or xccl in their name.
-    - Computation: kernels without nccl or xccl in their name that no host communication event launched directly. If
-      an event nested in a host communication event launched such a kernel, the kernel is device communication, too.
+    - Computation: kernels without nccl or xccl in their name that no host communication event launched directly.
+
+    Some kernels are both device communication and computation: those that an event inside a host communication event
+    launched.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)

@@ -4,8 +4,9 @@ A block counts if a step allocated it and it is alive at the end of the last ste
 in the step numbers: the step before the gap is then the last one. Blocks that the last step itself allocated do not
 count. A leak recurs in every step, but optimizer state is allocated in one step only.
 
-A queue of buffers is no leak: each step allocates a buffer and frees an older one. So for each block that was allocated
-before the recorded steps and is freed in them, the view leaves out the newest remaining block of the same size.
+A queue of buffers is no leak: each step allocates a buffer and frees an older one. The queue holds as many buffers at
+the end as at the beginning. So if the steps free n blocks of one size that were allocated before them, the view leaves
+out the n newest remaining blocks of this size.
 """
 
 from __future__ import annotations

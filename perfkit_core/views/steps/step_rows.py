@@ -54,7 +54,7 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
     """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. Such a step
-    is a host event of kind ``other`` with a step's name. Only the number in the name (``ProfileStep#9``) differs."""
+    is a host event of kind ``other``. Its name equals a step's name except for the number (``ProfileStep#9``)."""
     names = trace.codes("name")
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
     step_names = {unnumbered[code] for code in np.unique(names.codes[step_rows(trace)])}
