@@ -2,10 +2,14 @@
 
 The time runs from the file to the result, without imports. Each measurement is a new process. The file is in the page
 cache, and compiled functions are cached. The tools alternate, and the numbers are medians. "Again" is the second read
-in the same process. "Time ÷ stored run" and "CPU time ÷ stored run" divide by the number of the row "perfkit,
-stored run". "Speed ÷ simdjson" divides the speed in MB/s by the speed of the row "simdjson, DOM only". simdjson is the
-fastest available parser, and keeps no result. In the row "duckdb, stored run by SQL", duckdb computes the same order,
-launches, parents, self times and steps as perfkit, with SQL.
+in the same process.
+
+- "Time ÷ stored run", "CPU time ÷ stored run": divided by the time in the row "perfkit, stored run", which writes the
+  events to a stored run.
+- "Speed ÷ simdjson": the speed in MB/s, divided by that of the row "simdjson, DOM only". simdjson is the fastest
+  available parser, and keeps no result.
+- "duckdb, stored run by SQL": this row sorts the events and computes launches, parents, self times and steps like
+  perfkit, with SQL.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ _IN_THREAD: Final = re.compile(r"DataLoaderIterSingleProcess")
 _BEGINS: Final = re.compile(r"(^|::)random_$")
 """Name of the outermost operator that draws the seed of the workers when the iteration over a loader begins."""
 _ENTERED_NS: Final = 50_000
-"""Operators that begin within this time after the start of a loader call belong to the profiler, which labels the call.
-Later operators rebuild the batch."""
+"""The profiler runs operators to label a loader call. Operators that begin within this time after the start of the call
+are taken for these. Later operators rebuild the batch that a worker sent."""
 _HANDED_OVER_NS: Final = 2_000_000
 """Maximum time to unpickle and pin a ready batch. Operators that rebuild the batch take additional time."""
 _HANDED_OVER: Final = 0.1

@@ -113,11 +113,11 @@ def check_places(trace: Trace) -> None:
     """Check that host events have no stream. Device work must have no process, no thread and no self time."""
     host = trace.host
     nulls = {name: trace.events[name].is_null().to_numpy() for name in ("pid", "tid", "stream", "self_ns")}
-    require_rows(trace, ~host | nulls["stream"], "stream of host events must be null")
+    require_rows(trace, ~host | nulls["stream"], "the column stream must be null for host events")
     work = trace.rows("kind", *DEVICE_WORK)
-    require_rows(trace, ~work | ~host, "device of device work must not be cpu")
+    require_rows(trace, ~work | ~host, "the column device must not be cpu for device work")
     for name in ("pid", "tid", "self_ns"):
-        require_rows(trace, ~work | nulls[name], f"{name} of device work must be null")
+        require_rows(trace, ~work | nulls[name], f"the column {name} must be null for device work")
     nested = host & trace.rows("kind", *NESTED_KINDS) & ~nulls["tid"]
     require_rows(
         trace, nested == ~nulls["self_ns"], "self_ns must be set for NESTED_KINDS on host threads, and null otherwise"
@@ -183,7 +183,7 @@ def check_launches(trace: Trace) -> None:
     good = np.ones(rows, np.bool_)
     good[launched] = trace.host[by] & ~trace.rows("kind", *DEVICE_WORK)[by]
     require_rows(trace, good, "launched_by is not a host event")
-    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "launched_by of host events must be null")
+    require_rows(trace, ~trace.host | (launched_by == NO_ROW), "the column launched_by must be null for host events")
     good[launched] = trace.ints("rank")[launched] == trace.ints("rank")[by]
     require_rows(trace, good, "launched_by is an event of another rank")
     same = trace.ints("correlation")[launched] == trace.ints("correlation")[by]

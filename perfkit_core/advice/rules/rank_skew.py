@@ -110,7 +110,7 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
     """Return the saving if the slow rank took as long for ``part`` as the median rank. Return None if the slow rank
     does not take longer for this part."""
     trace, graph = facts.trace, facts.replay.graph
-    # for each rank, the mean time of the part in a step, without waits
+    # for each rank: time that ``part`` takes per step, as the mean over the steps, without waits
     chosen = np.zeros(len(trace), np.bool_)
     chosen[_rows_of(trace, None, part)] = True
     nodes = np.flatnonzero(graph.row >= 0)

@@ -1,7 +1,8 @@
 """Calls of operators: names and overloads, self times, and the devices on which their work runs.
 
 A re-dispatch is an operator whose only child is an operator of the same name. The two events count as one call.
-Operator details count as part of their operator.
+Some frameworks also record phases of an operator, such as Paddle's ``compute`` (kind ``operator_detail``). Their time
+belongs to the operator.
 """
 
 from __future__ import annotations
