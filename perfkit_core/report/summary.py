@@ -41,11 +41,11 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
 def not_recorded(
     holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
 ) -> tuple[str, ...]:
-    """Return the names of those columns of the table ``whole`` whose data were not recorded. There are two cases:
+    """Return the names of the columns of ``whole``, a view's table, whose data were not recorded.
 
-    - A column has no values, although the request covers all events. If the event table has a column with the same
-      name, this column must be empty too (``holds(name)`` is false).
-    - No device work was recorded, and a column of devices is empty or always 0.
+    - If no device work was recorded: columns with ``device`` in their name, if they are empty or always 0.
+    - Other columns, if they have no values and the request covers all events. A column that the event table also has
+      must be empty there, too (``holds(name)`` is false).
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []

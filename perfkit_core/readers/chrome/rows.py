@@ -48,8 +48,8 @@ class Vocabulary:
         return self._array
 
     def compact(self, codes: Codes, counted: BoolArray | None = None) -> tuple[pa.Array, Codes]:
-        """Return the texts that occur in ``codes``, and new codes, which index these texts. If a mask ``counted`` is
-        given, codes outside the mask are ignored, and their new codes are undefined."""
+        """Drop the texts that ``codes`` do not use. Return the remaining texts, and ``codes`` renumbered to index them.
+        If a mask ``counted`` is given, codes outside the mask are ignored, and their new codes are undefined."""
         occurs = np.zeros(len(self._numbers) + 1, np.bool_)
         occurs[codes if counted is None else codes[counted]] = True
         occurs[-1] = False

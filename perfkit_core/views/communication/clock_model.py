@@ -61,8 +61,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     Ranks are connected if they share collectives, directly or through other ranks. The clocks of two ranks contradict
     each other if the lower bound of their offset exceeds the upper bound. Columns:
 
-    - ``reference_rank``: the lowest connected rank whose clock does not contradict this rank's clock. If all of them
-      do: the rank that was tried first. NA if no rank is connected.
+    - ``reference_rank``: connected ranks are tried from the lowest to the highest, and the first one whose clock does
+      not contradict this rank's clock is taken. If all contradict: the first that was tried. NA if none is connected.
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.
@@ -74,8 +74,7 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
     - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM can explain that the lower bound exceeds the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
-    - ``contradicts``: the rank that was tried first as reference, if its clock contradicts the rank's clock and
-      ``reference_rank`` is therefore another rank. NA otherwise.
+    - ``contradicts``: the first rank that was tried, if it is not ``reference_rank``. NA otherwise.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]
