@@ -189,7 +189,7 @@ The time of an operator without a canonical name is added to the nearest caller 
 A kernel has the family that its own name gives. The name may contain
 
 - a library: cuBLAS, cuDNN, CUTLASS, hipBLASLt, MIOpen, Composable Kernel, NCCL, RCCL, CUB, flash attention, …;
-- a function inside a template of ATen or Paddle: `vectorized_elementwise_kernel<4, FillFunctor<float>>` fills;
+- a function of ATen or Paddle, such as `FillFunctor` in `vectorized_elementwise_kernel<4, FillFunctor<float>>`;
 - operators that TorchInductor fused. The most expensive kind of operator decides:
   `triton_red_fused_add_mean_mul_0` is a reduction, because it contains `mean`.
 

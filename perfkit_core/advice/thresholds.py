@@ -27,10 +27,10 @@ class Thresholds:
     chain_share: float = 0.02  # rule 16: least share of the step in chained kernels, or in launches saved by fusing
     optimizer_tensors: int = 10  # rules 17, 18: least number of tensors that are processed one by one
     loop_selects: int = 10  # rule 19: least number of iterations of a loop
-    host_gap_share: float = 0.05  # rule 20: least share of the step time in long or in short gaps between operators
-    host_gap_ns: int = 500_000  # rule 20: least length of a long gap (it must also reach host_gap_one)
-    host_gap_one: float = 0.01  # rule 20: least share of the step time in a single long gap; a smaller gap is short
-    host_gaps: int = 10  # rule 20: least number of short gaps per step, unless one gap exceeds host_gap_share
+    host_gap_share: float = 0.05  # rule 20: all long gaps, or all short gaps, take more than this share of the step
+    host_gap_ns: int = 500_000  # rule 20: a long gap takes at least this time, and at least host_gap_one of the step
+    host_gap_one: float = 0.01  # rule 20: a long gap takes at least this share of the step time
+    host_gaps: int = 10  # rule 20: least number of short gaps per step; fewer suffice if one exceeds host_gap_share
     host_gap_least_ns: int = 20_000  # rule 20: least length of a short gap; shorter gaps are overhead of operator calls
     tiny_elements: int = 64  # rule 1: maximum number of elements of a tiny tensor (TensorFlow keeps these on the host)
     tiny_bytes: int = 512  # rules 1, 2, 6: maximum size of a small copy in bytes (64 numbers of 8 bytes)
