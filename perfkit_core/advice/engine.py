@@ -36,16 +36,15 @@ _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
 """Placeholders of remedies whose values depend on the machine. The advice id does not depend on these values."""
 REPLAYS: Final = 12
-"""Maximum number of replays that compute savings after other advice."""
+"""Maximum number of replays that :func:`after` makes."""
 _FOR_REASONS: Final = 4
-"""Of the ``REPLAYS``, this many are reserved for pairs: does following one advice change the saving of another?"""
+"""How many of the ``REPLAYS`` are reserved for combinations of two items of advice."""
 _LITTLE: Final = 0.25
 """A saving is reported as changed if other advice multiplies it by less than this factor."""
 _MUCH: Final = 2.0
 """A saving is reported as changed if other advice multiplies it by more than this factor."""
 _MOST_OF_IT: Final = 0.75
-"""Other advice can make a saving larger or smaller. If one piece of this advice causes at least this share of the
-difference, it is named as the only cause."""
+"""If one item of advice causes at least this share of the change in a saving, only this item is named as the cause."""
 
 
 def advise(
@@ -301,10 +300,12 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return the savings that become much larger or smaller if other advice is followed. The keys are advice ids.
+    """Return what each item of advice saves once other items are followed, as a dict by advice id.
 
-    - ``together``: advice that can be combined, largest saving first; each is also replayed after all the others
-    - ``others``: advice that saves too little alone; each is also replayed after all of ``together``"""
+    Items whose saving stays similar are left out. Parameters:
+
+    - ``together``: items that can be combined, largest saving first
+    - ``others``: items that save too little alone"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?

@@ -79,17 +79,17 @@ def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
     yield Section("evidence", say("Evidence"), numbers, lines=tuple(checked), empty=empty)
 
     changes = tuple(transform_text(transform, trace) for transform in it.transforms)
-    changes = changes or (say("No changes: the saving does not come from a replay."),)
+    changes = changes or (say("No replay was made for this advice, so there are no changes to list."),)
     yield Section("transform", say("Changes to the recording"), pd.DataFrame(), lines=changes)
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
     p, it = advice.prediction, advice.candidate
     now = mark("Now: the recording takes {now:ns} (80% interval: {low:ns} to {high:ns})")
-    naive = mark("Without a replay, subtracting the time of the pattern would shorten the recording to {time:ns}.")
+    naive = mark("For comparison: the time of the recording minus the time of the detected problem is {time:ns}.")
     if of == "step":
         now = mark("Now: the median step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
-        naive = mark("Without a replay, subtracting the time of the pattern would shorten the step to {time:ns}.")
+        naive = mark("For comparison: the step time minus the time of the detected problem is {time:ns}.")
     if it.base_ns is not None:
         now = mark("Now: the mean step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
     low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
@@ -212,7 +212,7 @@ def change(transform: Any) -> str:
             return say(template, count=count, time=time, gap=likely("_ns", transform.gap_ns))
         case transforms.Shorten():
             return say(
-                "{count} gaps in the work of the host (recorded: {total} in total) take {time} after the change",
+                "{count} gaps in the work of the host lasted {total} in total; after the change, the gaps take {time}",
                 count=format_count(sum(len(gaps[0]) for gaps in transform.gaps.values())),
                 total=value("_ns", sum(map(intervals.length, transform.gaps.values()))),
                 time=_their_time(transform.factor),

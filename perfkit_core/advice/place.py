@@ -43,7 +43,7 @@ KNOWN: Final = frozenset(
 """Packages that are common in trainings. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""The owner of a file. ``RUNTIME`` stands for the recorded framework, Python, perfkit, and code made by a compiler."""
+"""Whose code a file is. ``RUNTIME`` stands for the recorded framework, Python, perfkit, and code made by a compiler."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
@@ -60,7 +60,8 @@ _MODULE: Final = "<module>"
 
 
 def owner_of(file: str, framework: str | None) -> Owner:
-    """Return the owner of a file. ``framework`` is the package name of the recorded framework."""
+    """Return whether a file is code of the user, a library, or the runtime (see :data:`Owner`). ``framework`` is the
+    package name of the recorded framework, for example ``torch``."""
     installed = list(_PACKAGES.finditer(file))
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME

@@ -4,8 +4,8 @@
   their results. The uncertainty of the recorded median makes the interval wider.
 - Saving: the interval spans the three savings. Then both ends move outwards by the relative uncertainty of the recorded
   median, because a slower training is slower both before and after the change.
-- Ceiling: the largest saving for any values of the uncertain numbers. It comes from a replay in which the changed
-  events take no time and nothing waits for them."""
+- Ceiling: an upper limit of the saving, for all values of the uncertain numbers. It comes from a replay in which the
+  changed events take no time and nothing waits for them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
-    """Return the largest saving in ns per step for any values of the uncertain numbers. Return None if a transform has
-    no limit. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
+    """Return an upper limit of the saving in ns per step, for all values of the uncertain numbers. Return None if no
+    limit is known. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
@@ -60,9 +60,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
 
-    Most of these transforms remove the changed events or their time. ``Load`` and ``Batch`` have no such transform, so
-    the result is None. ``Load`` changes more than the calls of the loader, for example other work of the host. After
-    ``Batch``, the device work must still be launched."""
+    Most of these transforms remove the changed events or their time. Return None if no such transforms are known, for
+    example for ``Load`` and ``Batch``."""
     match change:
         case transforms.InCases():
             return limit(change.change)

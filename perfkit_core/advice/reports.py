@@ -26,7 +26,7 @@ from perfkit_core.verify.ledger import Record
 _IN_WORDS: Final = 3
 """Maximum number of items of advice that the page of a profile shows in words."""
 _RULES: Final = 4
-"""Maximum number of rules that are named for one reason. The machine formats have all rules."""
+"""Maximum number of rule ids in a sentence on rules that could not be evaluated. Machine formats list all rules."""
 _IN_SUM: Final = "in_sum"
 _SELDOM: Final = ("why", "afterwards_ns", "after")
 """Columns that are left out if they are empty."""

@@ -213,7 +213,7 @@ def expected(p: Prediction, of: str) -> Iterator[Message]:
 
 
 def now_and_then(p: Prediction, of: str, within: bool = False) -> Message:
-    """Return the time before and after the change, in lower case if the text lies ``within`` a sentence."""
+    """Return a message with the time before and after the change. ``within``: start the message in lower case."""
     what = message("recording") if within else message("Recording")
     if of == "step":
         what = message("step") if within else message("Step")

@@ -118,7 +118,7 @@ def test_assumptions_by_their_rule() -> None:
         (Batch(ROWS, 3_000, group=np.array([1, 1, 2])),
          "become 2 launches; each takes 3.00 µs, and its device work has gaps of at most 1.00 µs"),
         (Shorten({0: (np.array([0, 10_000]), np.array([2_000, 11_000]))}, 0.5),
-         "2 gaps in the work of the host (recorded: 3.00 µs in total) take 0.5 × their time after the change"),
+         "2 gaps in the work of the host lasted 3.00 µs in total; after the change, the gaps take 0.5 × their time"),
         (Move(ROWS, True, 2_000, copies_gone=ROWS),
          "run on the host and take 2.00 µs each; 3 copy and wait calls are removed"),
         (Move(ROWS, False, 2_000, 3_000),

@@ -24,7 +24,7 @@ _LONG_FACTOR: Final = Quantity(
     0.0, 0.0, 0.5, message("estimate: the work is dropped or moved to another thread; at worst half of it stays")
 )
 _SHORT_FACTOR: Final = Quantity(
-    0.0, 0.4, 0.9, message("estimate: between fully compiled code and Python that runs nearly as before")
+    0.0, 0.4, 0.9, message("estimate: no gaps in compiled code (best); Python takes nearly its recorded time (worst)")
 )
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,

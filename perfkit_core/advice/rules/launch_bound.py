@@ -95,8 +95,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
-    """Find the outermost host events that launch kernels without waiting. Return the rows of usual launches, the rows
-    of launches with one-time work (such as loading a module), and the number of kernels per step."""
+    """Find the outermost host events that launch kernels and can be part of a captured graph. Return the rows of events
+    with a usual duration, the rows of much longer events, and the number of kernels per step."""
     trace = facts.trace
     roots = nesting.outermost(trace.ints("parent"), operators(trace) | trace.rows("kind", RUNTIME))
     # captured graphs contain no calls that copy from or to the host, communicate or synchronise

@@ -31,7 +31,8 @@ _MOST_OF_IT: Final = {
 _WORTH: Final = 0.25
 """A part of the step explains the skew if it causes at least this share of the skew."""
 _SOURCE: Final = message(
-    "recorded times: fastest rank (best), median rank (likely), mean of the slow rank and the median rank (worst)"
+    "best: the slow rank becomes as fast as the fastest rank; likely: as fast as the median rank; "
+    "worst: halfway to the median rank"
 )
 
 

@@ -82,10 +82,10 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the outermost backward operators of the selections ``selects``: those with the same sequence number.
+    """Return the rows of the outermost backward operators that belong to the selections ``selects``.
 
-    Without recorded sequence numbers, it is unknown to which selection a backward operator belongs. Then return those
-    of all steps in which ``selects`` are the only selections."""
+    Sequence numbers show which backward operators belong to ``selects``. Without sequence numbers, steps that contain
+    other selections are left out."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -18,10 +18,8 @@ from perfkit_core.replay.transforms import Quantity, Remove, Scale, Transform
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
-_TAKEN_NS: Final = Quantity(
-    500, 800, 1500, message("measured on a CPU with torch 2.13: time to take over a gradient instead of adding it")
-)
-_GONE: Final = Quantity(0, 0, 1, message("a gradient that other code references is copied, not taken over"))
+_TAKEN_NS: Final = Quantity(500, 800, 1500, message("measured on a CPU with torch 2.13"))
+_GONE: Final = Quantity(0, 0, 1, message("a gradient that other code references is copied instead of assigned"))
 
 
 def find(facts: Facts) -> list[Candidate]:
