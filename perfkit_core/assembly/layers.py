@@ -16,9 +16,9 @@ created. The layer of a node is the first of these that is known:
 3. the layer of a call whose mark lists the node's name
 4. the layer of the previous node, for example for gradient accumulation, which no mark lists
 
-In case 3, the marks of several calls may list the name. Autograd engines run the nodes of such calls in turn (breadth
-first). So the node belongs to the call whose most recent node ran the longest ago. If this is equal for two calls, the
-node belongs to the inner call.
+In case 3, several calls may have marks that list the node's name. Autograd engines take turns between these calls: they
+run one node of each call, then the next node of each call. So the node belongs to the call that has waited longest for
+a node. If two calls have waited equally long, the node belongs to the inner call.
 """
 
 from __future__ import annotations

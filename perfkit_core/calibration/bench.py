@@ -140,9 +140,11 @@ def installed_version(*distributions: str) -> str | None:
 def small_operators(
     framework: Any, count: int, gather: Callable[[Any, Any], Call], cast: Callable[[Any], Call]
 ) -> dict[tuple[str, int], Call]:
-    """Return a call of each small operator on a tensor of ``count`` elements. The keys are (canonical name, ``count``).
-    Each call allocates its result, as eager code does. Two calls depend on the framework: ``gather`` returns a
-    call that selects values by index, and ``cast`` returns a call that converts a tensor to another type."""
+    """Return a dict with a function for each small operator. The keys are (canonical name, ``count``). Each function
+    runs its operator on a tensor of ``count`` elements and allocates the result, as eager code does.
+
+    Two of the functions depend on the framework. ``gather`` must return a function that selects values by index.
+    ``cast`` must return a function that converts a tensor to another type."""
     values, numbers = framework.ones([count]), framework.arange(count)
     condition = values > 0
     return {

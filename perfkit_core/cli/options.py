@@ -27,9 +27,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 SUMMARY_FORMATS: Final = "text, markdown, json or csv"
 MOST: Final = 10**9
-"""Maximum value of an option that takes a whole number. A larger value is a typing error."""
+"""Maximum value of an option that takes a whole number. Larger values are rejected as typos."""
 LARGEST_RANGE: Final = 1_000_000
-"""Maximum number of steps in ``--step N-M``. A larger range is a typing error."""
+"""Maximum number of steps in ``--step N-M``. Larger ranges are rejected as typos."""
 
 LOCATION: Final = as_path
 """Option type: a local path, or the address of a store such as ``s3://…``. ``click.Path`` accepts only local paths."""

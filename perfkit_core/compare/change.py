@@ -32,36 +32,37 @@ _NOTE = mark(
 )
 _VERDICTS: Final = {
     statistics.SLOWER: mark(
-        "New slowdown: the step time difference (other run minus base run) rose by {change:ns} since the earlier "
-        "pair{interval}{noise}."
+        "New slowdown of the other run against the base run: {change:ns} per step since the earlier pair of "
+        "runs{interval}{noise}."
     ),
     statistics.FASTER: mark(
-        "New improvement: the step time difference (other run minus base run) fell by {change:ns} since the earlier "
-        "pair{interval}{noise}."
+        "New improvement of the other run against the base run: {change:ns} per step since the earlier pair of "
+        "runs{interval}{noise}."
     ),
     statistics.PERHAPS_SLOWER: mark(
-        "Possibly a new slowdown, possibly machine noise: the step time difference (other run minus base run) rose by "
-        "{change:ns} since the earlier pair{interval}{noise}; record three captures of each run."
+        "Possibly a new slowdown of the other run against the base run, possibly machine noise: {change:ns} per "
+        "step since the earlier pair of runs{interval}{noise}; record three captures of each run."
     ),
     statistics.PERHAPS_FASTER: mark(
-        "Possibly a new improvement, possibly machine noise: the step time difference (other run minus base run) fell "
-        "by {change:ns} since the earlier pair{interval}{noise}; record three captures of each run."
+        "Possibly a new improvement of the other run against the base run, possibly machine noise: {change:ns} per "
+        "step since the earlier pair of runs{interval}{noise}; record three captures of each run."
     ),
     statistics.NO_DIFFERENCE: mark(
-        "Nothing new beyond noise: the step time difference (other run minus base run) changed by {change:+ns} since "
-        "the earlier pair{interval}{noise}."
+        "Nothing new beyond noise: against the base run, the other run changed by {change:+ns} per step since the "
+        "earlier pair of runs{interval}{noise}."
     ),
     statistics.TOO_FEW: mark(
-        "Too few steps for a verdict: the step time difference (other run minus base run) changed by {change:+ns} "
-        "since the earlier pair{interval}{noise}."
+        "Too few steps for a verdict: against the base run, the other run changed by {change:+ns} per step since the "
+        "earlier pair of runs{interval}{noise}."
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of the difference between two runs, in ns. The difference is the median step of the other run minus
-    the median step of the base run. If there are too few steps, ``low``, ``high`` and ``noise`` are None."""
+    """Comparison of an earlier pair of runs with this pair. All times are in ns. The difference of a pair is the median
+    step of its other run minus the median step of its base run. The change is ``now - before``. If there are too few
+    steps, ``low``, ``high`` and ``noise`` are None."""
 
     before: int  # The difference of the earlier pair.
     now: int  # The difference of this pair.
@@ -174,7 +175,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
     sections = [explanation.drawn("new_waterfall", say("New differences"), picture)]
     if step_table is not None:
-        sections.append(Section("new_step_time", say("Change of the step time difference"), step_table, say(_NOTE)))
+        sections.append(Section("new_step_time", say("New difference in step time"), step_table, say(_NOTE)))
     title = say("New differences by layer")
     sections += [
         Section("new_causes", say("New differences by cause"), by_cause, mean, limit=explanation.SHOWN_CAUSES),

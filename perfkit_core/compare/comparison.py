@@ -195,7 +195,7 @@ GIGA: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Peak rates of a product. A rate is None if it is uncertain."""
+    """Peak rates of a device model, such as the A100. A rate is None if it is uncertain."""
 
     product: str
     float32_flops_per_s: int | None  # FP32 without matrix units.

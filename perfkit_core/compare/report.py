@@ -211,7 +211,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     """Yield the section "steps", with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
     band of the first run.
 
-    In the table, dur_ns is the mean over the ranks of the step. median_ns is the median over all steps and ranks.
+    In the table, dur_ns is the step time, averaged over the ranks. median_ns is the median over all steps and ranks.
     """
     parts = []
     for name, captures in runs.items():
@@ -238,7 +238,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
         table = table.drop(columns="capture")
     note = ""
     if any(samples.of_ranks for captures in runs.values() for samples in captures):
-        note = say("Duration: mean over the ranks of the step. Median: median over all steps and ranks of the run.")
+        note = say("Duration: step time, averaged over the ranks. Median: median step time of the run, over all ranks.")
     yield Section("steps", say("Every step"), table, note, limit=SHOWN_STEPS, chart=chart)
 
 

@@ -161,13 +161,13 @@ def column(columns: Iterable[Column], name: str) -> Column:
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
-    """Return the columns that identify the rows of a table, in table order. ``by`` has the requested groupings, each
-    as ``grouping`` or ``grouping=argument``. These columns identify rows:
+    """Return the names of the columns that identify the rows of ``table``, in table order. ``columns`` has the
+    declarations. ``by`` has the requested groupings, each as ``grouping`` or ``grouping=argument``.
 
-    - keys of ``columns``, and descriptions of ``columns`` that a requested grouping adds
-    - other columns that have the name of a requested grouping
-    - other columns to the left of the first measure that is not in ``columns``. If the table has a column ``name``,
-      descriptions such as ``phase`` are left out."""
+    - A declared column identifies rows if it is a key, or a description that a requested grouping adds.
+    - An undeclared column identifies rows if it has the name of a requested grouping.
+    - Undeclared columns to the left of all undeclared measures also identify rows. Exception: in a table with a column
+      ``name``, undeclared descriptions such as ``phase`` do not."""
     declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
     names: list[str] = []
     measured = False
@@ -282,8 +282,10 @@ def named(name: str) -> Column:
 
     - The suffix is the unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`).
     - A column with a unit is a measure. A name in VOCABULARY gets the declaration given there.
-    - ``min_…`` and ``max_…`` merge as extremes over ranks. ``avg_x`` is ``total_x`` divided by the calls.
-    - ``cpu`` and ``device`` set the place. ``min``, ``max`` and ``peak`` mark an extreme over the complete capture.
+    - Merging over ranks keeps the smallest value of ``min_…`` and the largest value of ``max_…``. ``avg_x`` is
+      ``total_x`` divided by the calls.
+    - ``min``, ``max`` or ``peak`` in the name: the value is an extreme over the complete capture.
+    - ``cpu`` in the name: the measured work runs on the host. ``device``: the measured work runs on the device.
     - The words of the name form the heading.
     """
     if name in VOCABULARY:

@@ -107,8 +107,8 @@ def test_a_change_within_noise_is_possibly_new() -> None:
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
-        "Possibly a new slowdown, possibly machine noise: the step time difference (other run minus base run) rose by "
-        "2.00 ms since the earlier pair"
+        "Possibly a new slowdown of the other run against the base run, possibly machine noise: 2.00 ms per step since "
+        "the earlier pair of runs"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
@@ -133,7 +133,7 @@ def test_the_report_says_first_what_is_new() -> None:
     """An operator takes 11 ms instead of 1 ms, and the step becomes 10 ms longer."""
     found = report()
     assert rendered(found.headline)[0].startswith(
-        "New slowdown: the step time difference (other run minus base run) rose by 10.0 ms since the earlier pair "
+        "New slowdown of the other run against the base run: 10.0 ms per step since the earlier pair of runs "
         "(95% interval"
     )
     assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."

@@ -114,7 +114,7 @@ def test_notes_mention_several_ranks() -> None:
     steps, times, sure = (section(report, name) for name in ("steps", "step_time", "statistics"))
     assert steps.table[["dur_ns", "median_ns"]].to_numpy().tolist() == [[30, 20]] * 2
     assert steps.note == (
-        "Duration: mean over the ranks of the step. Median: median over all steps and ranks of the run."
+        "Duration: step time, averaged over the ranks. Median: median step time of the run, over all ranks."
     )
     assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
     assert times.note == "The statistics include the steps of all ranks."

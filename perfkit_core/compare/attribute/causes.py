@@ -84,9 +84,10 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
 
 def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
     """Return the rows of the tree on the level ``wanted``. If ``wanted`` is "operator", categories without children are
-    also returned. Five columns are added, one for each level: category, phase, layer, family, operator. Each contains
-    the name of the row or its ancestor on the level of the column, or "". A row without an operator has its category in
-    the column operator."""
+    also returned. Five columns are added: category, phase, layer, family, operator.
+
+    For example, the column layer contains the name of the layer to which the row belongs. If the row belongs to no
+    layer, the column contains "". If the row belongs to no operator, the column operator contains its category."""
     parent, level = attribution["parent"].to_numpy(np.int64), attribution["level"].to_numpy(object)
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)

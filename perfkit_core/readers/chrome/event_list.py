@@ -119,7 +119,7 @@ class EventList:
         raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
-        """Return the events up to the last place in the window where an event ends, or None if there is none."""
+        """Decode the complete events in the buffer with one call, and return them. Return None if this fails."""
         data, cut = self.window.data, min(len(self.window.data), self.position + WINDOW_BYTES)
         for _ in range(_CUTS_TRIED):
             cut = data.rfind(b"}", self.position, cut)

@@ -48,8 +48,9 @@ _END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:
-    """Return (text, end, repaired) for the event that begins at ``start``, or None if no event ends in ``data``. If the
-    event cannot be repaired, its text reaches up to the next event. ``last`` is set if the file ends with ``data``."""
+    """Return (text, end, repaired) for the event that begins at ``start``. Return None if its end is not in ``data``.
+    If the event is invalid and cannot be repaired, ``text`` is the unchanged text before the next event. ``last`` is
+    true if the file ends with ``data``."""
     if data[start : start + 1] != b"{":
         return None
     ends = [match.end() for match in itertools.islice(_END.finditer(data, start), _ENDS_TRIED)]

@@ -90,7 +90,7 @@ class Numbers:
 
 
 class Origin(NamedTuple):
-    """The cells of an event that are equal in many events."""
+    """Values of an event that many other events share. Each distinct combination is stored once."""
 
     name: str | None
     kind: str | None

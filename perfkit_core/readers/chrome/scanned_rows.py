@@ -17,9 +17,9 @@ from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_lab
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
-"""Indexes in ``Stretch.numbers``: start, duration, the first of ARGUMENT_INTEGERS. ``offset_ns`` is the last item."""
+"""Indexes in ``Stretch.numbers``. The columns ARGUMENT_INTEGERS begin at FIRST_INTEGER. ``offset_ns`` comes last."""
 ORIGIN, FIRST_TEXT = 0, 1
-"""Indexes in ``Stretch.codes``: origin, the first of ARGUMENT_TEXTS."""
+"""Indexes in ``Stretch.codes``. The columns ARGUMENT_TEXTS begin at FIRST_TEXT."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Translation:
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of a :class:`Stretch`. The rows ``at`` are placeholders for the events in ``lists``."""
+        """Return the rows of ``stretch``. The caller must overwrite the rows ``at`` with the events in ``lists``."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None
@@ -110,9 +110,9 @@ class Translation:
     def _translated(
         self, column: str, codes: Codes, stretch: Stretch, slow: Mapping[int, Origin | str | None]
     ) -> Codes:
-        """Return ``codes`` with the scanner's numbers replaced by the recording's numbers, which are assigned in row
-        order. ``slow`` maps each row that the scanner could not read to its value. This value also gets its number
-        here, but the caller must write the number into the result."""
+        """Return ``codes`` with each of the scanner's numbers replaced by the recording's number for the same value.
+        ``slow`` has the values of the rows that the scanner could not read. New values are numbered in row order,
+        including those of ``slow``. The caller must write the numbers of ``slow`` into the result."""
         numbers, words = self._numbers[column], self._words
         more = len(words.origins if column == _ORIGIN else words.texts) + 1 - len(numbers)
         if more:
