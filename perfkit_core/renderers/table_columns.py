@@ -79,8 +79,8 @@ def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = N
 
 
 def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
-    """Return the unit in which the values of several columns are shown together. ``cells`` contains the values of each
-    column. ``column`` shows what the values are, for example times. Return None for plain numbers and text."""
+    """Return one unit for the values of several columns, such as ms for columns of times. ``cells`` contains the values
+    of each column. ``column`` is one of the columns. Return None for plain numbers and text."""
     family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
     return units.group_unit(cells, family) if family else None
 

@@ -22,8 +22,8 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""``period`` returns the median distance between long waits if it is typical: at least half of the distances, and at
-least this many of them, equal the median. With fewer distances, all must."""
+"""``period`` compares the ``n`` distances between long waits with their median. The result is the median if at least
+``max(n / 2, min(_EQUAL, n))`` distances are equal to the median."""
 _MANY: Final = 2
 """Otherwise ``period`` returns the mean distance m, if there are at least ``_MANY * m`` distances."""
 _MOST: Final = 64
@@ -64,7 +64,7 @@ are taken for these. Later operators rebuild the batch that a worker sent."""
 _HANDED_OVER_NS: Final = 2_000_000
 """Maximum time to unpickle and pin a ready batch. Operators that rebuild the batch take additional time."""
 _HANDED_OVER: Final = 0.1
-"""Getting a ready batch is assumed to take this quantile of the waits of all calls."""
+"""The time to get a ready batch is estimated from the waits of all loader calls: ``quantile(waits, _HANDED_OVER)``."""
 _WORKERS: Final = 2
 """Minimum number of workers. The number itself is estimated by ``period``."""
 _AHEAD: Final = 2
@@ -175,8 +175,8 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """For each wait, estimate when a worker begins to make the awaited batch. Return the segment of the waiting thread
-    that starts at this moment. The thread waits in segment ``node[i]``, which lies in loader call ``rows[call[i]]``."""
+    """Estimate when a worker begins to make each awaited batch. For each wait, return the segment of the waiting thread
+    that starts at this time. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)

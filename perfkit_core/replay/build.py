@@ -36,12 +36,12 @@ the share ``RETURN_SHARE`` of the wait if that is longer."""
 
 @dataclass(frozen=True, slots=True)
 class Handoffs:
-    """Bursts of work that one thread does during a segment of another thread, the waiter. Arrays of shape (bursts,).
+    """Bursts of work that a thread B does during one segment of another thread A. Arrays of shape (bursts,).
 
-    - ``waiter``: the segment of the waiter.
-    - ``first``, ``last``: the first and the last segment of the burst.
-    - ``idle``: the idle segment before the burst, -1 if none.
-    - ``returns``: whether the waiter continues when the burst ends."""
+    - ``waiter``: the segment of A.
+    - ``first``, ``last``: the first and the last segment of B that belong to the burst.
+    - ``idle``: the segment of B before ``first``, in which B was idle, -1 if none.
+    - ``returns``: whether A waits until the burst ends."""
 
     waiter: IntArray
     first: IntArray
@@ -54,8 +54,8 @@ class Handoffs:
 
 
 def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: IntArray) -> Handoffs:
-    """Return the bursts that the ``leaders`` started, sorted by waiter and time. A burst is work that begins on an idle
-    thread during a segment of a leader. This segment is the waiter of the burst.
+    """Return the bursts that the ``leaders`` started. A leader starts a burst if an idle thread begins to work during a
+    segment of the leader. The bursts are sorted by this segment, and then by time.
 
     - ``leaders``: mask of the threads that run the steps.
     - ``rank``: rank of each thread. A leader starts bursts only in its own rank.
@@ -103,11 +103,11 @@ def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
 
 
 def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph:
-    """Return the graph of the host threads. ``busy_ns`` is the time of each segment without waits for a device.
+    """Return the graph of the host threads. ``busy_ns`` contains the duration of each segment, less the time for which
+    the segment waits for a device or a batch.
 
-    A burst is work of one thread during a segment of another thread, the waiter. The start of each burst cuts the
-    waiter's segment. The node of the segment keeps the part before the first cut. Each later part becomes a node of its
-    own, so there are as many additional nodes as ``bursts``. Additional nodes come after the nodes of the segments."""
+    Each segment becomes a node. The start of each burst cuts the segment in ``bursts.waiter``. Each part after a cut
+    becomes an additional node. Additional nodes follow the nodes of the segments, in the order of ``bursts``."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]
@@ -138,8 +138,8 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
     """Return the graph in which the threads that run the steps (mask ``leads``) wait for collectives of other threads.
-    A node that waits is cut in two at the end of the collective. The first part is the wait and takes no time itself.
-    ``after`` contains, for each host event, the node that starts when the event ends."""
+    A node that waits is cut in two at the end of the collective. The first part gets the duration 0. An edge delays the
+    second part until the collective ends. ``after[row]`` is the node that starts when a host event ends."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)

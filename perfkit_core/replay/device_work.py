@@ -1,11 +1,14 @@
 """Edges of the replay that end at device work.
 
-Device work waits for its launch and for the previous work of its stream. Each wait is an edge with a lag. The excess of
-an edge is its recorded lag minus the usual lag. The edge with the smaller excess keeps its recorded lag, so that the
-unchanged graph repeats the recording. The other edge has the usual lag, or the recorded lag if that is smaller.
+Device work waits for its launch and for the previous work of its stream. Both waits become edges into the work. The
+recorded lag of an edge is the time from the launch, or from the end of the previous work, to the start of the work.
 
-Work that starts more than ``UNEXPLAINED_NS`` late may have waited for another stream. This is assumed if work of
-another stream of the device ended just before. The edge from this other work then has the recorded lag.
+One of the two edges keeps its recorded lag, so that the unchanged graph repeats the recording. This is the edge with
+the smaller ``recorded lag - usual lag``. The other edge gets ``min(recorded lag, usual lag)``.
+
+If ``recorded lag - usual lag`` exceeds ``UNEXPLAINED_NS`` for both edges, the work may have waited for another stream.
+This is assumed if work of another stream of the device ended just before. Then a third edge begins at
+this other work and has its recorded lag. The first two edges get at most the usual lag.
 
 A launch blocks its caller while the launch queue of the stream is full (``queue_limits``)."""
 
@@ -60,10 +63,11 @@ def device_work(trace: Trace) -> DeviceWork:
 
 
 def work_edges(trace: Trace, work: DeviceWork, launch_node: IntArray, nodes: IntArray, events: Edges) -> Edges:
-    """Return all edges that end at device work. They include ``events``, the edges of recorded waits between streams.
+    """Return all edges that end at device work. Arguments:
 
+    - ``launch_node``: for each piece of work, the node that starts when the launch starts, -1 if there is none.
     - ``nodes``: for each piece of work, its node.
-    - ``launch_node``: for each piece of work, the node that starts when the launch starts, -1 if there is none."""
+    - ``events``: edges for recorded waits between streams. The result contains these edges, too."""
     start, end = trace.ints("start_ns")[work.row], trace.end_ns[work.row]
     launched = launch_node >= 0
     call = np.where(launched, trace.ints("start_ns")[trace.ints("launched_by")[work.row]], -_NEVER)

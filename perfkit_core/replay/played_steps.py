@@ -133,9 +133,9 @@ _TYPICAL_NS: Final = 5_000
 def unexplained_ratio(replay: Replay) -> float | None:
     """Return the time of unexplained device work divided by the time of all device work, or None without device work.
 
-    Device work waits for earlier events, such as its launch. The lag of a wait is the time from the event to the end of
-    the wait. The work starts when its last wait ends. Work is unexplained if it waits for nothing, or if the lag of its
-    last wait exceeds the usual lag by more than ``UNEXPLAINED_NS``. Most transforms do not shorten such a lag."""
+    Device work waits for earlier events, such as its launch. One of these events determines when the work starts. The
+    lag is the time from this event to the start of the work. Work is unexplained if the lag is more than
+    ``UNEXPLAINED_NS`` longer than usual. Work that waits for no event is unexplained, too."""
     graph, links = replay.graph, replay.graph.edges
     work = np.flatnonzero(~graph.on_host)
     total = int(graph.dur_ns[work].sum())

@@ -50,7 +50,7 @@ def value(number: Number, case: Case) -> float:
 
 
 class Transform(Protocol):
-    """A change of the graph: a frozen dataclass of numbers, quantities and arrays of rows."""
+    """A change of the graph, described by the fields of a frozen dataclass."""
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         """Return the changed graph. Existing nodes keep their numbers, and new nodes follow."""
@@ -301,16 +301,13 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Batches come from ``workers`` processes of each rank instead of the recorded source.
+    """In each rank, ``workers`` processes make the batches. Each worker makes up to ``ahead`` batches in advance. The
+    first batch is ready when the training asks for it.
 
-    ``batch_ns`` is the time in which one worker makes a batch. So all workers deliver a batch every ``batch_ns`` ÷
-    ``workers``. Each worker is at most ``ahead`` batches ahead of the training. The first batch is ready when the
-    training asks for it.
-
-    - If the thread that runs the steps made the recorded batches, ``batch_ns`` is None. Then a worker takes the
-      recorded time for each batch, and getting a ready batch takes ``handover_ns``.
-    - Otherwise a loader call takes the recorded time. If the batch is ready, the wait in it is at most
-      ``handover_ns``."""
+    - ``batch_ns`` is None if the thread that runs the steps made the recorded batches. A worker then needs the same
+      time for each batch as this thread. Getting a ready batch takes ``handover_ns``.
+    - Otherwise, ``batch_ns`` is the time in which one worker makes one batch. A loader call waits at most
+      ``handover_ns`` for a ready batch. The rest of the call keeps its recorded time."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

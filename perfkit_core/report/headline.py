@@ -27,8 +27,8 @@ _CATEGORY_NAMES: Final = {
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return sentences on the step time from the tables of the views steps, partition, model and device. Without
-    recorded steps there are no sentences."""
+    """Return sentences on the step time. ``tables`` contains the tables of four views: ``steps``, ``partition``,
+    ``model`` and ``device``. Without recorded steps there are no sentences."""
     steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
     if steps is None or steps.empty:
         return ()

@@ -61,9 +61,10 @@ class Chart:
     - ``line``: a line per column ``y``
     - ``ranking``: a bar for each of the rows with the largest ``y[0]``
     - ``share``: a single bar with a part per row
-    - ``icicle``, ``sunburst``, ``opening`` (bars that can be expanded): a tree. The user selects the size from ``y``.
-    - ``heatmap``: a row per value of ``by`` and a column per value of ``x``. The user selects the number from ``y``.
-      If ``x`` is empty, the heat map has one column for each column in ``y``.
+    - ``icicle``, ``sunburst``, ``opening`` (bars that can be expanded): a tree. If ``y`` has several
+      columns, the user selects the column that contains the sizes.
+    - ``heatmap``: a row per value of ``by``. If ``x`` is empty, there is a column for each name in ``y``. Otherwise
+      there is a column for each value of ``x``, and the user selects the name in ``y`` whose values are shown.
     - ``waterfall``: bars from one total to another. ``y[0]``: difference (missing for totals). ``y[1]``: total so far.
     - ``distribution``: a dot per row, in one lane per value of ``x``. ``y[0]`` is the value, and ``y[1]`` is the median
       of the lane. The table needs the columns ``step`` (the name of a dot) and ``outlying`` (whether to mark the dot).

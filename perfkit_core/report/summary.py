@@ -162,8 +162,8 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
 
 
 def cut(report: model.Report, limit: int | None) -> model.Report:
-    """Return the report with at most ``limit`` rows per table; None means no limit. Formats for machines need this,
-    because they ignore the limits of the sections."""
+    """Return the report with at most ``limit`` rows per table; None means no limit. Call this function for formats such
+    as JSON and CSV, which ignore ``Section.limit``."""
     if limit is None:
         return report
     return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))

@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 
 @inlined
 def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
-    """Return (number, odd) of an origin, the combination of pair, process, thread and place. The number is negative if
-    a dictionary is full. ``odd`` is true if the values are too large to be packed into one integer."""
+    """Return (number of the event's origin, whether the slower reference reader must read the event). The number is
+    negative if a dictionary is full."""
     odd = process > _MASK or thread > _MASK or place > _MASK
     lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
@@ -38,8 +38,8 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 @by_address
 def place(memory, label, process):  # type: ignore[no-untyped-def]
-    """Return (number, odd) for the device of an event. A label, a process and up to AUX arguments identify the device.
-    ``odd`` is true if they are too large to be packed into one integer. The number is FULL if there is no room."""
+    """Return (number of the event's device, whether the slower reference reader must read the event). The number is
+    negative if the dictionary of devices is full."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
     odd = label >= 1 << _CLASS_BITS or process >= 1 << _PID_BITS
     for i in range(AUX):

@@ -30,8 +30,8 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
     """Read the key at ``at``. Return (start of the value, end of the key, number of the key, whether the slower
-    reference reader must read the event). The start is negative after an error. Events usually have the same keys in
-    the same order, so the text is first compared with the expected key. Its number is ``following[context]``."""
+    reference reader must read the event). The start is negative after an error. ``following[context]`` is the number
+    of the expected key. The text is compared with this key first."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)
@@ -143,7 +143,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
 
 @by_address
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
-    """Return (end of the value, code) for a text column. Equal values have equal codes and are decoded once."""
+    """Read one value of a text column. Return (position after the value, code). Equal values have equal codes."""
     end, _, _ = value(buffer, start, out, to)
     if end < 0:
         return np.int64(state.BROKEN_TEXT), np.int64(0)

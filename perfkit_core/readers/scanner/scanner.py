@@ -106,8 +106,8 @@ class ScannerColumns:
         return int(self.record["rows"])
 
     def make_room(self, text_bytes: int) -> None:
-        """Make room to scan ``text_bytes`` bytes of a file. There is room for the arguments of all events, and usually
-        for all rows. The caller must have taken all rows before."""
+        """Allocate memory to scan ``text_bytes`` bytes of a file. The memory is large enough for the arguments of all
+        events, and usually for all rows. Call :meth:`taken` first, because this method discards all rows in use."""
         if len(self._rest) < text_bytes:
             self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _MIN_ROWS), _MAX_ROWS))
 

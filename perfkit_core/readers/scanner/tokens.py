@@ -146,7 +146,8 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Add the decimal places at ``at``, if any, to the whole microseconds ``total``. Return (end, sum in ns)."""
+    """Read the decimal places of a number of microseconds. ``total`` is the integer before the decimal point. Return
+    (position after the number, number in ns). The position is -1 if no digit follows the decimal point."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1
@@ -261,7 +262,8 @@ def number(buffer, at, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _is_odd(decimals, first_significant, digits, integer_is_zero):  # type: ignore[no-untyped-def]
-    """Return whether a number has digits that a float64 may not preserve. ``decimals`` excludes trailing zeros."""
+    """Return whether a number has digits that a float64 may not preserve. ``decimals`` is the number of digits after
+    the decimal point, without trailing zeros. For example, ``decimals`` is 2 for ``1.250``."""
     if decimals < 0 or first_significant == 0:  # all decimals are 0
         return digits > _SIGNIFICANT_DIGITS
     if integer_is_zero:

@@ -106,8 +106,8 @@ def _ticks(low: float, high: float, unit: Unit | None) -> list[tuple[float, str]
 
 
 def _in_words(ends: list[Ends], unit: Unit | None) -> str:
-    """Return the first two intervals as text: ``176 (174–177) → 116 (107–128) ms``. Times have one unit at the end.
-    Every percentage has its own percent sign."""
+    """Return a text such as ``176 (174–177) → 116 (107–128) ms``. The text shows the first two intervals of a row. Each
+    interval has the form ``middle (low–high)``. The unit is written once, except ``%``, which follows every number."""
 
     def number(value: float) -> str:
         return with_unit(format_in(value, unit), unit) if is_share else format_in(value, unit)
