@@ -33,10 +33,9 @@ def unknown_types(counts: Mapping[str, int]) -> Finding:
 
 
 def unlabelled(count: int) -> Finding:
-    """Warn of names without the duration that Paddle appends to each name. A quote in a name can end the name early."""
+    """Warn of names that do not end with a duration. Paddle's JSON has a duration at the end of each name."""
     text = message(
-        "{count} names lack the duration that Paddle appends: a quote in a name can end the name early, and other "
-        "events may be missing",
+        "{count} event names are cut off, possibly at a quote character inside the name. Other events may be missing",
         count=count,
     )
     return Finding("names-cut-short", text)

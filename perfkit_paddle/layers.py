@@ -1,8 +1,8 @@
-"""``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns a table of layers.
+"""``annotate`` labels the layers of a Paddle model while a profiler records. ``describe`` returns the tree of layers.
 
-A RecordEvent labels each forward call. It cannot enclose the backward pass of the call, because RecordEvents must nest,
-but the backward passes of layers interleave. Therefore gradient hooks on the outputs of the call only label the start
-of the pass. The label lists the graph nodes of the call by name, because Paddle numbers neither operators nor nodes.
+Each forward call of a layer is recorded as a RecordEvent. This is impossible for backward passes: RecordEvents must
+nest, but the backward passes of layers interleave. Therefore gradient hooks label only the start of each backward pass.
+The backward label contains the names of the graph nodes that the forward call made.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self._inputs: dict[int, list[Any]] = {}
-        """For each node of a finished call, by address: the nodes that made the inputs of that call. The search for the
-        nodes of an enclosing call jumps there, because the nodes between belong to the finished call."""
+        """Maps the address of each node of a finished call to the nodes that made the inputs of that call. With this
+        map, :meth:`claim` skips the nodes of inner calls."""
         self.kept: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 
@@ -252,10 +252,10 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
     the path begins with it. The first model without a name has no prefix. The paths of further models without a name
     begin with the class of the model.
 
-    The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
-    model returns the same object. The hooks are installed only while a profiler runs, and they never raise. A
-    ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if
-    another model has this name.
+    Labelling stops when ``remove()`` of the returned object is called, or when its ``with`` block ends. A second call
+    for the same model returns the same object. The hooks are installed only while a profiler runs, and they never
+    raise. A ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError
+    if another model has this name.
     """
     return annotation.annotate(FRAMEWORK, model, name)
 

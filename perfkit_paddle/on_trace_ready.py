@@ -41,8 +41,8 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
 
 
 def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
-    """Take the cycle that a profiler has just finished. ``no_steps`` are the numbers of recorded steps that are not
-    complete iterations. Raises CaptureError if there is no cycle."""
+    """Take the cycle that a profiler has just finished. The steps with the numbers in ``no_steps`` are not complete
+    iterations, so they are not stored as steps. Raises CaptureError if there is no cycle."""
     result = getattr(profiler, "profiler_result", None)
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
@@ -101,7 +101,10 @@ def saved(result: Any) -> memoryview:
 
 def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
     """Return the Trace from Paddle's tree of Python objects. This takes 10 µs per event, the protobuf only 2 µs."""
-    failures.tell(f"Paddle's protobuf cannot be read ({error}): its tree of objects is read instead", logging.WARNING)
+    failures.tell(
+        f"Paddle's protobuf data cannot be read ({error}): the events are read from Paddle's Python objects instead",
+        logging.WARNING,
+    )
     tables = walk(result.get_data(), result.get_extra_info())
     return pb_source.finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
 

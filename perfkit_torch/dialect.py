@@ -99,7 +99,7 @@ def _named_label(category: str, name: str) -> Label:
 
 
 def copy_kind(name: str) -> str | None:
-    """Return the copy kind, or None without a direction. ``Memcpy HtoD (Pinned -> Device)`` is "HtoD pinned"."""
+    """Return "HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``, or None if the name contains no direction."""
     match = _COPY.search(name)
     if not match:
         return None

@@ -131,8 +131,8 @@ class _Function:
 
     @functools.cached_property
     def _interpreted(self) -> Any:
-        """Return a function with the same code that runs in Python. The ``compiled`` functions that it calls run in
-        Python too, and their array cells are not counted."""
+        """Return an uncompiled copy of the function. The copy calls uncompiled copies of other ``compiled`` functions.
+        The array cells of these inner calls are not counted."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

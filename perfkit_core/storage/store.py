@@ -85,7 +85,7 @@ def read_stored(path: Path) -> Trace:
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
         complete = next(filter(None, completing), None)
         if stored.reader and complete is None:
-            text = f"{path}: these events need the reader {stored.reader!r}, which no plugin provides"
+            text = f"{path}: no installed plugin can read the events in this file: reader {stored.reader!r} is missing"
             raise SourceError(text, "run perfkit plugins to see what is broken or missing")
         operator_names = plugins.operator_names(stored.meta.framework)
         return recorded_events.read_recorded(path, stored, operator_names, complete)

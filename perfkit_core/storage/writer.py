@@ -29,7 +29,7 @@ _BATCH_VALUES: Final = 1 << 16
 
 
 def encoding(columns: pa.Schema) -> dict[str, Any]:
-    """Return options for ``pyarrow.parquet.write_table`` and ``ParquetWriter``. They make small files fast."""
+    """Return options for ``pyarrow.parquet.ParquetWriter``. They keep the files small and the writing time short."""
     integers = [field.name for field in columns if pa.types.is_integer(field.type)]
     repeated = [field.name for field in columns if pa.types.is_dictionary(field.type)]
     options = {

@@ -102,6 +102,6 @@ class Metric:
             raise CaptureError(
                 f"no steps were recorded in {command!r}: a Python process with perfkit installed "
                 "must update its optimizer at least twice",
-                "print a number in the command, and select it with --metric",
+                "make the command print a number, and select this number with --metric",
             )
         return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)

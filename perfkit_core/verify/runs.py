@@ -162,8 +162,8 @@ def _exit_code(
 def _deferred_signals() -> Iterator[None]:
     """Delay signals until the end of the block.
 
-    If a handler raised an exception while ``Popen`` starts a child, the child would keep running with an unknown
-    process id. The handlers are replaced, because the child would inherit blocked signals.
+    Without the delay, a signal handler could raise an exception while ``Popen`` starts a child. The child would then
+    keep running, and its process id would be unknown.
     """
     if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield
@@ -171,7 +171,7 @@ def _deferred_signals() -> Iterator[None]:
     pending: list[int] = []
     before = {number: handler for number in _signals("SIGINT", "SIGTERM", "SIGHUP")
               if callable(handler := signal.getsignal(number))}  # fmt: skip
-    for number in before:
+    for number in before:  # signals are not blocked with pthread_sigmask, because the child would inherit the mask
         signal.signal(number, lambda number, frame: pending.append(number))
     try:
         yield

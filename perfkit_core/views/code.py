@@ -132,8 +132,8 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 def running_before(trace: Trace) -> BoolArray:
     """Return the mask of the frames that were already running when their recording began, shape (rows,). The mask is
-    inferred: a frame is in the mask if it starts before any frame of its recording has ended. A frame that starts while
-    no other frame of its process is running begins a new recording."""
+    inferred: no frame of the recording has ended yet when such a frame starts. If no frame of a process is running, the
+    next frame of the process is taken to begin a new recording."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))

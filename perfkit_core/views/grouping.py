@@ -61,7 +61,7 @@ def stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
 
 
 def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
-    """Return the Python stack of each row, as :func:`stacks` does, but with addresses."""
+    """Return the result of :func:`stacks`, but keep object addresses in frame names (for example ``at 0x7f1c``)."""
     recorded = trace.codes("stack")
     if (recorded.codes[rows] >= 0).any():
         return innermost(texts(recorded, rows), None)

@@ -113,5 +113,5 @@ def test_without_its_reader_a_streamed_file_is_refused(tmp_path: Path, monkeypat
         return sources
 
     monkeypatch.setattr(type(get_plugins()), "sources", without)
-    with pytest.raises(SourceError, match="these events need the reader 'paddle-pb'"):
+    with pytest.raises(SourceError, match="in this file: reader 'paddle-pb' is missing"):
         perfkit_core.load(target).to_pandas()

@@ -35,9 +35,9 @@ _LEAST_SPAN_NS: Final = 10**9
 """Minimum time between the medians of the first and the last third of the collectives, to measure a drift. Over a
 shorter time, the ends scatter more than clocks drift."""
 _CLEAR: Final = 10
-"""A drift is clear if it changes the offset over the recording by this many times the scatter of collective ends."""
+"""A drift is clear if its effect over the recording is this many times the scatter of the collectives' end times."""
 _LEAST_SCATTER_NS: Final = 1000
-"""The scatter of collective ends is taken to be at least this, because some profilers round times to 1 µs."""
+"""Lower limit, in ns, for the scatter of the collectives' end times. Some profilers round times to 1 µs."""
 _MOST_ROUNDS: Final = 32
 """Maximum number of rounds in :func:`clock_offsets`. Only ranks whose clocks contradict others need another round."""
 COLUMNS: Final = {
@@ -58,16 +58,16 @@ _Rows = dict[int, dict[str, Any]]
 def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.DataFrame:
     """Return one row per rank, for all ranks of the matched ``collectives`` and for ``ranks``.
 
-    Ranks are connected if they share collectives, directly or through other ranks. The clocks of two ranks contradict
-    each other if the lower bound of their offset exceeds the upper bound. Columns:
+    Ranks are connected if they share collectives, directly or through other ranks. Two clocks contradict each other if
+    the lower bound of their offset exceeds the upper bound by more than 1 ms. Otherwise, they agree. Columns:
 
-    - ``reference_rank``: connected ranks are tried from the lowest to the highest, and the first one whose clock does
-      not contradict this rank's clock is taken. If all contradict: the first that was tried. NA if none is connected.
+    - ``reference_rank``: the rank whose clock is the reference, NA if no rank is connected. Connected ranks are tried
+      in ascending order until one clock agrees with the rank's clock. If none agrees, the first one is taken.
     - ``offset_ns``: the rank's clock less the reference's clock, NA if unknown.
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.
     - ``numbered``: whether all shared collectives were matched by numbers that the collective library recorded.
-    - ``residual_ns``, ``max_residual_ns``: the median and the largest difference of the ends after alignment.
+    - ``residual_ns``, ``max_residual_ns``: the median and largest difference of a collective's ends after alignment.
     - ``drift_ppm``: how much faster the clock runs than the reference's. NA if collectives are too few or too close.
     - ``rate``: how much the offset grows per ns of the rank's clock, 0 if the drift is not corrected.
     - ``moment_ns``: the end of the first shared collective on the rank's clock, the time for which offset_ns holds.

@@ -40,7 +40,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def with_bandwidth(copies: pd.DataFrame) -> pd.DataFrame:
-    """Replace ``_SIZED_NS`` of :func:`measured` by the bandwidth, which is bytes divided by this time."""
+    """Replace the column ``_SIZED_NS`` by the bandwidth: ``bytes`` divided by ``_SIZED_NS``, in bytes per second."""
     sized_ns = copies[_SIZED_NS].to_numpy(np.int64)
     size = copies["bytes"].fillna(0).to_numpy(np.int64)
     bandwidth = integers(size * 1_000_000_000 // np.maximum(sized_ns, 1), sized_ns > 0)

@@ -110,12 +110,11 @@ def pool_table(trace: Trace, events: MemoryEvents, pool: IntArray, columns: Mapp
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Allocated and reserved bytes after each event, shape (events,). A number that the pool did not record is MISSING.
-    ``unexplained`` is not 0 if events were lost or recorded out of order."""
+    """Memory of a pool in bytes after each memory event, shape (events,). MISSING stands for an unrecorded number."""
 
     growth: IntArray  # sum of the changes since the recording began
     allocated: IntArray  # recorded total
-    unexplained: IntArray  # change of the recorded total that the event itself does not explain
+    unexplained: IntArray  # change of the total less the event's own change; not 0 if events were lost or out of order
     reserved: IntArray
     start: IntArray  # total before the first event, shape (pools,)
 
@@ -244,7 +243,8 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return, for each step, the position of the first memory event in the series to which the step belongs."""
+        """Return one index into :func:`memory_events` per step: the first event of the step's series. All steps of a
+        series have the same index."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

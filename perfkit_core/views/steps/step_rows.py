@@ -63,8 +63,8 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
-    """Return the mask of the ``chosen`` events that Paddle counts as steps, shape (rows,). If all events are chosen,
-    the mask includes :func:`cut_off_rows`, steps that perfkit omits. Paddle's step time is the union of the events."""
+    """Return the mask of the steps in Paddle's own tables, shape (rows,). Steps outside ``chosen`` are left out. If all
+    events are chosen, the mask includes the steps of :func:`cut_off_rows`, because Paddle counts them too."""
     mask = select.marked(trace, step_rows(trace)) & chosen
     return mask | cut_off_rows(trace) if chosen.all() else mask
 
