@@ -32,7 +32,7 @@ from perfkit_core.views.steps import activity, step_rows
 
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
-BESIDE_MEDIAN: Final = "(median step minus mean of the middle steps)"
+BESIDE_MEDIAN: Final = "(median less mean of the middle steps)"
 COLUMNS: Final = (
     "depth", "level", "name", "place", "parent", "base_calls", "other_calls", "base_ns", "other_ns", "difference_ns",
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
