@@ -300,12 +300,11 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return what each item of advice saves once other items are followed, as a dict by advice id.
+    """Return what an item of advice saves if it is followed after ``together``, as a dict by advice id. Items whose
+    saving stays similar are left out.
 
-    Items whose saving stays similar are left out. Parameters:
-
-    - ``together``: items that can be combined, largest saving first
-    - ``others``: items that save too little alone"""
+    - ``together``: items that can be combined, largest saving first; each is tried after all the rest of them
+    - ``others``: items that save too little alone; each is tried after all of ``together``"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?

@@ -58,7 +58,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return transforms that save at least as much as ``change``, whatever its uncertain numbers are.
+    """Return transforms that together save at least as much as ``change``. This holds for all values of the numbers in
+    ``change`` that are only estimates.
 
     Most of these transforms remove the changed events or their time. Return None if no such transforms are known, for
     example for ``Load`` and ``Batch``."""

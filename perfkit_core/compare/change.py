@@ -32,28 +32,28 @@ _NOTE = mark(
 )
 _VERDICTS: Final = {
     statistics.SLOWER: mark(
-        "New slowdown of the other run against the base run: {change:ns} per step since the earlier pair of "
-        "runs{interval}{noise}."
+        "New slowdown: relative to the base run, the other run is {change:ns} per step slower than in the earlier pair "
+        "of runs{interval}{noise}."
     ),
     statistics.FASTER: mark(
-        "New improvement of the other run against the base run: {change:ns} per step since the earlier pair of "
-        "runs{interval}{noise}."
+        "New improvement: relative to the base run, the other run is {change:ns} per step faster than in the earlier "
+        "pair of runs{interval}{noise}."
     ),
     statistics.PERHAPS_SLOWER: mark(
-        "Possibly a new slowdown of the other run against the base run, possibly machine noise: {change:ns} per "
-        "step since the earlier pair of runs{interval}{noise}; record three captures of each run."
+        "A new slowdown or machine noise: relative to the base run, the other run is {change:ns} per step slower than "
+        "in the earlier pair of runs{interval}{noise}; to find out, record three captures of each run."
     ),
     statistics.PERHAPS_FASTER: mark(
-        "Possibly a new improvement of the other run against the base run, possibly machine noise: {change:ns} per "
-        "step since the earlier pair of runs{interval}{noise}; record three captures of each run."
+        "A new improvement or machine noise: relative to the base run, the other run is {change:ns} per step faster "
+        "than in the earlier pair of runs{interval}{noise}; to find out, record three captures of each run."
     ),
     statistics.NO_DIFFERENCE: mark(
-        "Nothing new beyond noise: against the base run, the other run changed by {change:+ns} per step since the "
-        "earlier pair of runs{interval}{noise}."
+        "Nothing new beyond noise: since the earlier pair of runs, the difference between other run and base run "
+        "changed by {change:+ns} per step{interval}{noise}."
     ),
     statistics.TOO_FEW: mark(
-        "Too few steps for a verdict: against the base run, the other run changed by {change:+ns} per step since the "
-        "earlier pair of runs{interval}{noise}."
+        "Too few steps for a verdict: since the earlier pair of runs, the difference between other run and base run "
+        "changed by {change:+ns} per step{interval}{noise}."
     ),
 }
 

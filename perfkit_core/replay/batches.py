@@ -175,8 +175,8 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Estimate when a worker begins to make each awaited batch. For each wait, return the segment of the waiting thread
-    that starts at this time. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
+    """Estimate when a worker begins to make each awaited batch. For each wait, return the waiting thread's segment that
+    starts then. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)

@@ -106,8 +106,9 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
     """Return the graph of the host threads. ``busy_ns`` contains the duration of each segment, less the time for which
     the segment waits for a device or a batch.
 
-    Each segment becomes a node. The start of each burst cuts the segment in ``bursts.waiter``. Each part after a cut
-    becomes an additional node. Additional nodes follow the nodes of the segments, in the order of ``bursts``."""
+    Each segment becomes a node. ``bursts.waiter`` contains, for each burst, the segment during which the burst runs.
+    The start of the burst cuts this segment in two. Each part after a cut becomes an additional node. Additional nodes
+    follow the nodes of the segments, in the order of ``bursts``."""
     count, extra = len(segments), np.arange(len(segments), len(segments) + len(bursts))
     begin, end = segments.start_ns[bursts.first], segments.end_ns[bursts.last]
     same = bursts.waiter[1:] == bursts.waiter[:-1]

@@ -306,8 +306,8 @@ class Load:
 
     - ``batch_ns`` is None if the thread that runs the steps made the recorded batches. A worker then needs the same
       time for each batch as this thread. Getting a ready batch takes ``handover_ns``.
-    - Otherwise, ``batch_ns`` is the time in which one worker makes one batch. A loader call waits at most
-      ``handover_ns`` for a ready batch. The rest of the call keeps its recorded time."""
+    - Otherwise, ``batch_ns`` is the time in which one worker makes one batch. If the
+      batch is ready, the wait inside a loader call is at most ``handover_ns``. The rest of the call is unchanged."""
 
     rows: IntArray  # events in which the training gets its batches, sorted by time within each rank
     workers: Number

@@ -132,7 +132,7 @@ class _Function:
     @functools.cached_property
     def _interpreted(self) -> Any:
         """Return an uncompiled copy of the function. The copy calls uncompiled copies of other ``compiled`` functions.
-        The array cells of these inner calls are not counted."""
+        Such inner calls do not add to ``Interpreted.cells``."""
         code, names = self._function.__code__, self._function.__globals__
         called = {name: names[name] for name in code.co_names if isinstance(names.get(name), _Function)}
         own = names | {name: function._interpreted for name, function in called.items()}

@@ -24,7 +24,10 @@ _LONG_FACTOR: Final = Quantity(
     0.0, 0.0, 0.5, message("estimate: the work is dropped or moved to another thread; at worst half of it stays")
 )
 _SHORT_FACTOR: Final = Quantity(
-    0.0, 0.4, 0.9, message("estimate: no gaps in compiled code (best); Python takes nearly its recorded time (worst)")
+    0.0,
+    0.4,
+    0.9,
+    message("estimate: compiling removes all gaps (best); compiling hardly shortens the time in Python (worst)"),
 )
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,

@@ -52,8 +52,8 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""With these sets of keys, an item without a counterpart is also compared with items that already have one. All other
-sets compare only items without a counterpart. So if one run has one more layer, this layer remains unmatched."""
+"""With these sets of keys, an item without a counterpart is also compared with items that already have one, so that an
+additional layer of one run remains unmatched. All other sets compare only items without a counterpart."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
 """Level → columns. Time outside operators matches on a level if these columns have equal values in both runs."""
 _HOST: Final = ("framework", "launch_and_host", "idle")

@@ -83,7 +83,8 @@ class Translation:
         self._numbers = {column: np.array([-1], np.int32) for column in self._numbered}
 
     def rows(self, stretch: Stretch, lists: RowLists, at: IntArray) -> Rows:
-        """Return the rows of ``stretch``. The caller must overwrite the rows ``at`` with the events in ``lists``."""
+        """Return the rows of ``stretch``. The rows with the indexes ``at`` are placeholders: the scanner could not read
+        these events. The caller must put the events of ``lists`` there."""
         origin, start_ns, dur_ns = stretch.codes[ORIGIN], stretch.numbers[START], stretch.numbers[DURATION]
         assert origin is not None  # these three columns are never empty
         assert start_ns is not None

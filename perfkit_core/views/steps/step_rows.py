@@ -63,8 +63,8 @@ def cut_off_rows(trace: Trace) -> BoolArray:
 
 
 def native_steps(trace: Trace, chosen: BoolArray) -> BoolArray:
-    """Return the mask of the steps in Paddle's own tables, shape (rows,). Steps outside ``chosen`` are left out. If all
-    events are chosen, the mask includes the steps of :func:`cut_off_rows`, because Paddle counts them too."""
+    """Return the mask of the events that Paddle's own tables count as steps, shape (rows,). Steps outside ``chosen``
+    are left out. If all events are chosen, the mask includes :func:`cut_off_rows`, because Paddle counts these, too."""
     mask = select.marked(trace, step_rows(trace)) & chosen
     return mask | cut_off_rows(trace) if chosen.all() else mask
 
