@@ -297,7 +297,8 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
-    """Return the timeline of host events. The docstring of this module says to which event an instant belongs."""
+    """Return the timeline of host events, in which each point in time belongs to one event (see the docstring of this
+    module)."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)

@@ -96,8 +96,8 @@ def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolA
 
 
 def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
-    """Return, for each event of ``rows``, the sum of the times of its nodes and of the nodes of events inside it, shape
-    (len(rows),). Only nodes in the mask ``inside`` count. The events must not overlap."""
+    """Return, for each event of ``rows``, the time of all nodes of the event and of the events that it contains, shape
+    (len(rows),). Nodes outside the mask ``inside`` are left out. No event of ``rows`` may contain another one."""
     owner = np.full(len(replay.trace), -1, np.int64)
     owner[rows] = np.arange(len(rows))
     owner = nesting.first_on_path(replay.trace.ints("parent"), owner)

@@ -80,7 +80,8 @@ class RowLists:
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:
-    """Return the origin of an event, which many events share. Empty texts other than the name become None."""
+    """Return the Origin of an event: values that it shares with many other events, such as its name and thread. Empty
+    texts become None, except an empty name."""
     return rows.Origin(
         name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
         as_text(label.copy_kind), pid, tid, integer(label.step),

@@ -49,7 +49,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Store the flags of a pair of category and name. ``device_class`` is -1 if its events have no device."""
+        """Store the flags of events with this category and name. ``device_class`` is -1 if they have no device."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
