@@ -125,7 +125,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
     for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%",
-                 "subtracting the time of the pattern",
+                 "the step time minus the time of the detected problem",
                  "Assumed: handing over a batch takes 0.1–2 ms (estimate",
                  "6 × DataLoader.next: get batches from 4 worker",
                  "6 × DataLoader.next: take 1–1.4 × their time (likely 1.1), including all events inside them",

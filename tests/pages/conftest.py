@@ -4,13 +4,14 @@ starts (tools/browser.py)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from tools.browser import launch
+
+_LOCAL: Final = ("file:", "blob:", "data:")
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +27,36 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Callable[[Path], Any]]:
-    """Return a function that opens a page. The test fails if the page made requests or reported errors."""
-    with _watched(browser) as (context, wrong):
-
-        def open_page(path: Path) -> Any:
-            page = context.new_page()
-            page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("request", lambda request: None if request.url.startswith(("file:", "blob:", "data:"))
-                    else wrong.append(request.url))  # fmt: skip
-            page.goto(path.as_uri())
-            return page
-
-        yield open_page
-    assert wrong == []
-
-
-@contextmanager
-def _watched(browser: Any) -> Iterator[tuple[Any, list[str]]]:
-    context = browser.new_context(viewport={"width": 1300, "height": 900}, accept_downloads=True)
-    yield context, []
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """Return a tab of the browser. The tests of a module share it, because a new tab takes longer than a page."""
+    context = browser.new_context(accept_downloads=True)
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def opened(tab: Any) -> Iterator[Callable[[Path], Any]]:
+    """Return a function that opens a page as in a new tab. The test fails if the page made requests or reported
+    errors."""
+    wrong: list[str] = []
+    watching: dict[str, Callable[[Any], object]] = {
+        "console": lambda message: wrong.append(message.text) if message.type == "error" else None,
+        "weberror": lambda error: wrong.append(str(error.error)),
+        "request": lambda request: None if request.url.startswith(_LOCAL) else wrong.append(request.url),
+    }
+    for event, watch in watching.items():
+        tab.context.on(event, watch)
+    tab.context.clear_permissions()
+    tab.emulate_media(media="null", color_scheme="light")
+    tab.set_viewport_size({"width": 1300, "height": 900})
+    tab.mouse.move(0, 0)
+
+    def open_page(path: Path) -> Any:
+        tab.goto(path.as_uri())
+        return tab
+
+    yield open_page
+    for event, watch in watching.items():
+        tab.context.remove_listener(event, watch)
+    assert wrong == []

@@ -151,8 +151,9 @@ def _rings(page: Any) -> None:
 
 def test_bars_become_rings_and_stay_open(show: Callable[..., Any]) -> None:
     page = show(Chart("opening", "name", ("device_ns", "self_cpu_ns")), FAMILIES)
+    url, page = page.url, page.context.new_page()  # another tab, because the script stays in it
     page.add_init_script("Math.random = () => 0.5")  # so that plotly gives the outer ring the id 800000
-    page.reload()
+    page.goto(url)
     page.wait_for_selector(".chart[data-ready]")
     _rings(page)
     page.locator(".chart .slice", has_text="matmul").locator("path").first.click()
