@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +15,7 @@ import perfkit_paddle
 import perfkit_torch
 
 pytestmark = pytest.mark.bare
+ROOT = Path(__file__).resolve().parent.parent
 
 
 EXPORTED = {
@@ -74,3 +76,13 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
     for package in (perfkit_torch, perfkit_paddle):
         files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}
         assert files >= shared
+
+
+@pytest.mark.parametrize("package", [perfkit_core, perfkit_torch, perfkit_paddle], ids=lambda p: p.__name__)
+def test_what_is_installed_has_all_data_files(package: ModuleType) -> None:
+    """Pages need templates, styles and scripts, and adapters need tables. A wheel must contain all of them."""
+    own = {".css", ".j2", ".js", ".toml"}
+    checkout, installed = ROOT / package.__name__, Path(package.__path__[0])
+    files = [path.relative_to(checkout) for path in checkout.rglob("*") if path.suffix in own]
+    assert files
+    assert [str(file) for file in files if not (installed / file).is_file()] == []
