@@ -1,5 +1,4 @@
-"""perfkit for PaddlePaddle. To record a run, pass ``on_trace_ready=trace_handler(run_dir)`` to
-paddle.profiler.Profiler."""
+"""perfkit for PaddlePaddle. To record a run, pass ``on_trace_ready=trace_handler(run_dir)`` to Paddle's Profiler."""
 
 from __future__ import annotations
 

@@ -100,8 +100,7 @@ class PaddleRecording(CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """The StepProfiler of Paddle. Each cycle has a new Profiler. Paddle allows only one per process, so the previous
-    one must be freed first."""
+    """The StepProfiler of Paddle. Each cycle has a new Profiler; the old one is freed first: a process may have one."""
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)

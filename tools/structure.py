@@ -3,7 +3,8 @@
 Product code is every ``.py`` file below ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
 
 product lines, files
-    All lines and all files, including blank lines, comments and ``__init__.py``.
+    All lines and all files, including blank lines, comments and ``__init__.py``. The empty line after the last line
+    break of a file counts, as in an editor.
 median, longest file
     Numbers of lines.
 private functions used once
@@ -72,7 +73,7 @@ class Module:
 
     @property
     def lines(self) -> int:
-        return len(self.text.splitlines())
+        return self.text.count("\n") + 1
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Facts:
-    """A recording with the numbers that rules need. Each property is computed once. Times are in ns per step, unless
-    stated otherwise."""
+    """A recording with the numbers that rules need. Each property is computed once. Times are mostly in ns per step."""
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -171,8 +170,7 @@ class Facts:
 
     @cached_property
     def batches_per_step(self) -> float:
-        """The mean number of batches per step. Steps that begin an epoch call the loader more often, so they do not
-        count."""
+        """The mean number of batches per step. Steps that begin an epoch (more calls of the loader) do not count."""
         rows, steps = self.batch_rows, self.steps.only(self.mine)
         calls, begins = (
             steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
@@ -187,8 +185,7 @@ class Facts:
 
     @cached_property
     def waited_ns(self) -> IntArray:
-        """The time that each step of :attr:`rank` waits for batches, shape (steps of the rank,). The time to fetch a
-        batch that is ready does not count."""
+        """The time that each step of :attr:`rank` waits for batches that are not ready, shape (steps of the rank,)."""
         node, waited_ns = batches.waited(self.replay.graph)
         steps = self.steps.only(self.mine)
         step = steps.position(self.trace, self.replay.graph.row[node])
@@ -327,8 +324,7 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return the text ``one`` if the rounded count is 1, else the text ``many``. Both texts may use the
-        placeholders ``count`` and ``per_step``."""
+        """Return ``one`` if the rounded count is 1, else ``many``, with the placeholders ``count`` and ``per_step``."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))

@@ -141,8 +141,7 @@ def report(path: Path) -> Report:
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return three sections: all records, groups of records, and outcomes of each rule. If there are no records, return
-    only the first."""
+    """Return the sections: all records, groups of records, outcomes of each rule; without records, only the first."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")

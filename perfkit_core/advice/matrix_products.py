@@ -62,13 +62,11 @@ _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
 """First major compute capability with tensor cores, and the first whose tensor cores support TF32 and bfloat16. Source:
 CUDA C++ Programming Guide, table of features by compute capability."""
 _WARP: Final = 32
-"""Threads in a warp of CUDA devices. Devices of other vendors report similar compute capabilities, but have 64
-threads in a warp."""
+"""Threads in a warp of CUDA devices. Other vendors' devices report similar compute capabilities, but have 64."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
-"""AMD devices with matrix cores. The first is MI100. Since MI200, bfloat16 is as fast as half precision. Source:
-AMD, ISA guides."""
+"""AMD devices with matrix cores, from MI100 on. From MI200 on, bfloat16 is as fast as float16. Source: ISA guides."""
 _MI200: Final = 200
 
 
@@ -152,8 +150,7 @@ class TensorCores:
 
 
 def tensor_cores(devices: Sequence[Device]) -> TensorCores:
-    """Return the kinds of tensor cores that all of the devices have. Raises NotEvaluableError if a compute capability
-    was not recorded."""
+    """Return the kinds of tensor cores that all devices have. Raises NotEvaluableError if a capability is unknown."""
     if not devices:
         raise NotEvaluableError(message("the compute capability of the device was not recorded"))
     each = [tensor_cores_of(device) for device in devices]

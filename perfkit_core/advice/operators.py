@@ -36,8 +36,7 @@ def name_of(trace: Trace, row: int) -> str:
 
 
 def names_of(trace: Trace, rows: IntArray) -> list[str]:
-    """Return the distinct names of the events, the most frequent first. Equally frequent names are in alphabetical
-    order."""
+    """Return the distinct names of the events, the most frequent first, and equally frequent ones alphabetically."""
     names = trace.codes("name")
     codes, counts = np.unique(names.codes[rows], return_counts=True)
     ranked = sorted(zip((-counts).tolist(), (names.values[code] for code in codes), strict=True))
@@ -129,8 +128,7 @@ def shapes_of(text: str) -> Shapes:
 
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
-    """Return ``of(shapes)`` for each row, or ``missing`` if no shapes were recorded. ``of`` is called only once for all
-    rows with equal shapes."""
+    """Return ``of(shapes)`` for each row, ``missing`` without shapes. ``of`` is called once per set of equal shapes."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])

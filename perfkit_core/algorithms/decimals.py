@@ -1,5 +1,4 @@
-"""Exact conversion of decimal text to integer nanoseconds. With float64, a time in µs since 1970 is off by up to 253
-ns."""
+"""Exact conversion of decimal text to integer nanoseconds. As float64, µs since 1970 are off by up to 253 ns."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
-    """Convert decimal texts in µs, such as ``b"1419247332500.684"``, to integer ns, rounded half to even. Quotes around
-    a number are ignored. None becomes 0. Raises SourceError if a text is not a number or does not fit 64 bits. The
-    error contains ``place(index)``, the location of the text in the source."""
+    """Convert decimal texts in µs, such as ``b"1419247332500.684"``, to integer ns, rounded half to even. Quotes
+    around numbers are ignored. None becomes 0. Raises SourceError if a text is not a number or does not fit 64 bits;
+    the error contains ``place(index)``, the location of the text in the source."""
     try:
         return _integers(texts)
     except pa.ArrowInvalid:

@@ -42,8 +42,7 @@ def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArr
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the :func:`union` of each group 0 ≤ g < count as three arrays: group, start and end. They are sorted by
-    group, then start."""
+    """Return the :func:`union` of each group 0 ≤ g < count as arrays, sorted by group and start: group, start, end."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
     order = np.lexsort((start, group))

@@ -43,8 +43,7 @@ def nest_in_order(
     inside: BoolArray, process: IntArray, thread: IntArray, start_ns: IntArray, end_ns: IntArray
 ) -> IntArray:
     """Return the same parents as :func:`nest` for the rows in the mask ``inside``, and -1 for other rows, in O(n). The
-    table must be sorted by start, then longest first. ``process`` and ``thread`` together identify a thread and may be
-    any integers."""
+    table must be sorted by start, then longest first. ``process`` and ``thread`` together identify a thread."""
     parent, slots = filled(len(inside), -1), _INITIAL_SLOTS
     while not _nest_in_order(inside, process, thread, start_ns, end_ns, parent, np.full((3, slots), -1, np.int64)):
         slots = min(_INITIAL_SLOTS * slots, 2 << len(inside).bit_length())  # there are at most as many threads as rows
@@ -52,8 +51,7 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return for each row in ``order`` the position of its parent in ``order``. The position is -1 if no
-    parent comes before the row."""
+    """Return for each row in ``order`` the position of its parent in ``order``, or -1 if no parent comes before it."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents
@@ -146,8 +144,7 @@ def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
 
 @_compiled
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of rows whose value is their own row number. In a result of :func:`outermost`, these are the
-    outermost rows."""
+    """Return the mask of rows that hold their own row number: in a result of :func:`outermost`, the outermost rows."""
     own = np.empty(len(rows), np.bool_)
     for i in range(len(rows)):
         own[i] = rows[i] == i

@@ -31,8 +31,7 @@ def median_interval(samples: Samples, level: float = 0.95) -> tuple[float, float
 
 
 def means(samples: Samples) -> FloatArray:
-    """Return the means of DRAWS resamples with replacement, shape (DRAWS,). Raises ValueError if there are no
-    samples."""
+    """Return the means of DRAWS resamples with replacement, shape (DRAWS,). Raises ValueError without samples."""
     return medians(np.asarray(samples, np.float64), np.random.default_rng(_SEED), np.mean)
 
 

@@ -155,8 +155,7 @@ def newest(framework: str, device: str | None = None) -> bench.Calibration | Non
 
 
 def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> bench.Calibration:
-    """Measure and save a calibration. Raises CaptureError if the framework is not installed, and UsageError if the file
-    cannot be written."""
+    """Measure and save a calibration. Raises CaptureError without the framework, and UsageError if writing fails."""
     version = calibrator.version()
     if version is None:
         raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")

@@ -37,8 +37,7 @@ class Run:
 
 
 def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
-    """Return the report on several runs, with the key "runs" in ``data``. Raises UsageError for options that do not
-    apply."""
+    """Return the report on several runs, with the key "runs" in ``data``. Raises UsageError for unsuitable options."""
     pairs = []
     for index, run in enumerate(runs):
         amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()

@@ -32,8 +32,7 @@ RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
-"""Unit of work → the amount to which times refer. For example, times are in ns per 1000 tokens, because integer ns per
-token would be imprecise."""
+"""Unit of work → amount to which times refer: ns per 1000 tokens, because integer ns per token would be imprecise."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
     SAMPLE: "give the numbers with --samples A,B, or record shapes (record_shapes), from which they may be inferred",

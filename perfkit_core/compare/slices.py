@@ -297,8 +297,7 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
-    """Return the timeline of host events, in which each point in time belongs to one event (see the docstring of this
-    module)."""
+    """Return the timeline of host events. The module's docstring says to which event each point in time belongs."""
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)

@@ -65,7 +65,7 @@ def write(stored: Stored, path: Path) -> None:
 
 
 def to_extension(value: Any) -> Any:
-    """Convert a DataFrame, numpy value or NA for MessagePack. Raises NotImplementedError for any other value."""
+    """Convert a DataFrame, numpy value or NA for MessagePack. Raises TypeError for any other value."""
     if isinstance(value, pd.DataFrame):
         objects = [str(name) for name, kind in value.dtypes.items() if kind == np.dtype(object)]
         table = pa.Table.from_pandas(value, preserve_index=False)
@@ -81,7 +81,7 @@ def to_extension(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray):
         return value.tolist()
-    raise NotImplementedError(f"{type(value).__name__} cannot be stored in a partial result")
+    raise TypeError(f"{type(value).__name__} cannot be stored in a partial result")
 
 
 def from_extension(code: int, data: memoryview) -> pd.DataFrame:

@@ -20,8 +20,7 @@ Model = TypeVar("Model")
 
 
 class Annotation(Generic[Model]):
-    """The annotation of one model. It ends when :meth:`remove` is called, when its ``with`` block ends, or when the
-    model is deleted."""
+    """The annotation of a model. It ends with :meth:`remove`, with its ``with`` block, or when the model is deleted."""
 
     def __init__(self, framework: LayerFramework, model: Model, prefix: str) -> None:
         self.prefix = prefix

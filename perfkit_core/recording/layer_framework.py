@@ -79,8 +79,7 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a context manager that runs its block in eval mode without gradients, and then restores the mode of
-        each layer."""
+        """Return a context manager: the block runs in eval mode without gradients; then each mode is restored."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
@@ -292,8 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass. It is registered wherever the pass may begin. Only its
-    first call adds the label."""
+    """Hook that labels the start of a call's backward pass, registered wherever it may begin. The first call labels."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

@@ -153,8 +153,7 @@ class StepProfiler(Protocol):
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Decorate a method so that it never raises. An error is logged, ends the recording, and marks the run as
-    incomplete."""
+    """Decorate a method so that it never raises. An error is logged, ends the recording, and marks it as incomplete."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:

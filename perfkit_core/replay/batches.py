@@ -148,8 +148,7 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return the nodes that wait for a batch, and how long each of them waits, in ns. The time to get a ready batch is
-    not part of the wait."""
+    """Return the nodes that wait for a batch, and each wait in ns, without the time to get a ready batch."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1

@@ -135,8 +135,7 @@ class CyclicGraphError(PerfkitError):
 
 def play(graph: Graph) -> IntArray:
     """Return the start of each node in ns, shape (nodes,). A node starts as early as the edges into it allow. A node
-    without such edges starts at its recorded start. The run time is linear in the number of nodes and edges. Raises
-    CyclicGraphError."""
+    without such edges starts at its recorded start. Takes linear time. Raises CyclicGraphError."""
     edges = graph.edges
     order = np.argsort(edges.src, kind="stable")
     first = np.searchsorted(edges.src[order], np.arange(len(graph) + 1))

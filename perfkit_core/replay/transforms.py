@@ -59,8 +59,7 @@ class Transform(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InCases:
-    """A ``change`` that is applied only in some ``cases``, because the recording does not show whether the change takes
-    effect."""
+    """A ``change`` that applies only in some ``cases``, because the recording does not show whether it takes effect."""
 
     change: Transform
     cases: tuple[Case, ...]
@@ -131,8 +130,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Insert:
-    """Rows take longer: host events by ``host_ns``, which is inserted at their beginning, and device work by
-    ``device_ns``."""
+    """Rows take longer: host events by ``host_ns``, inserted at their beginning, and device work by ``device_ns``."""
 
     rows: IntArray
     host_ns: Number = 0
@@ -165,8 +163,7 @@ class Shorten:
 
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""Edges with these causes remain when an event is removed. The removed event takes no time, but the events before and
-after it keep their order."""
+"""Edges with these causes remain when an event is removed, so that the events before and after it keep their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,8 +277,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events ``rows``. Each event starts when its original thread reaches it. The original
-    thread continues immediately."""
+    """Another thread runs the host events ``rows``, each as soon as the original thread, which goes on, reaches it."""
 
     rows: IntArray
     until: IntArray  # for each event of ``rows``, the event that waits for its end, -1 if none

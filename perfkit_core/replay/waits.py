@@ -77,8 +77,7 @@ def _number(args: dict[str, Any], key: str) -> int:
 
 def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncRecords) -> graph.Edges:
     """Return the edges of streams that wait for a CUDA event of another stream. An edge begins at the last work of the
-    other stream before the event. It ends at the first work of the waiting stream after the call that makes it
-    wait."""
+    other stream before the event. It ends at the first work of the waiting stream after the call that makes it wait."""
     complete = np.flatnonzero(records.on_device & (records.of_stream >= 0) & (records.recorded_by >= 0))
     if not len(complete) or not len(work):
         return graph.all_edges([])

@@ -91,8 +91,7 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
 
 
 def convert(value: object, to: type[T], where: str) -> T:
-    """Convert a part of a TOML file to the type ``to``. Raises ValueError if the part does not fit. The text of the
-    error begins with ``where``."""
+    """Convert a part of a TOML file to type ``to``. Raises ValueError, beginning with ``where``, if it does not fit."""
     import msgspec
 
     try:

@@ -1,6 +1,5 @@
 """Local files (pathlib) and files in the stores that fsspec supports (``s3://``, ``https://``, …). A URL becomes a path
-of universal-pathlib, which has the methods of pathlib. Users install the drivers of their stores (s3fs, gcsfs, aiohttp,
-…) themselves."""
+of universal-pathlib, which has the methods of pathlib. Users install the drivers of their stores, such as s3fs."""
 
 from __future__ import annotations
 
@@ -156,8 +155,7 @@ def reaching(path: Path) -> Iterator[None]:
 
 
 def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder, its folder names and its file names. As with ``os.walk``, the caller can remove folder names
-    to skip them."""
+    """Yield each folder, its folder names and its file names. As with ``os.walk``, removed folder names are skipped."""
     store = _store(root)
     for folder, folders, files in store.fs.walk(store.path):
         below = folder.removeprefix(store.path).strip("/")
@@ -284,8 +282,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Check, before long work, that :func:`replacing` will be able to write ``path``. Raises OSError if it will not.
-    Files in stores are not checked."""
+    """Check, before long work, that :func:`replacing` can write ``path`` (not in a store). Raises OSError if not."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():

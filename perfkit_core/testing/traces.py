@@ -43,8 +43,7 @@ _INTEGER_COLUMNS: Final = tuple(c.name for c in schema.COLUMNS if pa.types.is_in
 
 
 def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
-    """Run all checks. If the source recorded the parents (``own_tree``), they need not enclose their children in
-    time."""
+    """Run all checks. If the source recorded the parents (``own_tree``), they need not enclose their children."""
     check_schema(trace)
     check_meta(trace)
     check_missing(trace)
@@ -192,8 +191,7 @@ def check_launches(trace: Trace) -> None:
 
 
 def check_steps(trace: Trace) -> None:
-    """Check that the step of each event was recorded. A host event must start within its step. Device work must have
-    the step of its launch."""
+    """Check each event's step: it was recorded, a host event starts within it, device work has its launch's step."""
     step, rank, start = trace.ints("step"), trace.ints("rank"), trace.ints("start_ns")
     steps = trace.rows("kind", schema.STEP) & trace.host
     require_rows(trace, ~steps | (step >= 0), "a step has no number")

@@ -1,2 +1,1 @@
-"""``perfkit verify``: a measured comparison of two commands. It shows whether a change saves time, and whether the
-prediction of the saving was right."""
+"""``perfkit verify``: measures whether a change saves time, and whether the predicted saving was right."""

@@ -1,5 +1,4 @@
-"""The ledger: a file of predictions and measured outcomes. Each line is one record in JSON. Several processes may
-append to the file at the same time."""
+"""The ledger: a file of predictions and outcomes, one JSON record per line. Several processes may append at once."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ class Summary:
 
 
 def append(path: Path, record: Record) -> None:
-    """Append a record as one line. Other processes may append at the same time. Raises UsageError if the file cannot be
-    written."""
+    """Append a record as one line. Other processes may do so at the same time. Raises UsageError if writing fails."""
     import msgspec
 
     line = msgspec.json.encode(record)

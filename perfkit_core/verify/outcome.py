@@ -66,8 +66,7 @@ def saving_error(result: Measured, predicted: prediction.Predicted) -> float | N
 
 
 def step_error(result: Measured, predicted: prediction.Predicted) -> float:
-    """Return the relative error of the predicted step time, (predicted − measured) / measured. The prediction is scaled
-    to the measured base."""
+    """Return the relative error of the predicted step time, after scaling the prediction to the measured base."""
     return (1 - predicted.saving) / (1 - result.saving) - 1
 
 

@@ -26,8 +26,7 @@ _NAMES_MODE: Final = "(?i)memcpy_?a?sync"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return a tree of modes (depth 0) and directions (depth 1), with :data:`COLUMNS`. The ratio is NA if there are no
-    operators."""
+    """Return a tree of modes (depth 0) and directions (1), with :data:`COLUMNS`. The ratio is NA without operators."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)

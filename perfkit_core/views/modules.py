@@ -65,8 +65,7 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the description of each layer in the stored models (None if it has none). An extra None at the end is
-        for events in no layer."""
+        """Return the description of each layer in the stored models, or None. A last None is for events in no layer."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
@@ -172,8 +171,7 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. With groupings, each group has its own
-    root."""
+    """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. Each group (``--by``) has a root."""
     check_groupings("modules", request, GROUPINGS)
     selected(trace, request)  # raises UsageError for invalid steps and patterns
     tree = module_tree(trace)
@@ -199,8 +197,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
-    """Return the tree of the layers, with sums over the events ``rows``. Siblings are sorted by cost. Events in no
-    layer are last."""
+    """Return the tree of layers, with sums over the events ``rows``. Siblings: by cost, ``(no module)`` last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
     own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}

@@ -94,8 +94,7 @@ def threads(trace: Trace) -> Threads:
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
-    """Return the index of each event's rank in the sorted ranks, and the number of ranks. The unknown rank (-1) counts
-    as a rank."""
+    """Return the index of each event's rank in the sorted ranks, and the number of ranks, including -1 (unknown)."""
     code, distinct = _ranks(trace)
     return code, len(distinct)
 

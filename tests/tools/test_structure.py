@@ -53,7 +53,7 @@ def test_lines_of_imports_and_comments(structure: ModuleType, tmp_path: Path) ->
         'import os\nfrom sys import (\n    path,\n)\n# why\nx = "# text"  # beside\ndef f():\n    import re\n    # in\n'
     )
     counts = rows(structure, tmp_path, {"perfkit_core/m.py": text + "    return re\n"})
-    assert counts["import lines"][:2] == (5, 10)
+    assert counts["import lines"][:2] == (5, 11)
     assert counts["own-line comments"][0] == 2
 
 

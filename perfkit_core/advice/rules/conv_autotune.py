@@ -77,8 +77,7 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 
 def algorithms_tried(trace: Trace) -> bool:
-    """Return whether the recorded arguments enable the search for the fastest algorithm. Raises NotEvaluableError if
-    the arguments were not recorded."""
+    """Return whether the recorded arguments enable the search. Raises NotEvaluableError without arguments."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}

@@ -74,8 +74,7 @@ def bias_channels(shapes: operators.Shapes) -> int:
 
 
 def channels_of(shapes: operators.Shapes) -> int:
-    """Return the number of channels of a batch norm: the length of its weights, or the second dimension of its input.
-    Return -1 if both are unknown."""
+    """Return the channels of a batch norm: length of its weights, else second dimension of its input, else -1."""
     if len(shapes) > 1 and len(shapes[1]) == 1:
         return shapes[1][0]
     return shapes[0][1] if shapes and len(shapes[0]) > 1 else -1

@@ -2,9 +2,8 @@
 Detected: an optimizer step calls the same operators for at least ``optimizer_tensors`` (10) tensors, one by one.
 Predicted: the step time with a fused update. Its time is the recorded time multiplied by a factor.
 
-The factors for CPUs depend on the number of operators per tensor and on the time of an operator. They were measured on
-complete optimizer steps: one thread, with a profiler running, medians of interleaved runs, tensors of 64 to 1,000,000
-elements."""
+The factors for CPUs depend on the operators per tensor and the time of an operator. They were measured on complete
+optimizer steps: one thread, profiler on, medians of interleaved runs, tensors of 64 to 1,000,000 elements."""
 
 from __future__ import annotations
 

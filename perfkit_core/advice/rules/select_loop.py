@@ -84,8 +84,7 @@ def find(facts: Facts) -> list[Candidate]:
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
     """Return the rows of the outermost backward operators that belong to the selections ``selects``.
 
-    Sequence numbers show which backward operators belong to ``selects``. Without sequence numbers, steps that contain
-    other selections are left out."""
+    Sequence numbers show which belong to ``selects``. Without numbers, steps with other selections are left out."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

@@ -52,8 +52,7 @@ TextArray = npt.NDArray[np.object_]
 
 
 def nothing_before(name: str) -> str:
-    """Return the name of the idle time before the operator or event ``name``. If ``name`` is "", the idle time lasts
-    until the end of the window."""
+    """Return the name of the idle time before the operator or event ``name``; "" means the end of the window."""
     return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
 
 

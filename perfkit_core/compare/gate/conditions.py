@@ -56,8 +56,7 @@ _HINT: Final = (
     "write NUMBER > LIMIT, such as step_time > 3% or operators.self_cpu_ns[matmul] > +2ms (VIEW.COLUMN[ROW] > LIMIT)"
 )
 _FINE: Final = 2**40
-"""Numbers other than times are multiplied by this factor, because statistics are computed with integers. A power of two
-keeps all digits."""
+"""Numbers other than times are multiplied by this power of two, because statistics are computed with integers."""
 _DIGITS: Final = 9
 """Decimal places to which numbers other than times are rounded."""
 

@@ -155,8 +155,7 @@ def scripts(kinds: Collection[str]) -> Iterator[str]:
 
 
 def _names(section: Section, chart: Chart) -> dict[str, list[str]]:
-    """Return the short and the full names of the rows. If two names are equal, each name gets the text of another
-    column appended: ``gemm · stream 7``."""
+    """Return the rows' short and full names. Equal names get the text of another column: ``gemm · stream 7``."""
     table, column = section.table, section.column(chart.x)
     names = [visible(worded(str(plain(value)), column)) for value in table[chart.x].to_list()]
     short = [cut(name, SHORT) for name in names]

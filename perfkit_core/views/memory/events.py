@@ -119,8 +119,7 @@ class Levels:
     start: IntArray  # total before the first event, shape (pools,)
 
     def best(self, at: IntArray) -> IntArray:
-        """Return the recorded total after each of the events ``at``. If the pool has no recorded totals, return the
-        growth since the recording began."""
+        """Return the recorded total after each of the events ``at``; without totals, the growth since the beginning."""
         return np.where(self.allocated[at] == MISSING, self.growth[at], self.allocated[at])
 
 
@@ -243,8 +242,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return one index into :func:`memory_events` per step: the first event of the step's series. All steps of a
-        series have the same index."""
+        """Return one index into :func:`memory_events` per step: the first event of the step's series of steps."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

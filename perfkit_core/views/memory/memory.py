@@ -129,8 +129,7 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
 
 
 def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categorical) -> BoolArray:
-    """Return the mask of the memory events that the request selects. A name pattern applies to
-    ``name``, the name of each event's owner."""
+    """Return the mask of the selected memory events. Name patterns apply to ``name``, the name of the event's owner."""
     mask = select.selected(trace, replace(request, pattern=None))[rows]
     if request.pattern is not None:
         mask = mask & matches(list(name.categories), request.pattern)[name.codes]
