@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 class PerfkitError(Exception):
-    """An error that the command line prints in a line. ``message``: what is wrong and where; ``hint``: what to try."""
+    """An error that the command line prints on one line. ``message``: what is wrong and where; ``hint``: the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -100,7 +100,7 @@ class PaddleRecording(CallbackRecording):
 
 
 class PaddleStepProfiler:
-    """The StepProfiler of Paddle. Each cycle has a new Profiler; the old one is freed first: a process may have one."""
+    """The StepProfiler for Paddle. Each cycle has a new Profiler. The old one is freed first: only one per process."""
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)

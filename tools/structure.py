@@ -1,4 +1,6 @@
-"""Measure the structure of the product code: ``python tools/structure.py``. ``--check`` compares it with the limits.
+"""Measure the structure of the product code: ``python tools/structure.py``.
+
+``--check`` compares the results with the limits.
 
 Product code is every ``.py`` file below ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
 

@@ -132,7 +132,7 @@ def noise_ns(facts: Facts) -> int | None:
 
 
 def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
-    """Return the rules with these ids, by default all. Raises UsageError for an unknown id or without rules."""
+    """Return the rules with these ids (default: all). Raises UsageError for an unknown id or if there are no rules."""
     installed = plugins.rules()
     if not installed:
         raise UsageError("no plugin provides a rule", "run perfkit plugins to see which plugin does not load")

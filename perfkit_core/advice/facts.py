@@ -170,7 +170,7 @@ class Facts:
 
     @cached_property
     def batches_per_step(self) -> float:
-        """The mean number of batches per step. Steps that begin an epoch (more calls of the loader) do not count."""
+        """The mean number of batches per step, without steps that begin an epoch, which call the loader more often."""
         rows, steps = self.batch_rows, self.steps.only(self.mine)
         calls, begins = (
             steps.position(self.trace, part) for part in (rows, rows[batches.begins_epoch(self.trace, rows)])
@@ -324,7 +324,7 @@ class Facts:
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
     def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return ``one`` if the rounded count is 1, else ``many``, with the placeholders ``count`` and ``per_step``."""
+        """Return ``one`` if the rounded count is 1, else ``many``, with ``count`` and ``per_step`` filled in."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))

@@ -141,7 +141,7 @@ def report(path: Path) -> Report:
 
 
 def sections(records: Sequence[Record]) -> tuple[Section, ...]:
-    """Return the sections: all records, groups of records, outcomes of each rule; without records, only the first."""
+    """Return sections: all records, groups of records, outcomes per rule. Without records, only the first section."""
     if not records:
         return (section(records),)
     groups = Section("ledger_groups", say("Outcomes"), grouped(records), within="ledger")

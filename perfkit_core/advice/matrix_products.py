@@ -62,7 +62,7 @@ _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
 """First major compute capability with tensor cores, and the first whose tensor cores support TF32 and bfloat16. Source:
 CUDA C++ Programming Guide, table of features by compute capability."""
 _WARP: Final = 32
-"""Threads in a warp of CUDA devices. Other vendors' devices report similar compute capabilities, but have 64."""
+"""Threads per warp on CUDA devices. Other vendors' devices, whose compute capabilities look similar, have 64."""
 _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 """Devices of compute capability 7.5 without tensor cores."""
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")

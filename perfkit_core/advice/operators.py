@@ -128,7 +128,7 @@ def shapes_of(text: str) -> Shapes:
 
 
 def per_row(trace: Trace, rows: IntArray, of: Callable[[Shapes], Any], missing: Any) -> npt.NDArray[Any]:
-    """Return ``of(shapes)`` for each row, ``missing`` without shapes. ``of`` is called once per set of equal shapes."""
+    """Return ``of(shapes)`` for each row, or ``missing`` if it has no shapes. Equal shapes are evaluated only once."""
     shapes = trace.codes("shapes")
     codes = shapes.codes[rows]
     distinct = np.unique(codes[codes >= 0])

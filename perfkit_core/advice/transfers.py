@@ -252,7 +252,7 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
 
 
 def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
-    """Return the host time of an operator that launches one kernel, from this recording, else from public ones."""
+    """Return the host time of an operator that launches one kernel, from this recording or from public recordings."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)
 

@@ -1,4 +1,4 @@
-"""Exact conversion of decimal text to integer nanoseconds. As float64, µs since 1970 are off by up to 253 ns."""
+"""Exact conversion of decimal text to integer ns. Via float64, µs since 1970 become ns that are off by up to 253."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
 
 @_compiled
 def is_own(rows: IntArray) -> BoolArray:
-    """Return the mask of rows that hold their own row number: in a result of :func:`outermost`, the outermost rows."""
+    """Return the mask of positions i with ``rows[i] == i``: in a result of :func:`outermost`, the outermost rows."""
     own = np.empty(len(rows), np.bool_)
     for i in range(len(rows)):
         own[i] = rows[i] == i

@@ -101,7 +101,7 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:
     """Return for each event the row of its parent (-1 if none) and its self time in ns (-1 if none). Only events that
-    occupy a host thread have a self time. Memory events have a parent. Without ``recorded_parent``, times decide."""
+    occupy a host thread have a self time. Without ``recorded_parent``, the parents follow from the times."""
     threaded = trace.ints("tid", NO_ROW) != NO_ROW
     occupies = trace.host & trace.rows("kind", *schema.NESTED_KINDS) & threaded
     inside = occupies | (trace.rows("kind", schema.MEMORY) & threaded)

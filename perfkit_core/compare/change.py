@@ -78,7 +78,7 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return how much the difference changed from pair ``before`` to pair ``now``, or None if a run has no steps."""
+    """Return how much the difference between two runs changed from pair ``before`` to ``now``; None without steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures

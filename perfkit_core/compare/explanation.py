@@ -53,7 +53,7 @@ class Explained:
 
 
 def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None) -> Explained:
-    """Return what explains the difference of two runs. ``medians``: step times to explain, by default of all steps."""
+    """Return what explains the difference between two runs. ``medians``: median step times (default: of all steps)."""
     alignment = align(base, other)
     steps: tuple[tuple[int, int], ...] = ()
     if alignment.per_step:

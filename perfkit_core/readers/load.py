@@ -56,7 +56,7 @@ def load(
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:
-    """Return the files, also of folders, and the run folders to read, and data-quality warnings. Raises SourceError."""
+    """Return the files (also those in folders) and run folders to read, and quality warnings. Raises SourceError."""
     places = [paths.as_path(source) for source in sources]
     if not places:
         raise SourceError("no source given", "give a run folder or a trace file")

@@ -79,7 +79,7 @@ class LayerFramework(ABC):
 
     @abstractmethod
     def evaluation(self, model: Any) -> AbstractContextManager[Any]:
-        """Return a context manager: the block runs in eval mode without gradients; then each mode is restored."""
+        """Return a context manager: the block runs in eval mode without gradients. Then all modes are restored."""
 
     @abstractmethod
     def gradients_enabled(self) -> bool:
@@ -291,7 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass, registered wherever it may begin. The first call labels."""
+    """Hook that labels the start of a call's backward pass. Registered at each possible start; the first one labels."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

@@ -60,7 +60,7 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
 
 
 def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = None) -> dict[str, units.Unit]:
-    """Return the units of the columns that have one, by name. ``fixed`` ("ms") is the unit of all times."""
+    """Return the units of the columns that have one, by name. ``fixed`` (such as "ms") is the unit of all times."""
     unit_of: dict[str, units.Unit] = {}
     columns = tuple(columns)
     for family in units.FAMILIES:

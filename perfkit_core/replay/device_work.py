@@ -168,7 +168,7 @@ class Queued:
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Return, for each time, the work that ends last of all work launched on the stream before; -1 if none."""
+        """Return, for each time, the work launched on the stream before that time that ends last, or -1 if none."""
         at = np.searchsorted(self._times[lane], before_ns) - 1
         return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 

@@ -20,7 +20,7 @@ from perfkit_core.views.select import threads
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments, sorted by thread and time, arrays of shape (segments,). An empty segment ends each thread."""
+    """Segments of host threads: arrays of shape (segments,), sorted by thread and time. An empty one ends a thread."""
 
     start_ns: IntArray
     end_ns: IntArray
@@ -49,7 +49,7 @@ def host_segments(trace: Trace) -> Segments:
 
 @compiled
 def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
-    """Fill the arrays of segments and return their number. The rows are sorted by thread, then in table order."""
+    """Fill the segment arrays and return the number of segments. Rows are sorted by thread, then in table order."""
     count, depth, now = 0, 0, 0
     stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):

@@ -277,7 +277,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events ``rows``, each as soon as the original thread, which goes on, reaches it."""
+    """Another thread runs the host events ``rows``, each once the original thread reaches it. That thread goes on."""
 
     rows: IntArray
     until: IntArray  # for each event of ``rows``, the event that waits for its end, -1 if none

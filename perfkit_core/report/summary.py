@@ -170,7 +170,7 @@ def cut(report: model.Report, limit: int | None) -> model.Report:
 
 
 def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report:
-    """Return the report with the paths of its sources, if several, in the title and in the data for machine formats."""
+    """Return the report. If it has several sources, their paths are in the title and in the machine-readable data."""
     if len(paths) < 2:
         return report
     names = [readable(path) for path in paths]

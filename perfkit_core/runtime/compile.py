@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 ENOUGH_CELLS: Final = 2_000_000
-"""Number of array cells after which numba is loaded. In Python, so many cells take about as long as loading numba."""
+"""Number of array cells after which numba is loaded. In Python, that many take about as long as loading numba."""
 
 _PACKAGE_PREFIX: Final = __name__.partition(".")[0] + "."
 _listeners: list[Callable[[bool], None]] = []

@@ -282,7 +282,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Check, before long work, that :func:`replacing` can write ``path`` (not in a store). Raises OSError if not."""
+    """Check, before long work, that :func:`replacing` can write a local ``path``. Raises OSError if not."""
     import tempfile
 
     if is_remote(path) or path.is_char_device() or path.is_fifo():

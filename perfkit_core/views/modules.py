@@ -65,7 +65,7 @@ class ModuleTree:
         return column.lookup(np.array([position.get(value, NO_ROW) for value in column.values], np.int64), NO_ROW)
 
     def stored(self) -> list[architecture.Layer | None]:
-        """Return the description of each layer in the stored models, or None. A last None is for events in no layer."""
+        """Return each layer's description in the stored models, or None. The last entry (None) is for other events."""
         layers = {layer.path: layer for model in self.architectures for layer in model.layers}
         return [*(layers.get(path) for path in self.path), None]
 
@@ -197,7 +197,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
-    """Return the tree of layers, with sums over the events ``rows``. Siblings: by cost, ``(no module)`` last."""
+    """Return the tree of layers with sums over the events ``rows``. Siblings: sorted by cost, ``(no module)`` last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
     own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}

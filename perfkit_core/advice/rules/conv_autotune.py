@@ -77,7 +77,7 @@ def convolution_kernels(trace: Trace) -> IntArray:
 
 
 def algorithms_tried(trace: Trace) -> bool:
-    """Return whether the recorded arguments enable the search. Raises NotEvaluableError without arguments."""
+    """Return whether the recorded arguments enable the algorithm search. Raises NotEvaluableError if there are none."""
     flags = []
     for code, name in enumerate(trace.codes("name").values):
         endings = {count: at for (ending, count), at in _FLAGS.items() if name.endswith(f":{ending}")}

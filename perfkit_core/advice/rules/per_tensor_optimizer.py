@@ -1,6 +1,6 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
-Detected: an optimizer step calls the same operators for at least ``optimizer_tensors`` (10) tensors, one by one.
-Predicted: the step time with a fused update. Its time is the recorded time multiplied by a factor.
+Detected: an optimizer step calls the same operators for each of at least ``optimizer_tensors`` (10) tensors.
+Predicted: the step time with a fused update. The update's time is the recorded time multiplied by a factor.
 
 The factors for CPUs depend on the operators per tensor and the time of an operator. They were measured on complete
 optimizer steps: one thread, profiler on, medians of interleaved runs, tensors of 64 to 1,000,000 elements."""

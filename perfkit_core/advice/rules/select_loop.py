@@ -82,9 +82,9 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the rows of the outermost backward operators that belong to the selections ``selects``.
+    """Return the rows of the outermost backward operators of the selections ``selects``, matched by sequence number.
 
-    Sequence numbers show which belong to ``selects``. Without numbers, steps with other selections are left out."""
+    Without sequence numbers, steps that also have other selections are left out."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

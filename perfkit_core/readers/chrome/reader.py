@@ -1,4 +1,4 @@
-"""Reader of Chrome-trace JSON files, in batches of events. The format is Google's "Trace Event Format". The top level
+"""Reads Chrome-trace JSON files in batches of events. The format is Google's "Trace Event Format". The top level
 of a file is the list of events, or an object with the list as ``traceEvents``. Its other members are the header."""
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Interner:
 
 @by_address
 def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
-    """Return the number of the string ``buffer[start:end]`` with hash ``key``, added if new, or FULL without room."""
+    """Return the id of string ``buffer[start:end]`` with hash ``key``, adding it if new; FULL if no room is left."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
     number = np.int64(int32(interner.slots, slot))

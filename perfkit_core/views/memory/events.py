@@ -242,7 +242,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return one index into :func:`memory_events` per step: the first event of the step's series of steps."""
+        """Return, per step, the index in :func:`memory_events` of the first event of its run of consecutive steps."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

@@ -125,7 +125,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
-    """Return the mask of requested events. The device filter also selects host events that launched its work."""
+    """Return the mask of requested events. The device filter also selects host events that launched work there."""
     return select.selected(trace, replace(request, device=None)) & calls.on_device(trace, request.device)
 
 

@@ -93,7 +93,7 @@ def _union(trace: Trace, rows: IntArray) -> Intervals:
 
 
 def _less_inner(trace: Trace, outer: IntArray, inner: IntArray) -> Intervals:
-    """Return, united over all threads, what ``outer`` rows cover and ``inner`` rows of the same thread do not."""
+    """Return the union over all threads of what ``outer`` rows cover and ``inner`` rows of the same thread do not."""
     thread = threads(trace).code
     inner_threads = np.unique(thread[inner])
     mixed = np.isin(thread[outer], inner_threads)

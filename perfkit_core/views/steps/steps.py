@@ -15,7 +15,7 @@ from perfkit_core.views.steps import step_phases, step_rows
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step, with :data:`COLUMNS`. A phase: union of its segments on the host, NA without phases."""
+    """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its host segments."""
     steps = step_rows.chosen_steps(trace, request)
     start, end = trace.ints("start_ns"), trace.end_ns
     result = step_rows.step_frame(trace, steps)
