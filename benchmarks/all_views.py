@@ -1,9 +1,9 @@
 """Measure the time and memory of all views: ``python -m benchmarks.all_views [--events N]``
 
 The trace is one long recording of one rank. The events of a real trace are repeated in memory until there are 1 or 10
-million events. Each of the two traces is measured in a separate process. The views run one after the other. Data that
-several views need is computed by the first of them and reused by the others, as in a report. So the time of the first
-view includes this computation. The numbers are medians of the rounds.
+million events. Each size is measured in a separate process. The views run one after the other. Data that several views
+need is computed by the first of them and reused by the others, as in a report. So the time of the first view includes
+this computation. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ in the same process.
   events to a stored run.
 - "Speed ÷ simdjson": the speed in MB/s, divided by that of the row "simdjson, DOM only". simdjson is the fastest
   available parser, and keeps no result.
-- "duckdb, stored run by SQL": this row sorts the events and computes launches, parents, self times and steps like
-  perfkit, with SQL.
+- "duckdb, stored run by SQL": SQL sorts the events and computes the same launches, parents, self times and steps as
+  perfkit.
 """
 
 from __future__ import annotations

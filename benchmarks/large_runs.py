@@ -1,8 +1,8 @@
 """Measure views of a large stored run: ``python -m benchmarks.large_runs [--events N]``
 
-The run is the events of a stored trace, repeated one after the other in time. ``perfkit summary RUN --view …`` reads
-only the columns that the view needs. Each view runs in a separate process, and the times include imports. The numbers
-are medians of the rounds.
+The run holds the events of one trace many times, one copy after the other. ``perfkit summary RUN --view …`` reads only
+the columns that the view needs. Each view runs in a separate process, and the times include imports. The numbers are
+medians of the rounds.
 """
 
 from __future__ import annotations

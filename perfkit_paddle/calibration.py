@@ -1,4 +1,4 @@
-"""Operators, kernel launches and copies of Paddle, whose times ``perfkit calibrate`` measures."""
+"""Paddle's operators, kernel launches and copies, whose times ``perfkit calibrate`` measures."""
 
 from __future__ import annotations
 

@@ -46,14 +46,15 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
     in whole µs. ``memory_error_ns`` is 0 without memory events."""
     text = message(
         "Paddle's JSON rounds times: starts may be off by {start} ns, durations by {duration} ns. "
-        "The .pb file of export_protobuf and perfkit's trace_handler are exact",
+        "A .pb file (export_protobuf) and a recording of perfkit's trace_handler are exact",
         start=start_error_ns,
         duration=duration_error_ns,
     )
     if memory_error_ns:
         text = message(
             "Paddle's JSON rounds times: starts may be off by {start} ns, starts of memory events by {memory} ns, "
-            "durations by {duration} ns. The .pb file of export_protobuf and perfkit's trace_handler are exact",
+            "durations by {duration} ns. A .pb file (export_protobuf) and a recording of perfkit's trace_handler are "
+            "exact",
             start=start_error_ns,
             memory=memory_error_ns,
             duration=duration_error_ns,

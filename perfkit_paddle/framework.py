@@ -27,8 +27,8 @@ def profiler() -> Any:
 
 
 class Updates:
-    """Calls ``after`` once per update of one optimizer: the first of the process that makes an update. Paddle offers no
-    hooks, so ``step()`` and ``minimize()`` of all optimizers are wrapped. A static graph is not observed, because
+    """Calls ``after`` once per update of one optimizer, the one that makes the first update. Paddle offers no hooks,
+    so ``step()`` and ``minimize()`` of all optimizers are wrapped. A static graph is not observed, because
     ``minimize()`` only adds operators to it."""
 
     def __init__(self, after: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ _MICROSECOND_NS: Final = 1000
 
 
 def float_error(ns: IntArray) -> IntArray:
-    """Return the largest error, in ns, of times that were written as float32 µs with three decimals."""
+    """Return the largest error of each time, in ns. The times were written as float32 µs with three decimals."""
     return np.asarray(np.floor(ns * _FLOAT32_STEPS + 0.75), np.int64)
 
 

@@ -1,7 +1,7 @@
 """Reader of Paddle's Chrome JSON.
 
 The file does not record parents. They follow from the order of the events, because Paddle writes the tree of each
-thread breadth first. Two rules hold in this order:
+thread breadth first. In the file, the order of the events has two properties:
 
 - An event's parent does not come before the previous event's parent.
 - The runtime calls and memory events of a host event directly follow this event.

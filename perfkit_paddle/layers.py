@@ -81,7 +81,7 @@ class Nodes:
         return frozenset(self._address(node) for tensor in tensors if (node := tensor.grad_fn) is not None)
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
-        """Return what a call itself made, not its inner calls: names of its nodes and the tensors in ``returned``."""
+        """Return the names of a call's own nodes, and the tensors in ``returned`` that it or an inner call made."""
         made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
         made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # nodes of the call's inputs

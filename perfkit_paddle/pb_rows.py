@@ -298,8 +298,8 @@ def _supplements(tables: dict[str, Table], row: IntArray, parent: IntArray) -> C
 
 
 def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the new row of each row of ``host`` (NO_ROW if it is dropped), and the parent of each new row. The first
-    array ends with an additional NO_ROW. Therefore the index NO_ROW (-1) gives NO_ROW."""
+    """Return the new row number of each row of the table ``host`` (NO_ROW if it is dropped), and the parent of each new
+    row. The first array ends with an additional NO_ROW. Therefore the index NO_ROW (-1) gives NO_ROW."""
     row, parent = np.empty(len(node) + 1, np.int64), np.empty(int(node.sum()), np.int64)
     _renumber(node, above, row, parent)
     return row, parent

@@ -48,7 +48,7 @@ _INPUTS: Final = ("shapes", "stack", "args")
 class Live:
     """Facts that the recording process knows and the protobuf lacks.
 
-    - ``no_steps``: numbers of the steps that are not complete iterations.
+    - ``no_steps``: step numbers of the steps that are not complete iterations.
     - ``facts``: fields of TraceMeta.
     - ``extra``: entries of ``TraceMeta.extra``.
     """

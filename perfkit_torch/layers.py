@@ -227,7 +227,7 @@ def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation
     the path begins with it. The first model without a name has no prefix. The paths of further models without a name
     begin with the class of the model.
 
-    The labels end with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
+    The labelling ends with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
     model returns the same object. The hooks are installed only while a profiler records, and they never raise. A
     ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if
     another model has this name.

@@ -95,9 +95,9 @@ class TorchRecording(CallbackRecording):
 
 
 class TorchStepProfiler:
-    """Starts and stops torch's profiler, and labels the steps: the
-    :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. The schedule of torch.profiler is not used,
-    because it counts steps from 0. A resumed training begins with a later step."""
+    """The :class:`perfkit_core.recording.step_recording.StepProfiler` of torch. It starts and stops torch's profiler,
+    and labels the steps. The schedule of torch.profiler is not used, because it counts steps from 0. A resumed training
+    begins with a later step."""
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)

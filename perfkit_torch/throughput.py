@@ -38,7 +38,7 @@ def cuda_clock(torch: Any) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Start timing the updates of one optimizer: the first that takes a step in this process."""
+    """Start timing the updates of the first optimizer that takes a step in this process."""
     steps = OptimizerSteps(Throughput(warmup=0))
     Updates(steps.updated)
     return steps

@@ -38,9 +38,9 @@ _PROPOSED: Final = frozenset({"threads", "workers"})
 REPLAYS: Final = 12
 """Maximum number of replays that :func:`after` makes."""
 _FOR_REASONS: Final = 4
-"""How many of the ``REPLAYS`` are reserved for combinations of two items of advice."""
+"""How many ``REPLAYS`` are reserved to find which single item of advice changes the saving of another item."""
 _LITTLE: Final = 0.25
-"""A saving is reported as changed if other advice multiplies it by less than this factor."""
+"""A saving is reported as changed if other advice reduces it to less than this share of its value."""
 _MUCH: Final = 2.0
 """A saving is reported as changed if other advice multiplies it by more than this factor."""
 _MOST_OF_IT: Final = 0.75
@@ -299,8 +299,8 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
-    """Return what an item of advice saves if it is followed after ``together``, as a dict by advice id. Items whose
-    saving stays similar are left out.
+    """Return what an item of advice saves after other advice is followed, as a dict by advice id. Items whose saving
+    changes little are left out.
 
     - ``together``: items that can be combined, largest saving first; each is tried after all the rest of them
     - ``others``: items that save too little alone; each is tried after all of ``together``"""

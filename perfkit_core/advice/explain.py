@@ -227,8 +227,8 @@ def change(transform: Any) -> str:
                 parts.append(say("{count} copy and wait calls are removed", count=len(transform.copies_gone)))
             if transform.copies_added:
                 template = mark(
-                    "{count} copies between host and device are added before each operator; each blocks the host "
-                    "for {time}"
+                    "before each operator, {count} copies between host and device are added, and each copy blocks the "
+                    "host for {time}"
                 )
                 parts.append(say(template, count=transform.copies_added, time=likely("_ns", transform.copy_ns)))
             return say("; ").join(parts)

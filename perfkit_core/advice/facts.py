@@ -234,7 +234,7 @@ class Facts:
         return float(np.median(steps.of_periods(of_steps, self.period)))
 
     def per_step(self, dur_ns: int) -> float:
-        """Return a total time of the recording divided by the number of steps."""
+        """Return ``dur_ns``, a sum over the whole recording, divided by the number of steps."""
         return dur_ns / max(len(self.steps), 1)
 
     def mean_ns(self, rows: IntArray) -> float:

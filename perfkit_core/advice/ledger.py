@@ -98,7 +98,7 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
     """Yield a line with the last measurement of this advice, else of other advice of the same rule and framework. The
-    line names the command, because advice on another training may have the same id."""
+    line names the measured command, because advice on another training may have the same id."""
     same, others = of_advice(advice, records), of_rule(advice, records)
     if same:
         yield say("Measured: {what}", what=_last(same))

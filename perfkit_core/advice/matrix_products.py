@@ -57,7 +57,7 @@ _TENSORS: Final = re.compile(r'"[a-z0-9_:.]*?(half|b?float\d*|double|complex\w*|
 """The recorded type of a tensor, in lower case."""
 _NAMES: Final = 3
 _NAME_LENGTH: Final = 90
-"""Maximum number of kernel names in the evidence, and maximum number of characters of a name."""
+"""The evidence contains up to ``_NAMES`` kernel names, each cut to ``_NAME_LENGTH`` characters."""
 _TENSOR_CORES_MAJOR, _TF32_MAJOR = 7, 8
 """First major compute capability with tensor cores, and the first whose tensor cores support TF32 and bfloat16. Source:
 CUDA C++ Programming Guide, table of features by compute capability."""

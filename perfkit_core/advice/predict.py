@@ -35,8 +35,8 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
     steps that differ, so medians are taken over periods of N steps. Then the result is
-    ``recorded step time * replayed time of a period / recorded time of a period``. Too few loader workers also make one
-    of every N steps differ (``facts.period``)."""
+    ``recorded step time * replayed time of a period / recorded time of a period``. If too few loader workers make
+    steps differ with the period ``facts.period``, N is the least common multiple of both periods."""
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
@@ -58,8 +58,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
-    """Return transforms that together save at least as much as ``change``. This holds for all values of the numbers in
-    ``change`` that are only estimates.
+    """Return transforms that together save at least as much as ``change``. This holds for all values of the uncertain
+    numbers (``Quantity``) in ``change``.
 
     Most of these transforms remove the changed events or their time. Return None if no such transforms are known, for
     example for ``Load`` and ``Batch``."""

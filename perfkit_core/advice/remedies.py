@@ -104,7 +104,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     - ``half``: proposed 16-bit type, ``bfloat16`` or ``float16``; ``half_short``: its short name
     - ``device``: name of the device; ``clocks``: the command that shows its clocks
     - ``runtime``: ``cuda``, ``hip``, or ``none`` without device work
-    - ``training``: ``yes`` if a backward pass or an update was recorded, else ``no``"""
+    - ``training``: ``yes`` or ``no``, whether a backward pass or an update was recorded"""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
     half = BFLOAT16  # every host can compute with bfloat16, at least in software

@@ -42,8 +42,8 @@ _INTERVALS: Final = (
 
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
-    """Return a report in words: all advice, the combined saving, and the rules that could not be evaluated. With
-    ``every``, the report names all of these rules. ``records`` are earlier measurements."""
+    """Return a report in words: all advice, the combined saving, and the rules that could not be evaluated. Long
+    lists of these rules are cut short, except with ``every``. ``records`` are earlier measurements."""
     of, source = step_or_recording(trace), facts.source(trace)
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")

@@ -30,7 +30,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "communication_factor": mark("part of the communication time that still delays the step: {value}"),
     "conversions_left": mark("{value} of the conversions remain"),
     "copies_left": mark("{value} of the copies that only reorder data remain"),
-    "copy_factor": mark("a copy from pinned memory takes {value} its recorded time"),
+    "copy_factor": mark("from pinned memory, a copy takes {value} its recorded time"),
     "copy_ns": mark("a copy takes {value}, including the wait for it"),
     "device_ns": mark("the device takes {value} for each operator"),
     "first_batch_ns": mark("the first batch of a loader still takes {value}"),

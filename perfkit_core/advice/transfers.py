@@ -41,7 +41,7 @@ LAUNCH_NS: Final = Quantity(
     message("estimate: medians of operators that launch one kernel in 17 public recordings"),
 )  # fmt: skip
 _KERNEL_START_NS: Final = 2_000
-"""Least time of any kernel, typical of CUDA devices."""
+"""Minimum duration of a kernel, typical of CUDA devices. The time for its data is added."""
 _ENOUGH: Final = 3
 """Minimum number of recorded calls from which an operator's time is computed. Fewer calls are not used."""
 

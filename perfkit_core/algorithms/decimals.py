@@ -1,4 +1,4 @@
-"""Exact conversion of decimal text to integer ns. Via float64, µs since 1970 become ns that are off by up to 253."""
+"""Exact conversion of decimal text to integer ns. Via float64, times in µs since 1970 would be off by up to 253 ns."""
 
 from __future__ import annotations
 

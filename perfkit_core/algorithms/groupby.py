@@ -81,7 +81,7 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:
-    """Return the rows sorted stably by their keys 0 ≤ k < width, in linear time for up to 2¹⁶ keys."""
+    """Return the rows sorted stably by their keys 0 ≤ k < width, in linear time if width ≤ 2¹⁶."""
     return np.argsort(key.astype(np.uint16) if width <= 1 << 16 else key, kind="stable")
 
 

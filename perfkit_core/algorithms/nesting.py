@@ -51,7 +51,7 @@ def nest_in_order(
 
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
-    """Return for each row in ``order`` the position of its parent in ``order``, or -1 if no parent comes before it."""
+    """Return for each row in ``order`` its parent's position there, or -1 if the parent is missing or comes later."""
     row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
     _renumbered(parent, order, row, parents)
     return parents

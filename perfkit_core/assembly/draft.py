@@ -35,7 +35,7 @@ _SLICE: Final = 1 << 20
 
 @dataclass(slots=True)
 class Recorded:
-    """Recorded events in any order. Assembly removes the columns, so that memory holds only one copy of them.
+    """Recorded events in any order. Assembly moves the columns out, so that memory holds only one copy of them.
 
     - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
       mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional.
@@ -79,7 +79,7 @@ class DraftColumns(Columns):
 
 
 def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
-    """Return the row numbers in the order of the event table, shape (rows,), or None if the rows are already sorted."""
+    """Return the row numbers, sorted as the event table requires, shape (rows,). None if they are already sorted."""
     falls = start_ns[1:] < start_ns[:-1]
     ties = start_ns[1:] == start_ns[:-1]
     if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():

@@ -9,7 +9,7 @@ the framework have only the last part; the path is joined from the enclosing cal
 
 A node is an operator that its adapter declared as backward, or an operator directly inside a recorded backward span.
 Marks are events of ``annotate`` at the start of a layer's backward pass. A mark may list the nodes that the call
-created. The layer of a node is the first one in this list that is known:
+created. The layer of a node is the first of these layers that is known:
 
 1. the layer of the first mark in the node
 2. the layer of the forward operator with the same sequence number
@@ -260,7 +260,7 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
 
 @compiled
 def _longest_waiting(low, high, turn, begin, rest, node):  # type: ignore[no-untyped-def]
-    """Choose the call to which ``node`` belongs among the open calls that list it (case 3 in the docstring of this
+    """Among the open calls that list ``node``, choose the one to which it belongs (case 3 in the docstring of this
     module). Return the call, and the index of ``node`` in ``rest``. Return (-1, -1) if no open call lists ``node``."""
     best, slot = -1, -1
     for c in range(low, high):

@@ -3,7 +3,7 @@
 Steps are the events of kind ``step``. A host or memory event belongs to the step in which it starts, on any thread of
 the process. Device work belongs to the step and phase of its launch, even if it runs later.
 
-Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that its
+Phases are dataloader, forward, backward, optimizer and other. A recorded span of a phase, or an operator that an
 adapter marked, sets the phase of all events inside. If such spans are nested, the outermost span counts. There is one
 exception: the closure of an optimizer has its own phases.
 

@@ -32,28 +32,28 @@ _NOTE = mark(
 )
 _VERDICTS: Final = {
     statistics.SLOWER: mark(
-        "New slowdown: relative to the base run, the other run is {change:ns} per step slower than in the earlier pair "
-        "of runs{interval}{noise}."
+        "New slowdown: since the earlier pair of runs, the difference in step time (other run minus base run) rose by "
+        "{change:ns}{interval}{noise}."
     ),
     statistics.FASTER: mark(
-        "New improvement: relative to the base run, the other run is {change:ns} per step faster than in the earlier "
-        "pair of runs{interval}{noise}."
+        "New improvement: since the earlier pair of runs, the difference in step time (other run minus base run) fell "
+        "by {change:ns}{interval}{noise}."
     ),
     statistics.PERHAPS_SLOWER: mark(
-        "A new slowdown or machine noise: relative to the base run, the other run is {change:ns} per step slower than "
-        "in the earlier pair of runs{interval}{noise}; to find out, record three captures of each run."
+        "A new slowdown or machine noise: since the earlier pair of runs, the difference in step time (other run minus "
+        "base run) rose by {change:ns}{interval}{noise}; to find out, record three captures of each run."
     ),
     statistics.PERHAPS_FASTER: mark(
-        "A new improvement or machine noise: relative to the base run, the other run is {change:ns} per step faster "
-        "than in the earlier pair of runs{interval}{noise}; to find out, record three captures of each run."
+        "A new improvement or machine noise: since the earlier pair of runs, the difference in step time (other run "
+        "minus base run) fell by {change:ns}{interval}{noise}; to find out, record three captures of each run."
     ),
     statistics.NO_DIFFERENCE: mark(
-        "Nothing new beyond noise: since the earlier pair of runs, the difference between other run and base run "
-        "changed by {change:+ns} per step{interval}{noise}."
+        "Nothing new beyond noise: since the earlier pair of runs, the difference in step time (other run minus base "
+        "run) changed by {change:+ns}{interval}{noise}."
     ),
     statistics.TOO_FEW: mark(
-        "Too few steps for a verdict: since the earlier pair of runs, the difference between other run and base run "
-        "changed by {change:+ns} per step{interval}{noise}."
+        "Too few steps for a verdict: since the earlier pair of runs, the difference in step time (other run minus "
+        "base run) changed by {change:+ns}{interval}{noise}."
     ),
 }
 
@@ -78,7 +78,7 @@ class Change:
 
 
 def change(before: Pair, now: Pair) -> Change | None:
-    """Return how much the difference between two runs changed from pair ``before`` to ``now``; None without steps."""
+    """Return the change of the difference (other minus base) from pair ``before`` to ``now``; None without steps."""
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
@@ -202,7 +202,7 @@ def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) 
         if step.low is not None and step.high is not None:
             interval = message(" (95% interval of the change {low:+ns} to {high:+ns})", low=step.low, high=step.high)
         if step.noise is not None:
-            noise = message("; equal pairs may differ by {noise:ns}", noise=step.noise)
+            noise = message("; noise alone can cause up to {noise:ns}", noise=step.noise)
         change = step.change if step.verdict in (statistics.NO_DIFFERENCE, statistics.TOO_FEW) else abs(step.change)
         yield message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
     if largest := explanation.largest_causes(causes):

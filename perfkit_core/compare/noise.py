@@ -86,8 +86,8 @@ def between_runs(traces: Sequence[Trace]) -> float:
     """Return the relative standard deviation that is assumed between equal runs (processes of the same training).
 
     It lies between :data:`ON_HOST` (no device works during the steps) and :data:`ON_DEVICE` (a device always works).
-    Recordings shorter than :data:`MOMENT_NS` have a larger value. Of several traces, the largest value counts.
-    """
+    If all steps together take less than :data:`MOMENT_NS`, a larger value replaces :data:`ON_HOST`. Of several traces,
+    the largest value counts."""
     shares = []
     for trace in traces:
         steps = step_rows.step_rows(trace)

@@ -170,7 +170,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     if result.steps is not None:
         note = say(_OF_STATISTICS)
         if of_ranks:
-            note += " " + say("A step of several ranks is one sample.")
+            note += " " + say("A step on several ranks is one sample.")
         steps = result.steps
         row = {
             "verdict": steps.verdict, "difference_ns": steps.difference, "low_ns": steps.low, "high_ns": steps.high,

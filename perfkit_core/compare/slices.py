@@ -136,7 +136,7 @@ def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntAr
     """Cut each window [start, end) into parts wherever a piece of the timeline starts or ends. Windows may overlap.
 
     Return five arrays with one item per part, ordered by window, then by time: the index of the piece that contains the
-    part (-1 in a gap), the start and the end of the part, the row of the event (-1 in a gap), the index of the window.
+    part (-1 in a gap), the start and end of the part, the row of the piece's event (-1 in a gap), the window's index.
     """
     counts = _parts(starts, ends, by[0], by[1])
     room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
@@ -242,7 +242,7 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """Divide windows [start, end) into pieces of one category and event each. They sum to the time of the windows."""
+    """Cut windows [start, end) into pieces that fill them. Each piece has one category and at most one event."""
     activity = activities(trace)
     masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]

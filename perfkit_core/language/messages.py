@@ -231,7 +231,7 @@ WORDS: Final = (
     "passed", "failed", "within noise", "cannot tell",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
     # Rows without a name.
-    "(median less mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
+    "(median minus mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
     "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
     "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
     "(outside host events)",

@@ -1,7 +1,7 @@
 """Formatting and parsing of durations, sizes, rates, shares and counts for people. Machine formats keep base units.
 
 - In a sentence, each number has a suitable unit and three significant digits: ``82.0 µs``, ``1.69 s``, ``64.0 MiB``.
-  Integer counts and percentages have no decimals: ``1,240``, ``5%``.
+  Integer counts and integer percentages have no decimals: ``1,240``, ``5%``.
 - A column of a table has one unit and one number of decimals, so that its numbers align (:class:`ColumnFormat`).
 - A nonzero number that would be rounded to 0 is shown as a bound: ``<0.01%``.
 - Sizes are binary (1 KiB is 1024 bytes). FLOPs and the peak rates of devices are decimal (1 GB/s is 10⁹ bytes/s).

@@ -79,7 +79,7 @@ class Column:
     - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
       are summed.
     - ``exact``: values are the same in every run of a program.
-    - ``per_step``: values are sums over the chosen steps. A table per step divides them by the number of steps.
+    - ``per_step``: values are sums over the chosen steps. A per-step table divides them by the number of steps.
     - ``adds_up``: the values of several rows may be summed. This also holds for all columns with ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.

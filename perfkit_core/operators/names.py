@@ -101,8 +101,8 @@ class _NamesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NativeNames:
-    """Operator names of a framework. ``names`` maps native names to canonical names. ``patterns`` holds regular
-    expressions for further native names, in groups such as ``libraries``."""
+    """Operator names of a framework. ``names`` maps native names to canonical names. ``patterns`` maps groups
+    such as ``libraries`` to regular expressions for further native names."""
 
     names: Mapping[str, str]
     patterns: Mapping[str, NamePatterns]

@@ -1,6 +1,6 @@
 """The hooks of perfkit. A plugin implements a hook with the decorator ``@perfkit_core.plugins.hookimpl``.
 
-A plugin is a module (or object) that an entry point of the group ``perfkit`` names. Importing it must not import a
+A plugin is a module (or object) to which an entry point of the group ``perfkit`` refers. Importing it must not import a
 framework. perfkit also reads files on machines without any framework.
 """
 

@@ -68,7 +68,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ranks to reduce, in order. ``source`` is the first source. ``findings`` are warnings about the files."""
+    """The ranks to reduce, in order. ``source`` is the first given path. ``findings`` are warnings about the files."""
 
     source: str
     ranks: tuple[RankFiles, ...]

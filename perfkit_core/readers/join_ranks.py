@@ -113,7 +113,7 @@ def check_frameworks(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_one_time(metas: Iterable[TraceMeta]) -> None:
-    """Raise SourceError if two recordings without a rank do not overlap in time, as ranks of one job would. Only
+    """Raise SourceError if two recordings without a rank do not overlap in time; ranks of one job do. Only
     recordings with an epoch clock are compared. The error names the two recordings that are farthest apart."""
     timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
     if not timed:

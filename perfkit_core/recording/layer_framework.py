@@ -291,7 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass. Registered at each possible start; the first one labels."""
+    """Hook that labels the start of a call's backward pass. Registered at each possible start; its first run labels."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework
@@ -331,7 +331,7 @@ def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) 
 
 
 def attention(query: Sequence[int], keys: int) -> int:
-    """Return the FLOPs of the scores and of the weighted sum over all heads. ``query`` is the shape (batch, length,
+    """Return the FLOPs of all heads, for the scores and the weighted sum. ``query`` is the shape (batch, length,
     width) of the projected queries. ``keys`` is the number of positions that each query attends to."""
     return 4 * math.prod(query) * keys
 

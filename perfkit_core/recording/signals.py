@@ -43,7 +43,7 @@ class _Termination:
 
     @contextlib.contextmanager
     def held(self, profiler: object) -> Iterator[None]:
-        """Delay SIGTERM during the ``with`` block, until the running method of ``profiler`` returns."""
+        """If SIGTERM arrives in the ``with`` block, delay it until the running method of ``profiler`` returns."""
         main = threading.current_thread() is threading.main_thread()
         self._profilers.add(type(profiler))
         self._held += main

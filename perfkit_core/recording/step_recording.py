@@ -234,7 +234,7 @@ class StepRecording:
 
     @_guarded
     def abort(self) -> None:
-        """End an interrupted training. The recording is written even if it contains no complete step."""
+        """End the recording of an interrupted training, and write it even if it contains no complete step."""
         if self._running:
             self._leave(Ending.INTERRUPTED, keep=True)
             self._end()

@@ -57,7 +57,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def cell(text: str) -> str:
-    """Return a name for a table cell. It is code if Markdown would interpret some of its characters, else unchanged."""
+    """Return ``text`` for a table cell: as code if Markdown would interpret some of its characters, else unchanged."""
     return text if _HARMLESS.fullmatch(text) else code(text)
 
 

@@ -1,6 +1,6 @@
 """Headings, units and number formats of the columns of a table, in the formats text, Markdown and HTML.
 
-Columns that are compared share one unit. Examples are base, other and difference, or the same number of several runs.
+Columns that are compared share one unit. Examples are base, other and difference, or one quantity in several runs.
 The unit is chosen for the column with the largest numbers, so that these numbers stay below 10,000.
 """
 

@@ -25,7 +25,7 @@ _EQUAL: Final = 3
 """``period`` compares the ``n`` distances between long waits with their median. The result is the median if at least
 ``max(n / 2, min(_EQUAL, n))`` distances are equal to the median."""
 _MANY: Final = 2
-"""Otherwise ``period`` returns the mean distance m, if there are at least ``_MANY * m`` distances."""
+"""``period`` returns the mean distance m instead of the median only if there are at least ``_MANY * m`` distances."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
@@ -60,13 +60,13 @@ _BEGINS: Final = re.compile(r"(^|::)random_$")
 """Name of the outermost operator that draws the seed of the workers when the iteration over a loader begins."""
 _ENTERED_NS: Final = 50_000
 """The profiler runs operators to label a loader call. Operators that begin within this time after the start of the call
-are taken for these. Later operators rebuild the batch that a worker sent."""
+are attributed to the profiler. Later operators rebuild the batch that a worker sent."""
 _HANDED_OVER_NS: Final = 2_000_000
 """Maximum time to unpickle and pin a ready batch. Operators that rebuild the batch take additional time."""
 _HANDED_OVER: Final = 0.1
 """The time to get a ready batch is estimated from the waits of all loader calls: ``quantile(waits, _HANDED_OVER)``."""
 _WORKERS: Final = 2
-"""Minimum number of workers. The number itself is estimated by ``period``."""
+"""Minimum number of workers. ``period`` estimates the actual number."""
 _AHEAD: Final = 2
 """Number of batches that each worker makes in advance."""
 _LEAST_NS: Final = 500_000
@@ -174,8 +174,8 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """Estimate when a worker begins to make each awaited batch. For each wait, return the waiting thread's segment that
-    starts then. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
+    """For each wait, estimate when a worker begins to make the awaited batch. Return the waiting thread's segment that
+    starts at this time. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)

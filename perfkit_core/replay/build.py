@@ -140,7 +140,7 @@ def host_graph(segments: Segments, busy_ns: IntArray, bursts: Handoffs) -> Graph
 def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Graph:
     """Return the graph in which the threads that run the steps (mask ``leads``) wait for collectives of other threads.
     A node that waits is cut in two at the end of the collective. The first part gets the duration 0. An edge delays the
-    second part until the collective ends. ``after[row]`` is the node that starts when a host event ends."""
+    second part until the collective ends. The node ``after[row]`` starts when host event ``row`` ends."""
     calls = np.flatnonzero(communication(trace).host & (after >= 0))
     calls = calls[~leads[graph.lane[after[calls]]]]
     rank, at_work = trace.ints("rank"), trace.rows("kind", OPERATOR, RUNTIME, SYNC)
@@ -173,7 +173,7 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
 
 
 def build(trace: Trace) -> Replay:
-    """Return the graph of a trace. Several ranks wait for each other in their collectives."""
+    """Return the replay of a trace. In its graph, ranks wait for each other in synchronous collectives."""
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)

@@ -8,7 +8,7 @@ the smaller ``recorded lag - usual lag``. The other edge gets ``min(recorded lag
 
 If ``recorded lag - usual lag`` exceeds ``UNEXPLAINED_NS`` for both edges, the work may have waited for another stream.
 This is assumed if work of another stream of the device ended just before. Then a third edge begins at
-this other work and has its recorded lag. The first two edges get at most the usual lag.
+this other work. Only this edge keeps its recorded lag. The first two edges get ``min(recorded lag, usual lag)``.
 
 A launch blocks its caller while the launch queue of the stream is full (``queue_limits``)."""
 
@@ -28,8 +28,8 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""The lag of device work begins when it is launched, or when the previous work on its stream ends. Work whose lag is
-longer than usual by more than this must have waited for something else."""
+"""The lag of device work begins when it is launched, or when the previous work on its stream ends. If the lag
+exceeds the usual lag by more than this value, the work must have waited for something else."""
 _USUAL: Final = 0.1
 """The usual lag is this quantile of the recorded lags."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
@@ -97,8 +97,8 @@ def _usual(lags: IntArray, otherwise: int) -> int:
 
 
 def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray, late: IntArray) -> IntArray:
-    """Return, for each piece of work, the work of another stream for which it probably waited, shape (work,). This is
-    the work of the same device that ended just before a late start. The value is -1 if there is none."""
+    """Return, for each piece of work, the work of another stream for which it probably waited, shape (work,). For a
+    piece that starts late, this is the work that ended just before on its device. The value is -1 if there is none."""
     other = np.full(len(work), -1, np.int64)
     open_work: BoolArray = late > UNEXPLAINED_NS
     if work.lanes < 2 or not open_work.any():
@@ -126,9 +126,9 @@ call took longer than ``_BLOCKED`` times the usual duration."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
-    """Return the launches that waited because the launch queue of their stream was full. Also return edges that let
-    every launch wait for room in the queue, because a changed graph may have other waits. Launch ``i`` of a stream has
-    room as soon as the work of launch ``i - DEPTH`` has begun. ``nodes`` contains the node of each piece of work."""
+    """Return the launches that waited because the launch queue of their stream was full. Also return edges that make
+    every launch wait for room in the queue, because others may wait in a changed graph. Launch ``i`` of a stream
+    has room once the work of launch ``i - DEPTH`` has begun. ``nodes`` contains the node of each piece of work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]
@@ -168,11 +168,11 @@ class Queued:
             self._latest.append(order[np.maximum.accumulate(np.where(is_latest, np.arange(len(order)), 0))])
 
     def ends_last(self, lane: int, before_ns: IntArray) -> IntArray:
-        """Return, for each time, the work launched on the stream before that time that ends last, or -1 if none."""
+        """For each time, return which work ends last of all work launched on the stream before this time, else -1."""
         at = np.searchsorted(self._times[lane], before_ns) - 1
         return np.where(at >= 0, self._latest[lane][np.maximum(at, 0)], -1)
 
     def next_after(self, lane: int, time_ns: IntArray) -> IntArray:
-        """Return for each time the first work launched on the stream at or after this time; -1 if there is none."""
+        """Return, for each time, the first work launched on the stream at or after this time; -1 if there is none."""
         at, order = np.searchsorted(self._times[lane], time_ns), self._orders[lane]
         return np.where(at < len(order), order[np.minimum(at, len(order) - 1)], -1)

@@ -20,7 +20,7 @@ from perfkit_core.views.select import threads
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments of host threads: arrays of shape (segments,), sorted by thread and time. An empty one ends a thread."""
+    """Segments of host threads, sorted by thread and time, shape (segments,). The last segment of a thread is empty."""
 
     start_ns: IntArray
     end_ns: IntArray

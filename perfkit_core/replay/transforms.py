@@ -163,7 +163,7 @@ class Shorten:
 
 
 _PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""Edges with these causes remain when an event is removed, so that the events before and after it keep their order."""
+"""A removed event keeps a node of duration 0 and edges with these causes, so that the other events keep their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +277,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """Another thread runs the host events ``rows``, each once the original thread reaches it. That thread goes on."""
+    """A new thread runs host events ``rows``, each when the original thread reaches it. The original thread goes on."""
 
     rows: IntArray
     until: IntArray  # for each event of ``rows``, the event that waits for its end, -1 if none

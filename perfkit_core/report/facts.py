@@ -28,9 +28,9 @@ def described(
     if count and chosen is not None:
         numbers = sorted(set(chosen))
         if len(numbers) == 1:
-            text = say("step {number} ({count} recorded)", number=numbers[0], count=count)
+            text = say("step {number} (recorded steps: {count})", number=numbers[0], count=count)
         else:
-            text = say("steps {numbers} ({count} recorded)", numbers=_numbers_or_range(numbers), count=count)
+            text = say("steps {numbers} (recorded steps: {count})", numbers=_numbers_or_range(numbers), count=count)
         known[mark("Steps")] = text
     elif count:
         known[mark("Steps")] = say("1 step") if count == 1 else say("{count} steps", count=count)

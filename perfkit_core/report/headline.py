@@ -1,4 +1,4 @@
-"""Summary sentences of a report on step time, memory at the peak and stragglers, computed from the tables of views."""
+"""Sentences that summarize step time, memory at the peak and stragglers in a report. They use the tables of views."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
 
 
 MEMORY_DEVICES: Final = 4
-"""Maximum number of devices with a sentence. Devices with the most memory come first."""
+"""At most this many devices get a sentence, those with the most memory first."""
 MEMORY_NAMES: Final = 3
 
 
@@ -102,13 +102,13 @@ def alive_at_peak(peak: pd.DataFrame) -> Iterator[Message]:
 
 
 MATTERS: Final = 0.01
-"""No rank is called a straggler if waiting takes less than this share of the step time of all ranks."""
+"""No rank is called a straggler if all waits sum to less than this share of the sum of all ranks' step times."""
 SLOWER: Final = 0.05
 """A slow rank exceeds the median time outside communication by at least this share."""
 OUTLYING: Final = 5
 """A slow rank exceeds the median time outside communication by at least this many median absolute deviations."""
 NAMED_RANKS: Final = 3
-"""Maximum number of ranks with a sentence."""
+"""Sentences of the same kind are written for at most this many ranks."""
 
 
 class Stragglers(NamedTuple):
@@ -197,8 +197,8 @@ def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
 def _no_straggler(ranks: pd.DataFrame, waiting_ns: int, unknown: bool, at_least: bool) -> Message:
     if at_least:
         text = mark(
-            "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other "
-            "ranks waited at least {time:ns} for each other, which is {share:ratio} of their step time."
+            "The straggler is unknown, because some ranks cannot be compared or were not read. Together the ranks "
+            "that can be compared waited at least {time:ns} for each other, which is {share:ratio} of their step time."
         )
     elif unknown:
         text = mark(

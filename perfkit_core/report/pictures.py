@@ -58,7 +58,7 @@ def memory_section(trace: Trace) -> Section:
 
 RANKS_VIEW: Final = "ranks"
 MOST_CELLS: Final = 5000
-"""Maximum number of rows of the view ranks (one per rank and step) on a page."""
+"""Maximum number of rows on a page for the view ``ranks``. The view has one row per rank and step."""
 _FIRST_PART_COLUMN: Final = 6
 
 
@@ -87,7 +87,7 @@ def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
 
 
 def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the table of the view ranks with at most ``MOST_CELLS`` rows, and a note that says how it was shortened.
+    """Return the table of the view ``ranks`` in at most ``MOST_CELLS`` rows, and a note that says how it was shortened.
 
     In a shortened table, a row is the mean over several steps (such as ``8–15``), rounded to ns. The mean leaves out
     unknown values. If the table is not shortened, the note is "".

@@ -170,7 +170,7 @@ def cut(report: model.Report, limit: int | None) -> model.Report:
 
 
 def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report:
-    """Return the report. If it has several sources, their paths are in the title and in the machine-readable data."""
+    """Return the report. If there are several paths, add them to its title and to its machine-readable data."""
     if len(paths) < 2:
         return report
     names = [readable(path) for path in paths]

@@ -22,7 +22,7 @@ _listeners: list[Callable[[bool], None]] = []
 
 
 class Interpreted:
-    """Number of array cells that were handled in Python. It is at least ENOUGH_CELLS once numba is loaded."""
+    """``cells`` is the number of array cells handled in Python. Loading numba sets it to ENOUGH_CELLS."""
 
     cells = 0
 
@@ -74,9 +74,9 @@ def compiled(function: Any = None, *, steps: int = 1) -> Any:
 
 
 def compiled_at_once(function: Any, **options: Any) -> Any:
-    """Compile a function at its first call. It then runs without Python's lock. ``options`` are those of
-    ``numba.njit``. numba caches the code next to the module, in the user's cache folder, or in ``NUMBA_CACHE_DIR``. If
-    none of these is writable, every process compiles the function again."""
+    """Load numba, and let it compile a function at its first call. The compiled code runs without Python's lock.
+    ``options`` are those of ``numba.njit``. numba caches the code next to the module, in the user's cache folder, or in
+    ``NUMBA_CACHE_DIR``. If none of these is writable, every process compiles the function again."""
     from numba import njit
 
     Interpreted.cells = ENOUGH_CELLS

@@ -69,7 +69,7 @@ def is_remote(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Return whether the path exists. Raises an error of the driver if the store does not answer."""
+    """Return whether the path exists. Raises the error of the store's driver if the store does not answer."""
     return bool(_store(path).fs.exists(str(path), strict=True)) if _on_web(path) else path.exists()
 
 
@@ -109,7 +109,7 @@ def without_secrets(path: Path) -> str:
 
 
 def open_binary(path: Path) -> io.BufferedReader:
-    """Open a file for sequential reading. Raises OSError. Opening and reading raise SourceError if a store fails."""
+    """Open a file for sequential reading. Opening and reading raise OSError, or SourceError if the file is remote."""
     if not is_remote(path):
         return path.open("rb")
     with reaching(path):

@@ -141,8 +141,8 @@ def _json(text: str) -> Any:
 
 
 def check_tree(trace: Trace, own_tree: bool) -> None:
-    """Check that a parent is a host event of the same process that precedes its child. Unless the source recorded the
-    parents (``own_tree``), a parent must also be in the same thread and enclose its child in time."""
+    """Check that a parent is a host event, in the process of its child, and precedes the child. Unless the source
+    recorded the parents (``own_tree``), a parent must also be in the same thread and enclose its child in time."""
     parent, rows = trace.ints("parent"), np.arange(len(trace))
     require_rows(trace, (parent >= NO_ROW) & (parent < rows), "parent is not an earlier row")
     child = np.flatnonzero(parent != NO_ROW)
@@ -237,7 +237,7 @@ def check_operator_names(trace: Trace) -> None:
 
 
 def check_round_trip(trace: Trace, tmp_path: Path) -> None:
-    """Check that a trace is unchanged after storing. pandas, polars and duckdb must read the same Parquet file."""
+    """Check that a trace is unchanged after storing. pandas, polars and duckdb must read its Parquet file correctly."""
     path = write_trace(trace, tmp_path / f"round-trip{SUFFIX}")
     again = read_stored(path)
     require(again.meta == trace.meta, f"meta changed:\n{trace.meta}\n{again.meta}")

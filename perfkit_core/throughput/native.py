@@ -85,8 +85,8 @@ def native_summary(log: StepLog, unit: str) -> NativeSummary:
 
 
 def _row(values: FloatArray, divisor: float) -> NativeRow:
-    """Return average, maximum and minimum. As in Paddle, the minimum ignores the first value, and each later value that
-    exceeds all values before it."""
+    """Return average, maximum and minimum. As in Paddle, the minimum ignores the first value and every later value
+    that exceeds all values before it."""
     highest = np.maximum.accumulate(np.append(0.0, values))
     low = values[values <= highest[:-1]]
     average = _total(values) / divisor if divisor else 0.0

@@ -23,7 +23,7 @@ class StepLog:
 
     - ``batch_ns``: for each step, the time from the end of the previous step (or the start of the loop) to its end.
     - ``samples``: for each step, its number of samples.
-    - ``reads``: for each step, the number of batches read until its end.
+    - ``reads``: for each step, the number of batches read from the start of the loop to the end of the step.
     - ``read_ns``: for each batch, the wait for it.
     - ``other_wait_ns``: waits that return no batch (for workers that start, or for the end of the loader).
     - ``other_wait_step``: for each of these waits, the index of its step.

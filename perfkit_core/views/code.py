@@ -131,9 +131,9 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 
 def running_before(trace: Trace) -> BoolArray:
-    """Return the mask of the frames that were already running when their recording began, shape (rows,). A frame
-    counts as running if its recorded start lies before the first end of a frame in the same recording. Each frame that
-    starts while no other frame of its process runs is taken to begin a new recording."""
+    """Return the mask of the frames that were already running when their recording began, shape (rows,). A frame counts
+    if its recorded start lies before any frame of the same recording ends. Each frame that starts while no other frame
+    of its process runs is taken to begin a new recording."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))

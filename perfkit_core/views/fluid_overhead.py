@@ -157,7 +157,7 @@ def computing(trace: Trace) -> BoolArray:
     - arithmetic operators, such as ``aten::addmm``, that contain no details and no other arithmetic operators. Their
       time includes the allocations and copies inside them.
 
-    An operator without a canonical name counts as arithmetic if it contains other operators.
+    Operators that contain other operators and have no canonical name count as arithmetic, too.
     """
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)

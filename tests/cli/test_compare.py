@@ -134,7 +134,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     assert sum(row["difference_ns"] for row in content["new"]["causes"]) == 2_000_000
     assert content["step_time"]["difference"] == -8_000_000
     code, out, _ = perfkit(*given, "--format", "markdown")
-    text = "New slowdown: relative to the base run, the other run is 2.00 ms per step slower"
+    text = "since the earlier pair of runs, the difference in step time (other run minus base run) rose by 2.00 ms"
     assert text in out
     assert "## New differences by cause" in out
     code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)

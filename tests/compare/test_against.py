@@ -107,8 +107,8 @@ def test_a_change_within_noise_is_possibly_new() -> None:
     base, loud = steps(STEADY, 3), Asked(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
-        "A new slowdown or machine noise: relative to the base run, the other run is 2.00 ms per step slower than in "
-        "the earlier pair of runs"
+        "A new slowdown or machine noise: since the earlier pair of runs, the difference in step time (other run minus "
+        "base run) rose by 2.00 ms"
     )
     assert found.data["new"]["step_time"]["verdict"] == "slower, perhaps noise"
 
@@ -133,8 +133,8 @@ def test_the_report_says_first_what_is_new() -> None:
     """An operator takes 11 ms instead of 1 ms, and the step becomes 10 ms longer."""
     found = report()
     assert rendered(found.headline)[0].startswith(
-        "New slowdown: relative to the base run, the other run is 10.0 ms per step slower than in the earlier pair of "
-        "runs (95% interval"
+        "New slowdown: since the earlier pair of runs, the difference in step time (other run minus base run) rose by "
+        "10.0 ms (95% interval"
     )
     assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."
     assert [section.name for section in found.sections][:5] == [

@@ -103,7 +103,7 @@ def test_worked_by_hand() -> None:
     assert (gemm["count_effect_ns"], gemm["per_call_effect_ns"]) == (0, 10)
     relu = node(table, level="kernel", name="relu")
     assert (relu["count_effect_ns"], relu["per_call_effect_ns"]) == (10, 0)
-    assert node(table, level="operator", name="(nothing recorded until the end)")["base_ns"] == 20
+    assert node(table, level="operator", name="(nothing recorded at the end)")["base_ns"] == 20
     assert table["explained_ratio"].iloc[-1] == 1.0
 
 

@@ -42,7 +42,7 @@ def tree() -> pd.DataFrame:
 def test_causes_are_ranked_and_explain_the_whole(tree: pd.DataFrame) -> None:
     """The total of +45 ns consists of +60, −20 and +5 ns. The idle 40 ns at the end do not differ."""
     found = causes(tree)
-    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded until the end)"]
+    assert found["operator"].tolist() == ["matmul", "relu", "sum", "(nothing recorded at the end)"]
     assert found["difference_ns"].tolist() == [60, -20, 5, 0]
     assert found["explained_ratio"].tolist() == pytest.approx([60 / 45, 40 / 45, 1, 1])
     assert found["per_call_effect_ns"].tolist() == [60, -20, 5, 0]

@@ -60,7 +60,7 @@ def row(
             row("(nothing recorded before __next__)", "(nothing recorded)", "other", "idle"),
             "nothing recorded before __next__",
         ),
-        (row("(nothing recorded until the end)", "(nothing recorded)", "", "idle"), "nothing recorded until the end"),
+        (row("(nothing recorded at the end)", "(nothing recorded)", "", "idle"), "nothing recorded at the end"),
     ],
 )
 def test_labels_of_causes(cause: dict[str, str], said: str) -> None:

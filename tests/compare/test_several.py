@@ -78,7 +78,7 @@ def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
     assert parts.sum().tolist() == [20_100_000, 30_000_000, 30_000_000]
     assert parts.sum().tolist() == table(found, "runs")["median_step_ns"].tolist()
     assert parts["a_ns"].to_dict() == {
-        "compute": 1_000_000, "idle": 19_000_000, "(median less mean of the middle steps)": 100_000,
+        "compute": 1_000_000, "idle": 19_000_000, "(median minus mean of the middle steps)": 100_000,
     }  # fmt: skip
     of_two = table(comparison_report(one, two, Asked(noise=0.01)), "step_parts").set_index("category")
     assert of_two["base_ns"].to_dict() == parts["a_ns"].to_dict()

@@ -118,7 +118,7 @@ def test_notes_mention_several_ranks() -> None:
     )
     assert times.table["base_ns"].tolist() == [20, 30, 10, 60]
     assert times.note == "The statistics include the steps of all ranks."
-    assert sure.note.endswith(" A step of several ranks is one sample.")
+    assert sure.note.endswith(" A step on several ranks is one sample.")
     alone = comparison_report(ranks[0], ranks[1])
     assert "ranks" not in " ".join(section(alone, name).note for name in ("steps", "step_time", "statistics"))
 

@@ -34,7 +34,7 @@ def test_a_click_shows_all_of_an_event(page: Any) -> None:
     assert details(page)[:2] == ["kernel_of_step", "kernel, 200 µs (200,000 ns)"]
     assert details(page)[-1] == "launched by launch"
     page.mouse.click(*point(page, "launch"))
-    assert details(page)[-1] == "launched 1: kernel_of_step"
+    assert details(page)[-1] == "launched kernel_of_step (events launched: 1)"
 
 
 @pytest.mark.parametrize("name", NAMES)

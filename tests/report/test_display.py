@@ -291,8 +291,8 @@ def test_the_head_says_which_steps_were_asked_for() -> None:
 
     first, second = summarize(small_trace(), "steps")["step"]
     assert told() == ("2 steps", {})
-    assert told(second) == (f"step {second} (2 recorded)", {"steps": [second]})
-    assert told(second, first) == (f"steps {first}, {second} (2 recorded)", {"steps": [first, second]})
+    assert told(second) == (f"step {second} (recorded steps: 2)", {"steps": [second]})
+    assert told(second, first) == (f"steps {first}, {second} (recorded steps: 2)", {"steps": [first, second]})
 
 
 def test_filters_apply_to_the_views_that_know_them() -> None:

@@ -91,8 +91,8 @@ def test_with_missing_ranks_waits_are_lower_bounds() -> None:
     rank is missing in 1 of 40 collectives."""
     (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
     assert nobody == (
-        "The straggler is unknown, because some ranks cannot be compared or were not read. Together the other ranks "
-        "waited at least 40 ns for each other, which is 0.50% of their step time."
+        "The straggler is unknown, because some ranks cannot be compared or were not read. Together the ranks that "
+        "can be compared waited at least 40 ns for each other, which is 0.50% of their step time."
     )
     named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
     assert named.ranks == (1,)

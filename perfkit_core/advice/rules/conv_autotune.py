@@ -17,7 +17,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _KERNEL_FACTOR: Final = Quantity(
-    0.7, 0.95, 1.0, message("estimate: the guessed algorithm is often already the fastest")
+    0.7, 0.95, 1.0, message("estimate: the library's guess is often already the fastest algorithm")
 )
 _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_convolution", 13): 9}
 """Operators with an argument that enables the search for the fastest algorithm, from the signatures of ATen. The key is

@@ -1,6 +1,6 @@
 """Rule 28, conv-bias-before-norm: a convolution adds a bias that the following batch norm subtracts.
-Detected: a batch norm directly after a convolution with a bias. The bias shows in the input shapes, or as an addition
-in the same call of a layer.
+Detected: a batch norm directly after a convolution with a bias. The bias shows in the convolution's input shapes, or
+as an addition in the layer call that contains the convolution.
 Predicted: the step time without the operators that add the bias or sum its gradient."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rule 16, elementwise-chain: each of several elementwise kernels reads from memory what the previous kernel wrote.
 Detected: ``chain_kernels`` or more consecutive elementwise kernels on a stream, in one phase of one step.
 Predicted: the step time if each chain becomes one fused kernel, whose duration follows from the memory traffic. The
-other kernels are gone, and so are the calls that launch only these kernels."""
+chain's other kernels are gone, and so are the calls that launch only these kernels."""
 
 from __future__ import annotations
 

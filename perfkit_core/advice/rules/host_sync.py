@@ -28,13 +28,13 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def what_if(facts: Facts, every: float) -> Candidate:
-    """Return the advice to fetch results only in one of ``every`` steps. Raises NotEvaluableError if this changes
-    nothing, or if fewer consecutive steps than ``every`` were recorded."""
+    """Return the advice to fetch results only in every N-th step (N is ``every``). Raises NotEvaluableError if this
+    changes nothing, or if fewer consecutive steps than ``every`` were recorded."""
     facts.need_device()
     facts.need_steps()
     copies = _awaited(facts)
     if every < 1:
-        raise NotEvaluableError(message("host-sync needs a number of steps"), message("give 1 or more"))
+        raise NotEvaluableError(message("host-sync needs a step count"), message("give 1 or more"))
     if not len(copies):
         raise NotEvaluableError(message("the host does not wait for any result"))
     period = round(every)
@@ -48,7 +48,7 @@ def what_if(facts: Facts, every: float) -> Candidate:
     removed = copies.only((order + 1) % period != 0)
     if not len(removed):
         raise NotEvaluableError(message("every step would still fetch its results"), message("give 2 or more"))
-    how = message(" One of {every} steps still fetches results.", every=period)
+    how = message(" One step in every {every} still fetches results.", every=period)
     return replace(_not_fetched(facts, removed, how), period=period)
 
 

@@ -1,8 +1,8 @@
 """Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
 Detected: the host is busy for longer than the device, the device is idle for most of the step, and the median kernel
 takes less than ``launch_kernel_ns``.
-Predicted: the step time with one batch of launches per step, as in a captured graph or compiled code. Python takes
-less time between the launches. Calls that copy, synchronise or communicate stay unchanged."""
+Predicted: the step time if one batch replaces a step's launches, as in a captured graph or compiled code. The Python
+code that ran between these launches takes less time. Calls that copy, synchronise or communicate stay unchanged."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
     message("measured factor: 0.9 to 1.1 in small CPU trainings, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
-"""Factor by which workers change the time of other host work. Workers share cores and caches with the training, so the
-factor may exceed 1. Training without loading keeps caches warm, so the factor may be below 1."""
+"""Factor by which workers change the time of other host work. It may exceed 1: workers share cores and caches with the
+training. It may be below 1: the training process itself no longer loads batches, so its caches stay warm."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,

@@ -19,7 +19,7 @@ from perfkit_core.replay.batches import waited
 from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"
-"""Name for the self time of steps in tables of event names."""
+"""In tables of event names, this name stands for the self time of steps."""
 _MOST: Final = 3
 _LEAST_GROWTH_SHARE: Final = 0.1
 _AGREEING_FACTOR_ERROR: Final = 0.1
@@ -62,7 +62,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     return Candidate(
         plural(
             "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-            "{n} of {count} steps take {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
+            "{n} of {count} steps take on average {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
             len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers), growth=grew,
         ),
         evidence={
@@ -112,7 +112,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
             message("the same kernels run in the first and in the last third of the steps"),
             message("most kernel time grew by nearly the same factor, which suggests the device rather than a kernel"),
         ),
-        vetoes=(message("larger inputs, which would seldom slow down most kernels by the same factor"),),
+        vetoes=(message("larger inputs, because they usually slow down kernels by different factors"),),
         fill={"outliers": "clock"},  # gives this advice a different id from the advice on outlying steps
         words={"outliers": "clock"},
     )]  # fmt: skip

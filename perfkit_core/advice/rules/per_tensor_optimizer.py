@@ -54,8 +54,8 @@ _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECAS
 _MOST_PER_TENSOR: Final = 4
 """No optimizer of a supported framework calls the same operator more often than this for one tensor."""
 _NEARLY_ALL: Final = 5 / 6
-"""Least share of all calls that a candidate for the number of tensors must explain. A candidate explains the calls of
-an operator if it divides their number. Two examples with n tensors limit this share:
+"""A candidate for the number of tensors must explain at least this share of all calls. A candidate explains the calls
+of an operator if it divides their number. Two examples with n tensors limit this share:
 
 - More than 4/5. With Nesterov momentum, three operators have 2n, 2n and n calls. The wrong candidate 2n explains 4n
   of 5n calls.
@@ -131,10 +131,10 @@ def tensors_of(calls: IntArray) -> int:
     """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
 
     Most operators are called once per tensor. Some are called several times, and some only for a part of the tensors.
-    Operators with far fewer calls are ignored. Each item of ``calls`` is a candidate for the result. A candidate
-    explains the calls of an operator if it divides their number. The result is the largest candidate that explains at
-    least ``_NEARLY_ALL`` of the calls: 10 for the calls 10, 10 and 20. If there is none, the result is the candidate
-    that explains the most calls."""
+    An operator is ignored if another operator has more than ``_MOST_PER_TENSOR`` times as many calls. Each item of
+    ``calls`` is a candidate for the result. A candidate explains the calls of an operator if it divides their number.
+    The result is the largest candidate that explains at least ``_NEARLY_ALL`` of the calls: 10 for the calls 10, 10 and
+    20. If there is none, the result is the candidate that explains the most calls."""
     often = calls[calls * _MOST_PER_TENSOR >= calls.max()]
     explained: list[tuple[int, int]] = [
         (int(often[often % tensors == 0].sum()), tensors) for tensors in np.unique(often)[::-1].tolist()

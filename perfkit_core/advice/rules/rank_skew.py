@@ -108,7 +108,7 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving if the slow rank took as long for ``part`` as the median rank; None if it already took less."""
+    """Return the saving from lowering the slow rank's time for ``part`` to the ranks' median; None if not above it."""
     trace, graph = facts.trace, facts.replay.graph
     # for each rank: time that ``part`` takes per step, as the mean over the steps, without waits
     chosen = np.zeros(len(trace), np.bool_)

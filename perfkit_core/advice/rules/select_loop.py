@@ -1,6 +1,6 @@
 """Rule 19, select-loop: a loop selects a part of a tensor in each iteration.
-Detected: ``loop_selects`` or more iterations with the same few operators, of which up to four are selections. Longer
-iterations do not count, because the layers of a network repeat too.
+Detected: ``loop_selects`` or more iterations with the same few operators, of which up to four are selections.
+Iterations with many operators do not count, because the layers of a network repeat too.
 Predicted: the step time if one unbind replaces the selections. Their backward pass becomes shorter, too."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find(facts: Facts) -> list[Candidate]:
         transforms=(Scale(both, _SELECTING_FACTOR),),
         ceiling_ns=facts.ceiling_ns(facts.totals(both, dur[both])),
         preconditions=(message("the operators between two selections are the same in every iteration"),),
-        vetoes=(message("long iterations, such as the layers of a network"),),
+        vetoes=(message("long iterations, such as one per layer of a network"),),
         assumptions=assume(selecting_factor=_SELECTING_FACTOR),
         risks=(message("If the iterations are independent, one operator for all of them saves far more."),),
         fill={"rounds": str(count)},

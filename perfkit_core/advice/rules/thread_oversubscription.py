@@ -27,7 +27,7 @@ def find(facts: Facts) -> list[Candidate]:
     counts = {"threads": plural("{n} thread", "{n} threads", threads), "cores": cores_text(cores)}
     what = message("Operators use {threads} on {cores}.", **counts)
     if processes > 1:
-        what = message("{processes:count} processes use {threads} each on {cores}.", processes=processes, **counts)
+        what = message("On {cores}, each of {processes:count} processes uses {threads}.", processes=processes, **counts)
     return [Candidate(
         what,
         evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},

@@ -71,9 +71,9 @@ def find(facts: Facts) -> list[Candidate]:
     copy_count = facts.per_step(int((is_sure | is_unsure).sum()))
     return [Candidate(
         facts.plural(
-            "{count:count} operator {per_step} on at most {elements} elements ({names}) runs on the device, and the "
-            "host waits for the result (number of copies: {copies:count}). The operator takes {time}.",
-            "{count:count} operators {per_step} on at most {elements} elements ({names}) run on the device, and the "
+            "The device runs {count:count} operator {per_step} ({names}) on at most {elements} elements, and the host "
+            "waits for the result (number of copies: {copies:count}). The operator takes {time}.",
+            "The device runs {count:count} operators {per_step} ({names}) on at most {elements} elements each, and the "
             "host waits for the results (number of copies: {copies:count}). The operators take {time}.",
             count, elements=facts.thresholds.tiny_elements, names=listed(names), copies=copy_count,
             time=facts.of_step(spent),

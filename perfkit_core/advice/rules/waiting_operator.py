@@ -1,6 +1,6 @@
 """Rule 9, waiting-operator: an operator spends most of its time waiting, so its time is not its cost.
-Detected: operators whose longest call takes over ``waiting_ratio`` times as long as their shortest call. A device does
-other work during the long calls.
+Detected: operators whose longest call is more than ``waiting_ratio`` times as long as their shortest call, if a device
+does other work during the long calls.
 Predicted: nothing, because the awaited work is the cause, not the operator."""
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Operators are matched level by level: first the same operator in the same layer, last any operators of one family.
 
 Biases are a special case. Some frameworks add the bias inside a matrix product or convolution. Others run a separate
-``add`` right after the product. In a single run, such an ``add`` may also be a residual connection. So an addition is
-matched with a product of the other run only if nothing else in that run matches the addition.
+``add`` right after the product. One run alone does not show whether such an ``add`` is a residual connection. So an
+addition is matched with a product of the other run only if nothing else in that run matches the addition.
 
 The matched share of the step is computed from the half of the steps nearest to the median. The time of an operator is
 added to the level on which the operator was matched. Time outside operators, such as Python code, is added to one of
@@ -52,8 +52,8 @@ LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 """Level → sets of keys. The sets are tried in this order, each on the items that are still unmatched. Two items match
 if they have the same value for every key of a set."""
 _WITH_MATCHED: Final = (("layer", "phase"), (PRODUCT, "phase"))
-"""With these sets of keys, an item without a counterpart is also compared with items that already have one, so that an
-additional layer of one run remains unmatched. All other sets compare only items without a counterpart."""
+"""With these sets of keys, an unmatched item may also match an item that is already matched. All other sets compare
+only unmatched items, so that additional work of one run, such as an additional layer, remains unmatched."""
 _OUTSIDE: Final = {"layer": ["category", "phase", "layer"], "operator": ["category", "phase"]}
 """Level → columns. Time outside operators matches on a level if these columns have equal values in both runs."""
 _HOST: Final = ("framework", "launch_and_host", "idle")

@@ -31,8 +31,8 @@ LEAST_LIKENESS: Final = 0.35
 _WRAPPERS: Final = 3
 """Maximum number of wrappers around a model that are ignored. In practice, models do not have more."""
 _TOO_MANY: Final = 250_000
-"""Maximum number of pairs of child layers whose similarity is computed. With more pairs, only layers of the same name
-match, because such layers are probably lists of equal elements."""
+"""Maximum number of pairs of child layers whose similarity is computed. With more pairs, only child layers of the same
+name match, because a layer with so many children is probably a list of equal elements."""
 _NAME, _CONTENTS, _SIZE = 0.5, 0.3, 0.2
 """Weights in the similarity of two layers: of their names, of their operator families, of their numbers of children."""
 _NUMBERED: Final = re.compile(r"^(.*?)_?(\d+)$")

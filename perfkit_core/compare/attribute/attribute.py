@@ -32,7 +32,7 @@ from perfkit_core.views.steps import activity, step_rows
 
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
-BESIDE_MEDIAN: Final = "(median less mean of the middle steps)"
+BESIDE_MEDIAN: Final = "(median minus mean of the middle steps)"
 COLUMNS: Final = (
     "depth", "level", "name", "place", "parent", "base_calls", "other_calls", "base_ns", "other_ns", "difference_ns",
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",
@@ -45,7 +45,7 @@ def attribute(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     """Attribute the difference between the median steps, other minus base.
 
     Return a tree in preorder, with the largest differences first. The rows without children sum to the first row. The
-    table is empty if a side has no events. ``medians`` replace the medians of all steps. Columns:
+    table is empty if a side has no events. ``medians``: median step times (default: of all steps). Columns:
 
     - depth; name; parent: the row of the parent in this table, -1 at the top.
     - level: step (run if a side has no steps), category, phase, layer, family, operator, event (kernel on a device).

@@ -29,7 +29,7 @@ UNLAUNCHED: Final = mark("(no launch recorded)")
 NOTHING: Final = "(nothing recorded)"
 NO_PHASE: Final = "(no phase)"
 NO_LAYER, NO_FAMILY = "(no layer)", "(no family)"
-UNTIL_THE_END: Final = mark("(nothing recorded until the end)")
+UNTIL_THE_END: Final = mark("(nothing recorded at the end)")
 BEFORE: Final = "(nothing recorded before "
 _KINDS: Final[Mapping[str, str]] = {
     schema.DATALOADER: mark("(data loader)"),
@@ -52,7 +52,7 @@ TextArray = npt.NDArray[np.object_]
 
 
 def nothing_before(name: str) -> str:
-    """Return the name of the idle time before the operator or event ``name``; "" means the end of the window."""
+    """Return the name of idle time before the operator or event ``name``, or at a window's end if ``name`` is ""."""
     return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
 
 

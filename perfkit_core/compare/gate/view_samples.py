@@ -47,7 +47,7 @@ class Number:
 
     @property
     def name(self) -> str:
-        """The number as it is written in a condition."""
+        """The name of the number in a condition: ``view.column`` or ``view.column[row]``."""
         return f"{self.view.name}.{self.column}" + (f"[{self.row}]" if self.row is not None else "")
 
     @property
@@ -91,8 +91,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
 
 def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     """Return the rows with the name ``number.row``, of all captures. If ``number.row`` is None, return an empty table.
-    A name without rows raises UsageError. Exception: memory views have no rows for some recorded events. If the name is
-    that of such an event, return an empty table."""
+    A name without rows usually raises UsageError. But memory views have no rows for some recorded events. If the name
+    is that of such an event, return an empty table."""
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]

@@ -148,7 +148,7 @@ class Dialect:
 
 
 SCAN_FROM_BYTES: Final = 4 << 20
-"""Number of bytes that a process must read before loading the scanner's compiled code pays off."""
+"""Loading the scanner's compiled code pays off if a process reads at least this many bytes."""
 
 
 def integer(value: Any) -> int | None:

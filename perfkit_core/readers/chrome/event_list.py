@@ -197,7 +197,7 @@ class Turns:
         return self._batches < 0
 
     def portions(self) -> Iterator[Portion]:
-        """Yield the events that the scanner reads from the beginning of the window."""
+        """Yield the events that the scanner reads, starting where the window begins."""
         from perfkit_core.readers.scanner.chunks import ScanAhead
 
         self._ahead = self._ahead or ScanAhead(self._dialect)

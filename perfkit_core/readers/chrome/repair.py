@@ -69,8 +69,8 @@ def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] |
 
 
 def next_beginning(data: bytes, start: int, last: bool) -> int | None:
-    """Return the position after stray text where the next event begins. If there is no event and no more data will be
-    read (``last``), return the position of the ``]`` that ends the list of events. Otherwise return None."""
+    """Skip stray text, and return the position where the next event begins. If there is no event and no more data will
+    be read (``last``), return the position of the ``]`` that ends the list of events. Otherwise return None."""
     beginning = _BEGINNING.search(data, start)
     if beginning:
         return beginning.start(1)
@@ -172,8 +172,8 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return the text with numbers that JSON does not allow, such as ``nan``, as strings. Bytes that are not UTF-8, and
-    escaped lone surrogates, become the replacement character (U+FFFD)."""
+    """Return the mended text. Numbers that JSON does not allow, such as ``nan``, become strings. Bytes that are not
+    UTF-8, and escaped lone surrogates, become the replacement character (U+FFFD)."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
     return _STRING_OR_NUMBER.sub(_as_string, text)

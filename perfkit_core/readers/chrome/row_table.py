@@ -122,7 +122,7 @@ _NO_TEXT: Final = -1
 
 
 class Gathering:
-    """Collects rows in the order of the source, column by column. :meth:`taken` returns them."""
+    """Collects rows in the order of the source, and stores them as columns. :meth:`taken` returns them."""
 
     def __init__(self) -> None:
         self.count = 0

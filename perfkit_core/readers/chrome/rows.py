@@ -1,5 +1,5 @@
-"""Recorded events as arrays. Many events have the same name, category, thread and so on. These cells are stored once,
-as an origin, and each event holds the number of its origin."""
+"""Recorded events as arrays. Many events have the same name, category, thread and so on. Each combination of these
+values is stored once, as an origin, and each event holds the number of its origin."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Origins:
 
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
         """Return a dictionary-encoded column, or None if it has no texts. ``origin`` has the number of each event's
-        origin. If a mask ``used`` over the origins is given, the dictionary has no texts of other origins."""
+        origin. With a mask ``used`` over the origins, the dictionary has only the texts of the origins in the mask."""
         vocabulary, codes = self._vocabularies[column], self._texts[column].array()
         values = vocabulary.texts()
         if used is not None:

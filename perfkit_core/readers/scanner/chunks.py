@@ -116,7 +116,7 @@ class Chunks:
 
 
 _WAITING, _WAITING_SPARING = 3, 1
-"""Number of chunks that are kept ready for the threads. A thread without work would sleep, and take time to wake up."""
+"""Number of chunks kept ready, without and with ``sparing``. A thread without a chunk sleeps, and wakes up slowly."""
 
 
 class ScanAhead:

@@ -53,8 +53,8 @@ def key(buffer, at, interner, following, context, room):  # type: ignore[no-unty
 
 @inlined
 def context_of(number, kind):  # type: ignore[no-untyped-def]
-    """Return the index in ``following`` of the key that usually comes after key ``number`` in events of this kind.
-    Before the first key, ``number`` is -1."""
+    """Return the index at which ``following`` holds the key that usually comes after key ``number`` in events of
+    this kind. Before the first key, ``number`` is -1."""
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 

@@ -49,7 +49,7 @@ class ScannerMemory:
                 self._per_key[1, number] = rules.device_arguments.index(key)
 
     def set_pair(self, number: int, flags: int, device_class: int) -> None:
-        """Store the flags of events with this category and name. ``device_class`` is -1 if they have no device."""
+        """Store the flags of pair ``number`` (category, name). ``device_class`` is -1 if its events have no device."""
         self._per_pair[:, number] = flags, device_class
 
     def grow(self) -> None:
@@ -140,7 +140,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return copies of the columns, or None for an empty optional column. Reset optional columns to ``missing``."""
+    """Return copies of the columns (None for an empty optional one). Reset the optional originals to ``missing``."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())

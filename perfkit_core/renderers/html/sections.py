@@ -15,7 +15,7 @@ from perfkit_core.report.model import Section
 LONGEST: Final = 60
 """Maximum length of a text in characters. Longer text is shown shortened. A click shows all of it."""
 SHORTEST: Final = 24
-"""Maximum length in characters of a text that is never wrapped."""
+"""A text of at most this many characters is not wrapped, except in print."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20

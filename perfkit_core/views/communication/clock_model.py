@@ -33,7 +33,7 @@ FOR_A_DRIFT: Final = 9
 """Minimum number of collectives to measure a drift: the first third and the last third then have three each."""
 _LEAST_SPAN_NS: Final = 10**9
 """Minimum time between the medians of the first and the last third of the collectives, to measure a drift. Over a
-shorter time, the ends scatter more than clocks drift."""
+shorter time, the ends of collectives scatter more than clocks drift."""
 _CLEAR: Final = 10
 """A drift is clear if its effect over the recording is this many times the scatter of the collectives' end times."""
 _LEAST_SCATTER_NS: Final = 1000
@@ -74,7 +74,7 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
     - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM can explain that the lower bound exceeds the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
-    - ``contradicts``: the first rank that was tried, if it is not ``reference_rank``. NA otherwise.
+    - ``contradicts``: the first rank tried, if its clock contradicts and it is not ``reference_rank``. NA otherwise.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]

@@ -105,7 +105,7 @@ VIEW = View(
 )
 
 _LEAST_NS: Final = 500
-"""Smaller offsets are not reported, because the ends of collectives scatter by more than this."""
+"""Smaller offsets are not reported, because they cannot be told from the scatter of the ends of collectives."""
 _MOST_LISTED: Final = 8
 
 

@@ -84,7 +84,7 @@ _WHOLE: Final = ("broadcast", "reduce", "send", "recv")
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
     """Return the ratio of bus bandwidth to algorithm bandwidth for each collective, shape (rows,). For example, it is
     2 (n - 1) / n for all_reduce on n ranks. It is NaN if n is 1, if the collective is unknown, or if n is unknown and
-    needed. The size in both bandwidths is that of a rank's larger buffer. Source: nccl-tests, doc/PERFORMANCE.md."""
+    needed. Both bandwidths are based on the size of a rank's larger buffer. Source: nccl-tests, doc/PERFORMANCE.md."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         others = np.where(n > 1, (n - 1) / n, np.nan)

@@ -118,8 +118,8 @@ def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]
     - Device communication: kernels launched inside these events, and kernels with nccl or xccl in their name.
     - Computation: kernels without nccl or xccl in their name that no host communication event launched directly.
 
-    Some kernels are both device communication and computation: those that an event inside a host communication event
-    launched.
+    A kernel without nccl or xccl in its name is both device communication and computation if the event that launched
+    it is inside a host communication event, but is not itself one.
     """
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)

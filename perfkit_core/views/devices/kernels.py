@@ -30,8 +30,8 @@ LAUNCH: Final = "launch"
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per combination of kernel name, device and groupings, with :data:`COLUMNS`. The native table
-    merges all devices unless it is grouped by device. Its kernel names have no parameters. Raises UsageError."""
+    """Return one row per combination of kernel name, device and groupings, with :data:`COLUMNS`. With ``--native``,
+    devices are merged unless the request groups by device, and kernel names have no parameters. Raises UsageError."""
     rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", KERNEL))
     keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:

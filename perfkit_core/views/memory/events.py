@@ -242,7 +242,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return, per step, the index in :func:`memory_events` of the first event of its run of consecutive steps."""
+        """Return, per step, the index in :func:`memory_events` at which its series of consecutive steps begins."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

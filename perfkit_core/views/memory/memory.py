@@ -93,8 +93,8 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
 
 def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
     """Return the key columns of allocations: the owner's name, the pool and the groupings. ``event`` holds positions in
-    :func:`memory_events`. The owner of an allocation is the outermost operator around it. If there is no operator, the
-    owner is the parent event of the allocation."""
+    :func:`memory_events`. Here, the owner of an allocation is the outermost operator around it. Without an operator,
+    the owner is the parent event of the allocation."""
     events = memory_events(trace)
     rows = events.row[event]
     above = trace.ints("parent")[rows]

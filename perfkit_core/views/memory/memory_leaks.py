@@ -5,8 +5,8 @@ in the step numbers: the step before the gap is then the last one. Blocks that t
 count. A leak recurs in every step, but optimizer state is allocated in one step only.
 
 A queue of buffers is no leak: each step allocates a buffer and frees an older one. The queue holds as many buffers at
-the end as at the beginning. So if the steps free n blocks of one size that were allocated before them, the view leaves
-out the n newest remaining blocks of this size.
+the end as at the beginning. So if the steps free n blocks of one size that were allocated before the first step, the
+view leaves out the n newest remaining blocks of this size.
 """
 
 from __future__ import annotations

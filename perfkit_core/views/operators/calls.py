@@ -52,14 +52,14 @@ def _split(trace: Trace) -> tuple[Codes, Codes]:
 
 
 def _numbered(texts: Sequence[str | None]) -> tuple[list[str], IntArray]:
-    """Return two values: the distinct texts, and the index of each text among them (-1 for None)."""
+    """Return a list of the distinct texts, and the index of each item of ``texts`` in this list (-1 for None)."""
     position = {text: code for code, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
     return list(position), np.array([-1 if text is None else position[text] for text in texts], np.int64)
 
 
 @once
 def outermost(trace: Trace) -> IntArray:
-    """Return the row of the outermost operator around each event, or of the event itself; -1 if none. Shape (rows,)."""
+    """Return the row of each event's outermost operator, which may be the event itself; -1 if none. Shape (rows,)."""
     return nesting.outermost(trace.ints("parent"), trace.operators)
 
 

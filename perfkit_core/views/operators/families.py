@@ -3,8 +3,8 @@
 - The canonical name of an operator determines its family. Other host events, and operators without a family, have the
   family of the nearest enclosing operator that has one.
 - The name of device work determines its family. If the name shows none, the launching operator determines the family.
-- Operators of several families launch the same kernels, such as matrix products. The operator then determines the
-  family: a matrix product launched by a convolution belongs to ``conv``.
+- Some kernels, such as matrix products, are launched by operators of different families. The launching operator then
+  determines the family: a matrix product launched by a convolution belongs to ``conv``.
 
 Host time is the self time of operators. Device time is the time of kernels, memcpy and memset.
 """

@@ -155,8 +155,8 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
 
 def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     """Return the row of each backward operator's forward operator, -1 if unknown, shape (len(rows),). Both have the
-    same sequence number. The forward operator is the last operator that began with this number, because the backward
-    node gets the number that is current at its creation."""
+    same sequence number. If several forward operators have this number, the last one to start is returned, because
+    the backward node gets the number that is current at its creation."""
     sequence, root = trace.ints("sequence"), outermost(trace)
     is_backward = trace.rows("phase", schema.BACKWARD)
     numbered = (sequence >= 0) & (root != NO_ROW)

@@ -3,7 +3,7 @@
 Each instant of a step belongs to the first of these categories that applies to the rank, on any of its threads, streams
 and devices:
 
-1. ``device_compute``: a kernel that is not communication runs.
+1. ``device_compute``: a kernel runs that is not communication.
 2. ``exposed_communication``: communication (see the view ``collectives``) runs, and nothing is computed.
 3. ``exposed_copy``: a memcpy or memset runs, and nothing is computed or communicated.
 4. ``input_wait``: the thread that runs the steps is in the data loader, and no device works.

@@ -48,7 +48,7 @@ def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFram
 
 
 def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
-    """Return each time less the median over all ranks in the same step. NA if only one rank recorded the step."""
+    """Return the times minus the median over all ranks in the same step. NA if only one rank recorded the step."""
     by_step = times.groupby(steps["step"])
     median = by_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1

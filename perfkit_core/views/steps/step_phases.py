@@ -43,7 +43,7 @@ _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_r
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Intervals of host time, each in one phase. Only the two arrays about roots do not have shape (segments,)."""
+    """Intervals of host time, each in one phase. Arrays have shape (segments,), except the two about roots."""
 
     phase: IntArray  # index into schema.PHASES
     step: IntArray
@@ -91,8 +91,8 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
 
 
 def _interrupted(trace: Trace, rows: IntArray, phase: npt.NDArray[np.int8]) -> BoolArray:
-    """Return the mask of the ``rows`` that another phase separates from the preceding row: the other phase begins
-    on the same rank between the two rows. Data loading separates no rows, because loaders prefetch on other threads."""
+    """Return, for each of the ``rows``, whether another phase begins on the same rank between the preceding row and
+    this row. Data loading does not count as another phase, because loaders prefetch on other threads."""
     rank = np.unique(trace.ints("rank")[rows], return_inverse=True)[1]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     width = int((end - start.min(initial=0)).max(initial=0)) + 1

@@ -53,8 +53,8 @@ def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
 
 @once
 def cut_off_rows(trace: Trace) -> BoolArray:
-    """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. Such a step
-    is a host event of kind ``other``. Its name equals a step's name except for the number (``ProfileStep#9``)."""
+    """Return the mask of the steps that perfkit leaves out: partial steps, and a last step without work. These are host
+    events of kind ``other``. Their names equal a step's name except for the number (``ProfileStep#9``)."""
     names = trace.codes("name")
     unnumbered = [re.sub(r"\d+", "", name) for name in names.values]
     step_names = {unnumbered[code] for code in np.unique(names.codes[step_rows(trace)])}
@@ -159,8 +159,8 @@ Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
     """Return ``(table, reduction)`` of a view that divides steps into parts, such as ``idle``.
 
-    ``divide(trace, request)`` returns one row per step. The columns are those of :func:`step_frame`, and one column
-    ``{name}_ns`` with the time of each part (NA if unknown). The rows of the table depend on the requested groupings:
+    ``divide(trace, request)`` returns one row per step. The columns are those of :func:`step_frame`, and for each part
+    a column ``{name}_ns`` with its time (NA if unknown). The rows of the table depend on the requested groupings:
 
     - grouped by step: the rows of ``divide``,
     - grouped by rank: one row per rank and part,

@@ -17,7 +17,7 @@ const timelineTexts = (() => {
       page.say("{place}, begins {time} after the start of the timeline", { place: `${group} · ${row}`, time: exact(data.start_ns[box]) }),
     ];
     if (cause >= 0) lines.push(page.say("launched by {name}", { name: name(data, cause) }));
-    if (work.length) lines.push(page.say("launched {count}: {name}", { count: count(work.length), name: name(data, work[0]) }));
+    if (work.length) lines.push(page.say("launched {name} (events launched: {count})", { count: count(work.length), name: name(data, work[0]) }));
     return lines.join("\n");
   };
 
