@@ -40,6 +40,15 @@ def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[Chart, pd.D
     return show
 
 
+def test_a_chart_is_as_wide_as_its_place(show: Callable[..., Any]) -> None:
+    """A chart follows its place also if only the place changes, not the window."""
+    page = show(Chart("icicle", "name", SIZES), TREE)
+    page.locator("main").evaluate("(main) => { main.style.width = '500px'; }")
+    width = page.locator(".chart").evaluate("(chart) => chart.clientWidth")
+    assert width <= 500
+    expect(page.locator(".chart .main-svg").first).to_have_attribute("width", str(width))
+
+
 @pytest.mark.parametrize("kind", ["icicle", "sunburst"])
 def test_a_click_opens_a_box_and_names_are_text(show: Callable[..., Any], kind: str) -> None:
     page = show(Chart(kind, "name", SIZES), TREE)

@@ -221,8 +221,8 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 
 
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
-    """Match the items of two runs, level by level. Return a table with the levels, keys, calls and times of all items.
-    Also return two arrays of shape (items,): the level of each item of base, and the level of each item of other."""
+    """Match the items of two runs, level by level. Return a table with the levels, keys, calls and times of all items,
+    and two arrays: the level at which each row of ``base`` matched, and that of each row of ``other``."""
     sides = (base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []

@@ -101,7 +101,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     - ``wait_ns``: wait for the last rank. ``doubt_ns``: part of the wait that clock errors could explain.
     - ``last``: whether this rank started last. Of ranks with equal starts, only the lowest is marked.
     - ``incomplete``: whether a rank of the group is missing. The missing rank may have started last.
-    - ``complete``: as in :func:`matched`, but False if a rank's clock is not aligned. ``incomplete`` may be False too.
+    - ``complete``: as in :func:`matched`, but False if a clock is not aligned. Then ``incomplete`` may be False too.
     """
     collectives = instances.all_collectives(partials)
     clocks = clock_model.clock_offsets(collectives)

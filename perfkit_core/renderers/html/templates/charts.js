@@ -2,8 +2,19 @@
 "use strict";
 (() => {
   const PAPER = 680; // pixels
-  const config = { displayModeBar: false, responsive: true };
-  const places = [...document.querySelectorAll(".chart")], drawn = new Map();
+  const config = { displayModeBar: false };
+  const places = [...document.querySelectorAll(".chart")], drawn = new Map(), widths = new Map();
+
+  // Charts follow their own width. Plotly's option "responsive" follows only the window, and while a chart is drawn it may
+  // miss a change.
+  const resized = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const width = Math.round(contentRect.width);
+      if (!width || width === widths.get(target)) continue; // hidden, or only its height has changed
+      widths.set(target, width);
+      window.Plotly.Plots.resize(target);
+    }
+  });
 
   const shape = (figure, state) => page.shapes[state.form === "bars" ? "bars" : figure.kind === "opening" ? "sunburst" : figure.kind];
 
@@ -17,7 +28,9 @@
     };
     const [state, listen] = page.charts.controls(place, figure, () => redraw());
     drawn.set(place, redraw);
+    widths.set(place, Math.round(place.getBoundingClientRect().width));
     redraw();
+    resized.observe(place);
     listen();
     place.dataset.ready = "1";
   };
