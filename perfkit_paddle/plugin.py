@@ -24,7 +24,8 @@ def sniff_json(path: Path, head: bytes) -> int:
 
 
 def sniff_pb(path: Path, head: bytes) -> int:
-    """Return how well the reader suits the file: 2 for Paddle's protobuf, else 0. The file begins with a version."""
+    """Return 2 if the file begins as Paddle's protobuf files do, with a version; else 0. The reader that returns the
+    largest number for a file reads it."""
     match = _PB_HEADER.match(head)
     return 2 if match and head[1] == len(match[1]) else 0
 

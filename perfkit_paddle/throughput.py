@@ -61,7 +61,8 @@ class _ReaderHook:
             self._start_ns = self._log.clock()
 
     def after_reader(self, benchmark: Any) -> None:
-        """Store the wait for a batch, unless another thread read the batch or ``throughput.reader`` times the wait."""
+        """Store how long the training waited for a batch. Nothing is stored if another thread read the batch, or if
+        ``throughput.reader`` measures the wait."""
         log = self._log
         if not log.reading and threading.get_ident() == log.thread:
             log.read_ns.append(log.clock() - self._start_ns)

@@ -130,7 +130,7 @@ def _last(records: Sequence[Record]) -> str:
         return sentence
     counts = Counter(_OUTCOMES[record.outcome] for record in records)
     outcomes = say(", ").join(f"{count} {say(word)}" for word, count in counts.items())
-    return sentence + say("; the last of {count} measurements: {outcomes}", count=len(records), outcomes=outcomes)
+    return sentence + say("; outcomes of all {count} measurements: {outcomes}", count=len(records), outcomes=outcomes)
 
 
 def report(path: Path) -> Report:

@@ -40,7 +40,7 @@ KNOWN: Final = frozenset(
         "trl", "unsloth", "uvicorn", "visualdl", "vllm", "wandb", "webdataset", "xformers", "xgrammar", "yaml", "zmq",
     }
 )  # fmt: skip
-"""Packages that are common in trainings. They count as libraries even if they are not installed."""
+"""Packages that training scripts often use. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
 """Whose code a file is. ``RUNTIME`` stands for the recorded framework, Python, perfkit, and code made by a compiler."""

@@ -163,9 +163,9 @@ def _wide(times: Mapping[str, pd.Series[int]], keep_order: bool = False) -> pd.D
 
 
 def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
-    """Return the mean time of each category in the middle steps, the half of the steps nearest to the median. A further
-    category holds the median step minus the mean of the middle steps, so all categories sum to the median step. If
-    ``median_ns`` is None, return the times of the whole recording."""
+    """Return the mean time of each category over the middle steps. These are the half of the steps whose times are
+    nearest to the median. A further category holds the median step minus the mean of the middle steps, so all
+    categories sum to the median step. If ``median_ns`` is None, return the total times of the recording."""
     if median_ns is None:
         table = partition.VIEW.table(trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))

@@ -151,8 +151,8 @@ class View:
     - ``native``: whether the view supports ``request.native``.
     - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
     - ``reduction`` merges the tables of many ranks. By default the rows of all ranks are listed.
-    - ``of_capture`` is set if the numbers describe the complete capture (peaks, leaks) instead of single steps.
-      ``of_capture(trace)`` returns whether the data was recorded. If it was, ``--fail-on`` counts a missing row as 0.
+    - ``of_capture`` is None, or a function if the numbers describe the complete capture (peaks, leaks) instead of
+      single steps. It returns whether a trace holds the data. If it does, ``--fail-on`` counts a missing row as 0.
     """
 
     name: str

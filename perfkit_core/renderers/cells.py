@@ -116,8 +116,8 @@ def _cut(name: str, length: int) -> str:
 
 
 def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
-    """Shorten ``name`` to ``length`` characters, if possible, by replacing the texts in brackets with "…". ``lists``
-    contains (start, end) of each text. From left to right, texts or their beginnings are kept while there is room."""
+    """Shorten ``name`` to ``length`` characters, if possible, by replacing texts in brackets with "…". ``lists``
+    contains (start, end) of each text. While there is room, the first texts, or their beginnings, are kept."""
     long = sorted((start, end) for start, end in lists if end - start > _SHORT)
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0

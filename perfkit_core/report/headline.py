@@ -106,7 +106,8 @@ MATTERS: Final = 0.01
 SLOWER: Final = 0.05
 """A slow rank exceeds the median time outside communication by at least this share."""
 OUTLYING: Final = 5
-"""A slow rank exceeds the median time outside communication by at least this many median absolute deviations."""
+"""A rank is slow if its time outside communication exceeds the median of all ranks by at least this many median
+absolute deviations."""
 NAMED_RANKS: Final = 3
 """Sentences of the same kind are written for at most this many ranks."""
 

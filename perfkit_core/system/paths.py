@@ -119,8 +119,9 @@ def open_binary(path: Path) -> io.BufferedReader:
 
 
 def arrow_input(path: Path) -> pa.NativeFile:
-    """Open a file for random access by Arrow. A local file is mapped into memory. A web file is downloaded completely.
-    Other files are read by byte ranges. Raises OSError. Opening and reading raise SourceError if a store fails."""
+    """Open a file for random access by Arrow. A local file is mapped into memory, a file of a web server is downloaded,
+    and a file of another store is read by byte ranges. Raises OSError, and SourceError if a store fails. Reading
+    the file can raise both too."""
     import pyarrow as pa
 
     if not is_remote(path):

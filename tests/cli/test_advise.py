@@ -305,7 +305,7 @@ def test_outcomes_of_other_advice_are_not_shown(perfkit, loading: Path, tmp_path
     append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
     out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
     told = "Measured elsewhere: loader-workers-1a2b, 2024-06-01 by python b.py: inconclusive; cost 2%"
-    assert f"{told}, predicted: 15%; the last of 2 measurements: 1 verified, 1 inconclusive" in out
+    assert f"{told}, predicted: 15%; outcomes of all 2 measurements: 1 verified, 1 inconclusive" in out
 
 
 def test_two_ranks_are_one_profile(perfkit, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Rule 13, more-workers: the training waits for batches although worker processes make them.
 Detected: waits of more than ``loader_share`` of the step. The time to fetch a batch that is ready is not a wait.
-Predicted: the step time if batches arrive up to twice as often."""
+Predicted: the step time if batches arrive more often: at best twice as often."""
 
 from __future__ import annotations
 

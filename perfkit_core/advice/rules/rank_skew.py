@@ -75,7 +75,7 @@ def find(facts: Facts) -> list[Candidate]:
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     coincidence = message(
-        "chance, which is unlikely because rank {slow} is slowest in {slowest} of {steps} steps",
+        "chance: rank {slow} is slowest in {slowest} of {steps} steps",
         slow=slow, slowest=slowest, steps=steps,
     )  # fmt: skip
     return [Candidate(
@@ -131,8 +131,8 @@ def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason 
 
 
 def _rows_of(trace: Trace, rank: int | None, part: str) -> IntArray:
-    """Return the rows of the device work, data loading or host work (``part``) in the steps, without communication.
-    If ``rank`` is None, return the rows of all ranks."""
+    """Return the rows of one part of the steps: device work, data loading or host work. Communication is left out. If
+    ``rank`` is None, return the rows of all ranks."""
     communicates = communication(trace)
     loading = trace.rows("kind", DATALOADER) | trace.rows("phase", DATALOADER)
     on_host = trace.host & (trace.ints("self_ns") >= 0)

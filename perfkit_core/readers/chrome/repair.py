@@ -4,8 +4,8 @@
   begins. The text up to there is escaped.
 - Numbers that JSON does not allow (``inf``, ``nan``) become text.
 
-Other damage is not repaired. A repaired name must not contain a key of an event, and a repaired event must not extend
-into the next event.
+Other damage is not repaired. An event is also left as it is if its name would contain a key of an event, or if it would
+extend into the next event.
 """
 
 from __future__ import annotations

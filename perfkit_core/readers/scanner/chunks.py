@@ -128,7 +128,7 @@ class ScanAhead:
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
 
     def portions(self, window: Window) -> Iterator[Portion]:
-        """Yield events from the beginning of the window. Afterwards the window begins with the first unread event."""
+        """Yield the events of the window in portions until one cannot be read. The window then begins with it."""
         chunks = Chunks(window)
         most = self._threads + (_WAITING_SPARING if window.sparing else _WAITING)
         waiting: deque[tuple[Chunk, Future[Scanned]]] = deque()
