@@ -1,8 +1,8 @@
 """Compare perfkit with other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
-The time runs from the file to the result, without imports. Each measurement is a new process. The file is in the page
-cache, and compiled functions are cached. The tools alternate, and the numbers are medians. "Again" is the second read
-in the same process.
+Each time is measured in a new process, from opening the file to the complete result, without imports. The file is in
+the page cache, and compiled functions are cached. The tools alternate, and the numbers are medians. "Again" is the
+second read in the same process.
 
 - "Time ÷ stored run", "CPU time ÷ stored run": divided by the time in the row "perfkit, stored run", which writes the
   events to a stored run.

@@ -45,7 +45,7 @@ def machine() -> Machine:
 
 def sentence(found: Machine) -> str:
     """Describe the machine in one sentence."""
-    load = "" if found.load is None else f"; load before the benchmarks: {found.load:g}"
+    load = "" if found.load is None else f"; load average at the start: {found.load:g}"
     memory = f"{found.memory_bytes / 2**30:.0f} GiB"
     return f"{found.date}, {found.cores} cores of {found.cpu}, {memory}, {found.system}, {found.python}{load}."
 

@@ -49,7 +49,7 @@ class LiveBatch:
     ids: Callable[[list[str]], list[str]] | None = None
 
     def text(self) -> bytes:
-        """Return the inside of a JSON array of Chrome events. If ``metadata`` is invalid JSON, so is the result."""
+        """Return Chrome events in JSON, separated by commas. Invalid JSON in ``metadata`` is copied unchanged."""
         keys = [*zip(self.categories, self.names, self.pids, self.tids, strict=True)]
         openings = {}  # text of an event before its arguments; many events have the same
         for key in set(keys):

@@ -34,8 +34,8 @@ def trace_handler(
 
 
 def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Read the events in the calling thread, because reading holds the GIL. A background thread assembles them, unless
-    Python stacks are recorded: the stacks of the background thread would appear in the next cycle."""
+    """Read the events in the calling thread: reading holds the GIL, so another thread would block the training as well.
+    A background thread assembles them, unless Python stacks are recorded: its stacks would be in the next cycle."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:

@@ -32,8 +32,8 @@ _DECODED_KEYS: Final = frozenset(
     {"schemaVersion", "deviceProperties", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds"}
 ).union(dialect.OPTIONS)
 _HEAD_BYTES: Final = 1 << 16
-"""The rank is searched in this many bytes from the start of a file. The descriptions of the devices come before the
-rank. They take 4 KiB for eight devices."""
+"""Number of bytes at the start of a file in which :func:`peek` looks for the rank. The descriptions of the devices come
+before the rank. They take 4 KiB for eight devices."""
 _RANK: Final = re.compile(rb'"distributedInfo"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"rank"\s*:\s*(\d{1,9})\b')
 _FEW: Final = 1 << 12
 _EPOCH_FROM_NS: Final = 946_684_800 * 10**9

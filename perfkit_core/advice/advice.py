@@ -116,7 +116,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The saving of one advice after other advice is followed."""
+    """The saving of one item of advice after other advice is followed."""
 
     once: tuple[str, ...]  # ids of the other advice
     saving_ns: int
@@ -139,12 +139,12 @@ class Advices:
     source: str = "SOURCE"  # source as given on the command line
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with one row per advice, with the columns of :func:`table`."""
+        """Return a table with one row per item of advice, with the columns of :func:`table`."""
         return table(self.advice)
 
 
 def table(advice: Iterable[Advice]) -> pd.DataFrame:
-    """Return a table with one row per advice. Unknown values are NA. Times are in ns per step.
+    """Return a table with one row per item of advice. Unknown values are NA. Times are in ns per step.
 
     - ``id``, ``title``, ``severity``, ``method``, ``api``: as in :class:`Advice`, :class:`Prediction` and the remedy
     - ``place``, ``first_step``, ``last_step``: line of code and steps of the pattern

@@ -1,8 +1,8 @@
-"""Evaluate all rules on a recording, predict the saving of each advice, and combine the savings.
+"""Evaluate all rules on a recording, predict the saving of each item of advice, and combine the savings.
 
 Savings overlap and cannot be added. So the combined saving comes from a replay with the transforms of all advice.
 
-The saving of one advice can shrink or grow after other advice is followed, because waiting time moves. Such a saving is
+The saving of one item can shrink or grow after other advice is followed, because waiting time moves. Such a saving is
 reported if it changes much. The number of replays for this is limited."""
 
 from __future__ import annotations
@@ -302,8 +302,8 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
     """Return what an item of advice saves after other advice is followed, as a dict by advice id. Items whose saving
     changes little are left out.
 
-    - ``together``: items that can be combined, largest saving first; each is tried after all the rest of them
-    - ``others``: items that save too little alone; each is tried after all of ``together``"""
+    - ``together``: items that can be combined, largest saving first; each is tried after all other items of the list
+    - ``others``: items that save too little alone; each is tried after all items of ``together``"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
     for one in others:  # is there a saving after the advice in ``together`` is followed?

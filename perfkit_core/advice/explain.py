@@ -1,4 +1,4 @@
-"""Details of one advice: a report with the transforms in words (``--explain``), and data for JSON."""
+"""Details of one item of advice: a report with the transforms in words (``--explain``), and data for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts on the earlier measurements in a ledger: sentences on one advice, and a report on the whole ledger."""
+"""Texts on the earlier measurements in a ledger: sentences on one item of advice, and a report on the whole ledger."""
 
 from __future__ import annotations
 

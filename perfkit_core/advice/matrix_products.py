@@ -159,7 +159,7 @@ def tensor_cores(devices: Sequence[Device]) -> TensorCores:
 
 
 def tensor_cores_of(device: Device) -> TensorCores:
-    """Return the tensor cores of a device. Raises NotEvaluableError if its compute capability was not recorded."""
+    """Return the kinds of tensor cores of a device. Raises NotEvaluableError if its compute capability is unknown."""
     name = device.name or device.id
     instinct = _MATRIX_CORES.search(name)
     if instinct:
@@ -175,8 +175,8 @@ def tensor_cores_of(device: Device) -> TensorCores:
 
 
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
-    """Return the tensor cores of the devices, and the kernels that multiply matrices. Raises NotEvaluableError if there
-    are no such kernels, or if the recording does not show their hardware unit."""
+    """Return the kinds of tensor cores that all devices have, and the kernels that multiply matrices. Raises
+    NotEvaluableError if there are no such kernels, or if none of their names shows the hardware unit."""
     facts.need_device()
     device, products = tensor_cores(facts.trace.meta.devices), matrix_kernels(facts.trace)
     if not len(products.row):

@@ -3,7 +3,7 @@
 - Step time: three replays use the best, the likely and the worst values of the uncertain numbers. The interval spans
   their results. The uncertainty of the recorded median makes the interval wider.
 - Saving: the interval spans the three savings. Then both ends move outwards by the relative uncertainty of the recorded
-  median, because a slower training is slower both before and after the change.
+  median, because this uncertainty scales the step times before and after the change alike.
 - Ceiling: an upper limit of the saving, for all values of the uncertain numbers. It comes from a replay in which the
   changed events take no time and nothing waits for them."""
 

@@ -79,9 +79,9 @@ def mode(trace: Trace) -> str:
 def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mapping[str, str]) -> advice.Remedied | None:
     """Return the remedy of a rule with its placeholders replaced, or None if no remedy fits.
 
-    ``words`` contains the value of each placeholder. A remedy fits if ``words`` has an accepted value for each
-    placeholder in its field ``when``. A remedy for the recorded mode is preferred, then one for any mode. A remedy for
-    another mode gets a note."""
+    ``words`` maps placeholders to values. The field ``when`` of a remedy maps some placeholders to accepted values. A
+    remedy fits if all these placeholders have accepted values. A remedy for the recorded mode is preferred, then one
+    for any mode. A remedy for another mode gets a note."""
     fitting = [
         remedy
         for remedy in remedies

@@ -108,9 +108,9 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
         if (one.prediction.saving_ns or 0) > 0
     ]
     if none:
-        yield message("Detected, but these changes save nothing: {ids:list}.", ids=none)
+        yield message("Detected problems whose changes save nothing: {ids:list}.", ids=none)
     if little:
-        yield message("Detected, but these changes save too little: {ids:list}.", ids=little)
+        yield message("Detected problems whose changes save too little: {ids:list}.", ids=little)
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
@@ -262,7 +262,7 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
 
 
 def together(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice (NA: unknown). Each of the last three columns is left out if it is empty.
+    """Return one row per item of advice (NA: unknown). Each of the last three columns is left out if it is empty.
 
     - ``id``: of the advice
     - ``saving_ns``: saving of this advice alone
@@ -274,8 +274,8 @@ def together(advices: Advices) -> pd.DataFrame:
 
 
 def without_saving(advices: Advices) -> pd.DataFrame:
-    """Return a table with one row per advice that saves nothing or too little by itself. The columns are ``id``,
-    ``title``, ``saving_ns``, ``afterwards_ns`` and ``after``. See :func:`together` for their meaning."""
+    """Return a table with one row per item of advice that saves nothing or too little by itself. The columns are
+    ``id``, ``title``, ``saving_ns``, ``afterwards_ns`` and ``after``. See :func:`together` for their meaning."""
     return _savings(advices, advices.without_saving, "id", "title", "saving_ns", "afterwards_ns", "after")
 
 

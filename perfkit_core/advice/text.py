@@ -1,4 +1,4 @@
-"""Texts on one advice: numbers with their units, assumptions, and sentences."""
+"""Texts on one item of advice: numbers with their units, assumptions, and sentences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "conversions_left": mark("{value} of the conversions remain"),
     "copies_left": mark("{value} of the copies that only reorder data remain"),
     "copy_factor": mark("from pinned memory, a copy takes {value} its recorded time"),
-    "copy_ns": mark("a copy takes {value}, including the wait for it"),
+    "copy_ns": mark("a copy takes {value}, including the wait for its end"),
     "device_ns": mark("the device takes {value} for each operator"),
     "first_batch_ns": mark("the first batch of a loader still takes {value}"),
     "gap_factor": mark("the gaps in the work of the host are {value} as long as recorded"),
@@ -40,7 +40,7 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "launch_ns": mark("a launch takes {value}"),
     "launches_ns": mark("the remaining launches take {value} in total"),
     "longest_kernel_factor": mark("a fused kernel takes {value} the time of the longest kernel in its chain"),
-    "making_factor": mark("a worker makes a batch in {value} the recorded time"),
+    "making_factor": mark("making a batch in a worker takes {value} the recorded time"),
     "selecting_factor": mark("one unbind takes {value} the time of the selections that it replaces"),
     "steps_per_epoch": mark("a loader is started every {value} steps"),
     "taken_over_ns": mark("assigning a gradient takes {value}"),
@@ -231,7 +231,7 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
     if saving >= 0 > low:
         yield message("the change may also cost time: measure it")
     if saving < 0 < high:
-        yield message("the change may also save time: measure it")
+        yield message("the change may even save time: measure it")
     if advices.noise_ns and 0 < saving < advices.noise_ns:
         noise = mark("the saving is smaller than the noise of the steps (±{time:ns}): measure it over many steps")
         yield message(noise, time=advices.noise_ns)

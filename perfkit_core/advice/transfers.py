@@ -1,4 +1,4 @@
-"""Find copies between host and device, waits for them, and round trips. Estimate operator times on host and device."""
+"""Find copies between host and device, host calls that wait for copies, and round trips. Estimate operator times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOST_NS: Final = Quantity(
 )
 LAUNCH_NS: Final = Quantity(
     10_000, 30_000, 52_000,
-    message("estimate: medians of operators that launch one kernel in 17 public recordings"),
+    message("estimate: median host times, in 17 public recordings, of operators that launch one kernel"),
 )  # fmt: skip
 _KERNEL_START_NS: Final = 2_000
 """Minimum duration of a kernel, typical of CUDA devices. The time for its data is added."""

@@ -38,7 +38,7 @@ class Codes:
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
         """Return an array with ``per_value[code]`` for each code in ``codes``, and ``missing`` for null. Raises
-        ValueError if the lengths of ``per_value`` and ``values`` differ."""
+        ValueError if ``per_value`` does not have one item for each of ``values``."""
         if len(per_value) != len(self.values):
             raise ValueError(f"{len(per_value)} items for {len(self.values)} values")
         table = np.append(np.asarray(per_value), np.asarray([missing], dtype=np.asarray(per_value).dtype))
@@ -172,7 +172,7 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
 
 
 def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return integers with ``missing`` for nulls. The memory of ``chunk`` is shared if no value must be replaced."""
+    """Return integers with ``missing`` for nulls. The memory of ``chunk`` is shared if nothing needs to be replaced."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]

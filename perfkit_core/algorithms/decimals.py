@@ -34,7 +34,7 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
 
 
 def span_ns(start_ns: IntArray, dur_ns: IntArray) -> tuple[int, int]:
-    """Return the first start and the last end of events, in ns, as Python integers. The end may not fit 64 bits."""
+    """Return the first start and the last end of events, in ns, as Python integers. The end can exceed 64 bits."""
     first, last = int(start_ns.min()), int(start_ns.max())
     for begin in range(0, len(start_ns), BLOCK):
         start, duration = start_ns[begin : begin + BLOCK], dur_ns[begin : begin + BLOCK]

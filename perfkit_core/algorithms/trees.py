@@ -126,8 +126,8 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 
 
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
-    """Return the rank of each node, for the argument ``weight`` of :func:`preorder`. The heaviest node has the highest
-    rank. Nodes are compared by ``weights[0]``; ties are broken by ``weights[1]`` and so on, finally by name."""
+    """Return a sort key for each node, for the argument ``weight`` of :func:`preorder`. The heaviest node has the
+    largest key. Nodes are compared by ``weights[0]``; ties are broken by ``weights[1]`` and so on, finally by name."""
     place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
     rank = np.empty(len(place), np.int64)
     rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))

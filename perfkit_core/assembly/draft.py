@@ -99,8 +99,8 @@ def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
 def arranged(
     columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Return the columns, converted to ``types`` and sorted by ``order`` (None: not sorted). Only text columns may have
-    several chunks. Each column is removed from ``columns`` when it is converted, so that its memory can be reused."""
+    """Return the columns, converted to ``types`` and sorted by ``order`` (None: not sorted). Except for strings, each
+    has one chunk. Each column is removed from ``columns`` when it is converted, so that its memory can be reused."""
     rows = None if order is None else pa.array(order)
 
     def convert(name: str) -> pa.ChunkedArray:
@@ -124,8 +124,8 @@ def arranged(
 def texts_taken(
     column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
 ) -> pa.ChunkedArray:
-    """Return the texts of the rows in ``order``, or of all rows if ``order`` is None. ``order`` must not contain
-    duplicates. ``instead`` maps rows of the column to replacement texts."""
+    """Return the texts of the rows in ``order``, or of all rows if ``order`` is None. The caller ensures that
+    ``order`` has no duplicates. ``instead`` maps rows of the column to replacement texts."""
     order = np.arange(len(column)) if order is None else order
     others = pa.chunked_array([list(instead.values())], column.type)
     small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END

@@ -9,7 +9,7 @@ the framework have only the last part; the path is joined from the enclosing cal
 
 A node is an operator that its adapter declared as backward, or an operator directly inside a recorded backward span.
 Marks are events of ``annotate`` at the start of a layer's backward pass. A mark may list the nodes that the call
-created. The layer of a node is the first of these layers that is known:
+of the layer created in the forward pass. The layer of a node is the first of these layers that is known:
 
 1. the layer of the first mark in the node
 2. the layer of the forward operator with the same sequence number
@@ -17,8 +17,8 @@ created. The layer of a node is the first of these layers that is known:
 4. the layer of the previous node, for example for gradient accumulation, which no mark lists
 
 In case 3, several calls may have marks that list the node's name. Autograd engines take turns between these calls: they
-run one node of each call, then the next node of each call. So among these calls, the node belongs to the one
-that received its last node the longest ago. In a tie, the node belongs to the inner call.
+run one node of each call, then the next node of each call. So the node belongs to the call that has waited
+longest since its last node. In a tie, the node belongs to the inner call.
 """
 
 from __future__ import annotations

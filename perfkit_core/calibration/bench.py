@@ -18,7 +18,7 @@ Call = Callable[[], object]
 
 
 class DeviceBench(Protocol):
-    """The calls that a calibration times on a device, and a clock that times work on this device."""
+    """The calls whose time a calibration measures on a device, and a clock that times work on this device."""
 
     name: str
     """The device model, as the framework names it."""
@@ -39,7 +39,7 @@ class DeviceBench(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The calls that a calibration times."""
+    """The calls whose time a calibration measures."""
 
     # The small operators to time on the host. The key is (canonical name, number of elements).
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)

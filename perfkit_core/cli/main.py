@@ -62,7 +62,7 @@ def perfkit(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. If ``arguments`` is None, they are read from ``sys.argv``. In this
-    case, the process must exit after the call."""
+    case, the caller must end the process, because its existing objects are no longer garbage-collected."""
     _open_outputs()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # characters that the terminal cannot encode are escaped

@@ -35,10 +35,10 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     note = []
     intact = table[table["error"].isna()]
     if chosen.name in FOR_PEOPLE and len(intact):
-        note.append(say("To look at one: {command}.", command=f"perfkit report {intact['path'].iloc[0]}"))
+        note.append(say("To look at one run: {command}.", command=f"perfkit report {intact['path'].iloc[0]}"))
         if len(intact) > 1:
             older_and_newer = " ".join(intact["path"].iloc[[1, 0]])
-            note.append(say("To compare two: {command}.", command=f"perfkit compare {older_and_newer}"))
+            note.append(say("To compare two runs: {command}.", command=f"perfkit compare {older_and_newer}"))
         if not read_files and bool(intact["events"].isna().any()):
             note.append(say("Trace files were not read. Use --read-files to read them and show their figures."))
     if chosen.name in FOR_PEOPLE:

@@ -138,7 +138,7 @@ def _change(steps: statistics.SampleStatistics) -> Message:
 
 
 def warnings(result: Pair) -> tuple[Message, ...]:
-    """Return warnings if devices, profiler options or amounts of work differ, so that the runs are less comparable."""
+    """Return warnings of differences that make runs less comparable: in devices, profiler options, amounts of work."""
     sentences, normalised = [], result.normalised
     if normalised is not None and normalised.base.amount != normalised.other.amount:
         origins = dict.fromkeys((normalised.base.origin, normalised.other.origin))

@@ -9,7 +9,7 @@ Categories and their precedence are those of the view ``partition``. Within a ca
 
 - on a device: the running kernel or copy that started first;
 - waiting for input: the innermost event of the data loader on the step thread (the thread that runs the steps);
-- on the host: of these groups, the first one in which an event is running counts, and in it the innermost event:
+- on the host: the innermost running event of the first of these groups in which an event is running:
 
   1. operators, runtime calls and synchronisation on the step thread, with everything inside them;
   2. the same on another thread (usually autograd's), in a forward, backward or optimizer pass;

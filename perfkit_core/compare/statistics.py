@@ -94,8 +94,8 @@ def capture(trace: Trace) -> Capture:
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
-    """Concatenate captures of the same training into one trace. The captures follow each other in time, and step
-    numbers are consecutive. Raises ValueError if there are no traces."""
+    """Concatenate captures of the same training into one trace. In the result, each capture begins after the end of the
+    previous one, and its step numbers follow those of the previous one. Raises ValueError if there are no traces."""
     if not traces:
         raise ValueError("no captures")
     if len(traces) == 1:

@@ -39,14 +39,14 @@ def export(
     steps: Sequence[int] | None = None,
     align: bool = False,
 ) -> str:
-    """Write a trace to a file. If the file lacks something, return a text about it, otherwise "".
+    """Write a trace to a file. Return a sentence about data that is missing in the file, or "" if none is.
 
     - ``path``: local path, or address in a store (``s3://…``). With the suffix ``.gz``, the file is compressed.
     - ``to``: format, or None to select it by the suffix of ``path``.
     - ``weight``: weight of stacks: "cpu", "device", "calls" or "bytes".
     - ``steps``: step numbers to export, or None for all events. Device work that runs during these steps is also
       exported.
-    - ``align``: whether to align the clocks of ranks with common collectives.
+    - ``align``: whether to align the clocks of the ranks, using the collectives that they share.
 
     Raises UsageError if the format, the weight or a step is unknown, or if the file cannot be written.
     """

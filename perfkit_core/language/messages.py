@@ -9,8 +9,8 @@ These format specs are possible. A value may also be a message, which is then tr
 
 - For numbers: ``ns`` (duration), ``bytes`` (size), ``ratio`` (percentage), ``count``, and with a sign ``+ns``,
   ``+bytes``, ``+ratio``.
-- For tuples: ``list`` (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``).
-- No spec or ``plain`` leaves the value unchanged. Other specs are passed to the built-in ``format``.
+- For tuples: ``list`` or no spec (``a, b, c``), ``and`` (``a, b and c``), ``parts`` (``a; b``).
+- For other values: ``plain`` or no spec leave the value unchanged. Other specs are passed to the built-in ``format``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def language() -> str:
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Use a language of ``LANGUAGES`` within the block. The language is global: blocks must not run in parallel."""
+    """Use a language of ``LANGUAGES`` in the block. The language is global: callers must not run blocks in parallel."""
     global _name, _catalogue
     before = _name, _catalogue
     _name, _catalogue = name, gettext.NullTranslations() if name == "en" else read(name)

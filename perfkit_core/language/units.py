@@ -165,8 +165,8 @@ class ColumnFormat:
 def column_format(
     column: Iterable[Any], unit: Unit | None, most: int = DECIMALS, separated: bool = True
 ) -> ColumnFormat:
-    """Return the format of a column in a unit. It has the fewest decimals with which three quarters of the numbers
-    show at least three digits, but at most ``most``. Integers without a unit have no decimals."""
+    """Return the format of a column in a unit. It has just enough decimals that three quarters of the numbers
+    show at least three digits. With a unit, it has at most ``most`` decimals. Integers without a unit have none."""
     sizes = sorted(magnitudes(column))
     if not sizes or (unit is None and all(size.is_integer() for size in sizes)):
         return ColumnFormat(unit, 0, separated)

@@ -21,7 +21,7 @@ Place = Literal["host", "device", ""]
 
 KEY: Final = "key"
 DESCRIPTION: Final = "description"
-"""A property of a row. The column identifies rows only if a grouping splits rows by it."""
+"""A property of a row. A declared column of this kind identifies rows only if a requested grouping adds it."""
 TEXT: Final = "text"
 """A note about a row."""
 MEASURE: Final = "measure"

@@ -203,8 +203,8 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
 def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.0) -> tuple[Finding, ...]:
     """Return findings about the waits in collectives, which may be unknown or too low.
 
-    - ``unknown``: the ranks with unknown waits. ``count`` is the number of all ranks.
-    - ``incomplete``: the share of the collectives that lack a rank, which was not read or cannot be compared."""
+    - ``unknown``: ranks with unknown waits. ``count`` is the number of all ranks.
+    - ``incomplete``: share of the collectives in which a rank is missing that was not read or cannot be compared."""
     findings = []
     if unknown:
         text = message(
@@ -217,8 +217,8 @@ def waits_not_known(unknown: Collection[int], count: int, incomplete: float = 0.
         findings.append(Finding("waits-not-known", text))
     if incomplete > EDGES:
         text = message(
-            "{share:ratio} of the collectives lack a rank, which was not read or cannot be compared: the reported "
-            "waits are lower bounds, because the missing rank may be the last to arrive",
+            "in {share:ratio} of the collectives, a rank is missing, because it was not read or cannot be compared: "
+            "this rank may be the last to arrive, so the reported waits are lower bounds",
             share=incomplete,
         )
         findings.append(Finding("waits-not-known", text))

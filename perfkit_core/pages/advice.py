@@ -1,4 +1,4 @@
-"""The page of all advice. Each advice has the sections of ``perfkit advise --explain``."""
+"""The page of all advice. Each item of advice has the sections of ``perfkit advise --explain``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = No
 
 
 def explained(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
-    """Return the page of one advice."""
+    """Return the page of one item of advice."""
     outcomes = () if records is None else ledger.sections(records)
     parts = (*_parts(advice, advice.title, advices, trace, records or ()), *outcomes)
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, ledger.COLUMNS))

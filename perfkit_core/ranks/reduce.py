@@ -28,7 +28,7 @@ _LARGE_META: Final = ("extra", "thread_names")
 
 
 def understood(view: View, request: ViewRequest) -> ViewRequest:
-    """Return the request without options that the view does not support (``--native``, single groupings of ``--by``).
+    """Return the request without what the view does not support. This may be ``--native`` and groupings of ``--by``.
     ``--by operator`` applies to all views with this grouping, ``--by families.operator`` only to view ``families``."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)

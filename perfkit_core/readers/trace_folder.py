@@ -53,8 +53,8 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     copies = [file for file in profiles if file not in set(chosen)]
     if copies:
         text = plural(
-            "1 file in {folder} repeats a recording in another format and was left out: {names:list}",
-            "{n} files in {folder} repeat recordings in another format and were left out: {names:list}",
+            "1 file in {folder} was left out, because its recording also exists in another format: {names:list}",
+            "{n} files in {folder} were left out, because their recordings also exist in another format: {names:list}",
             len(copies),
             **_names(path, copies),
         )

@@ -28,7 +28,7 @@ are never released."""
 
 
 class Background:
-    """Queue of jobs that run one after another in the thread. A job must not raise."""
+    """Queue of jobs that one background thread runs, one after another. A job must not raise."""
 
     forked_ns: int | None = None
     """Time of the fork that created this process, in ns since 1970. None if this process is not a forked child."""
@@ -85,8 +85,8 @@ class Background:
                     return
 
     def flush(self, folder: Path | None = None, timeout: float | None = None) -> bool:
-        """Wait until all jobs have ended that write into ``folder``, or into a folder above or below it. If ``folder``
-        is None, wait for all jobs. Return False if ``timeout`` seconds were not enough."""
+        """Wait for the end of all jobs that write into ``folder``, or into a folder above or below it. If ``folder`` is
+        None, wait for all jobs. Return False if ``timeout`` seconds were not enough."""
         if threading.current_thread() is self._thread:
             return True
         wanted = None if folder is None else folder.absolute()

@@ -138,7 +138,7 @@ class LayerFramework(ABC):
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
     def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
-        """Return the fields of a :class:`Layer` that follow from its calls. ``calls`` must not be empty."""
+        """Return the fields of a :class:`Layer` that follow from its calls. The caller passes at least one call."""
         per_signature: list[list[int | None]] = []
         for signature, count in calls.items():
             try:
@@ -248,7 +248,7 @@ class LayerHooks(ABC):
 
     @abstractmethod
     def mark(self, outputs: list[Any], origins: Any) -> None:
-        """If the call has a backward pass, register a :class:`BackwardMark` for its start."""
+        """If the call has a backward pass, register a :class:`BackwardMark` at the start of this pass."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LayerHooks:
         return self
@@ -291,7 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass. Registered at each possible start; its first run labels."""
+    """Hook that labels the start of a call's backward pass. If the hook runs several times, it labels once."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

@@ -78,7 +78,7 @@ def step_window(
     skip_first: int | None = None,
 ) -> StepWindow:
     """Return the window that the arguments describe: either the first and the last recorded step (``steps``), or cycles
-    (``wait``, ``active``, …). ``warmup`` may be combined with both. Raises UsageError for invalid arguments."""
+    (``wait``, ``active``, …). Both ways allow ``warmup``. Raises UsageError for invalid arguments."""
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     lengths = {name: value for name, value in cycle.items() if value is not None}
@@ -208,7 +208,7 @@ class StepRecording:
 
     @_guarded
     def pause(self) -> None:
-        """Suspend the recording, for example during a validation."""
+        """Suspend the recording, for example during validation."""
         if self._running and not self._paused:
             self._paused = True
             self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
@@ -234,7 +234,7 @@ class StepRecording:
 
     @_guarded
     def abort(self) -> None:
-        """End the recording of an interrupted training, and write it even if it contains no complete step."""
+        """If a training is running, end its recording, and write it even if it contains no complete step."""
         if self._running:
             self._leave(Ending.INTERRUPTED, keep=True)
             self._end()

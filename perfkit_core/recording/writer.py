@@ -44,8 +44,8 @@ class Taken:
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
-"""Type of an adapter's function ``take(profiler, place)``. It takes the last cycle from the profiler, and gives its
-events the rank in ``place``. It runs in the thread of the training."""
+"""Type of an adapter's function ``take(profiler, place)``, which runs in the training thread. It takes the last cycle
+from the profiler, and gives the events of this cycle the rank in ``place``."""
 
 
 class CycleWriter(Generic[Profiler]):

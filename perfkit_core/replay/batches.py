@@ -22,10 +22,10 @@ _LONG: Final = 0.5
 _LONGEST: Final = 0.9
 """A wait is long if it takes at least half as long as the 90th percentile of all waits."""
 _EQUAL: Final = 3
-"""``period`` compares the ``n`` distances between long waits with their median. The result is the median if at least
-``max(n / 2, min(_EQUAL, n))`` distances are equal to the median."""
+"""``period`` returns the median of the ``n`` distances between long waits if enough distances are equal to the median:
+at least ``max(n / 2, min(_EQUAL, n))``."""
 _MANY: Final = 2
-"""``period`` returns the mean distance m instead of the median only if there are at least ``_MANY * m`` distances."""
+"""If the median is rejected, ``period`` returns the mean m if there are at least ``_MANY * m`` distances, else 1."""
 _MOST: Final = 64
 """Maximum distance between recurring long waits, in calls."""
 
@@ -148,7 +148,7 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
 
 
 def waited(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return the nodes that wait for a batch, and each wait in ns, without the time to get a ready batch."""
+    """Return the nodes that wait for a batch, and the waits in ns. The time to get a ready batch is not included."""
     links = graph.edges
     until = links.dst[links.cause == BATCH]
     node = until - 1
@@ -174,8 +174,8 @@ def _idle_calls(trace: Trace, segments: Segments, rows: IntArray) -> IntArray:
 def _since(
     segments: Segments, rows: IntArray, begins: BoolArray, node: IntArray, call: IntArray, waited_ns: IntArray
 ) -> IntArray:
-    """For each wait, estimate when a worker begins to make the awaited batch. Return the waiting thread's segment that
-    starts at this time. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
+    """Return, for each wait, the segment of the waiting thread at whose start a worker probably begins to make the
+    awaited batch. Wait ``i`` takes place in segment ``node[i]``, inside loader call ``rows[call[i]]``."""
     thread = segments.thread[segments.first[rows]]
     since = np.searchsorted(segments.thread, thread)  # a worker begins in the thread's first segment or later
     waits = np.zeros(len(rows), np.int64)

@@ -28,8 +28,8 @@ from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits
 from perfkit_core.replay.host_segments import Segments
 
 UNEXPLAINED_NS: Final = 20_000
-"""The lag of device work begins when it is launched, or when the previous work on its stream ends. If the lag
-exceeds the usual lag by more than this value, the work must have waited for something else."""
+"""Device work has a lag after its launch and a lag after the previous work of its stream. If both exceed their usual
+values by more than ``UNEXPLAINED_NS``, the work must have waited for something else."""
 _USUAL: Final = 0.1
 """The usual lag is this quantile of the recorded lags."""
 _LAUNCH_NS, _GAP_NS = 5_000, 1_000
@@ -121,14 +121,14 @@ DEPTH: Final = 1021
 """Number of launches that a CUDA stream holds in addition to the running work. A further launch blocks until the next
 work begins. On a V100, 1,132 of 1,139 blocked launches had exactly this many launches ahead."""
 _BLOCKED: Final = 4
-"""A launch call was blocked by a full launch queue if two conditions hold. The queue got room during the call, and the
-call took longer than ``_BLOCKED`` times the usual duration."""
+"""A launch call was blocked by a full launch queue if a place in the queue became free during the call, and the call
+took longer than ``_BLOCKED`` times the usual duration."""
 
 
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
     """Return the launches that waited because the launch queue of their stream was full. Also return edges that make
-    every launch wait for room in the queue, because others may wait in a changed graph. Launch ``i`` of a stream
-    has room once the work of launch ``i - DEPTH`` has begun. ``nodes`` contains the node of each piece of work."""
+    every launch wait for room, because launches that did not wait in the recording may wait in a changed graph. Launch
+    ``i`` of a stream has room once the work of launch ``i - DEPTH`` has begun. ``nodes`` are the nodes of the work."""
     made_room = np.arange(-DEPTH, len(work) - DEPTH)
     first = np.searchsorted(work.lane, work.lane)
     launched_by = trace.ints("launched_by")[work.row]

@@ -49,7 +49,7 @@ def host_segments(trace: Trace) -> Segments:
 
 @compiled
 def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
-    """Fill the segment arrays and return the number of segments. Rows are sorted by thread, then in table order."""
+    """Fill the segment arrays. Return the number of segments. ``rows`` must be sorted by thread, then by position."""
     count, depth, now = 0, 0, 0
     stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):

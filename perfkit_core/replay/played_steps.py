@@ -1,4 +1,4 @@
-"""Step times of a played graph, and how well the unchanged graph repeats the recording."""
+"""Step times of a replayed graph, and the share of device work that starts later than the graph explains."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Steps:
         return start_ns[self.after] - start_ns[self.first]
 
     def lasting_ns(self, replay: Replay, graph: Graph, start_ns: IntArray, period: int = 1) -> IntArray:
-        """Return the time of each step in a long training, in ns.
+        """Return the time that each step takes in a long training run, in ns.
 
         A replayed step can be shorter than its device work, because the host runs ahead of the device. In a long
-        training, the host is at most a few steps ahead. The result is therefore
+        training run, the host is at most a few steps ahead. The result is therefore
         ``max(replayed, min(stream, recorded))``. ``stream`` is the time of the step's work on its busiest stream.
 
         If the host waits for its device only once in ``period`` steps, all times are means of ``period`` steps. The

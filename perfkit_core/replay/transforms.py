@@ -145,8 +145,8 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shorten:
-    """Multiplies the time of host threads within ``gaps`` by ``factor``. During a gap, no thread of its rank may run an
-    operator, a runtime call or the data loader."""
+    """Multiplies the time of host threads within ``gaps`` by ``factor``. The caller chooses gaps in which no thread of
+    the rank runs an operator, a runtime call or the data loader."""
 
     gaps: Mapping[int, intervals.Intervals]  # disjoint intervals of each rank, on the clock of this rank
     factor: Number

@@ -195,7 +195,7 @@ def _copies(trace: Trace, work: DeviceWork, segments: Segments) -> tuple[IntArra
 def _synchronised(
     trace: Trace, work: DeviceWork, segments: Segments, records: SyncRecords
 ) -> tuple[IntArray, IntArray]:
-    """Return pairs of a synchronising call and the position of awaited work, at most one pair per call and stream."""
+    """Return pairs of a synchronising call and awaited work (position in ``work``), at most one per call and stream."""
     calls, scope = sync_calls(trace)
     placed = segments.after[calls] >= 0
     calls, scope = calls[placed], scope[placed]

@@ -125,7 +125,7 @@ def _places(root: Path) -> Iterator[Path]:
 
 
 def _run(path: Path, read_files: bool) -> Run | None:
-    """Return the columns of one path, or None if it is not a profile. ``error`` says why it cannot be read."""
+    """Return the row of a folder or file, or None for a file that is no profile. ``error`` says why reading failed."""
     run: Run = {"path": paths.readable(path), "format": RUN}
     folder, source = paths.is_folder(path), None
     if not folder:

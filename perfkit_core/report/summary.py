@@ -44,8 +44,8 @@ def not_recorded(
     """Return the names of the columns of ``whole``, a view's table, whose data were not recorded.
 
     - If no device work was recorded: columns with ``device`` in their name, if they are empty or always 0.
-    - Other columns, if they have no values and the request covers all events. A column that the event table also has
-      must be empty there, too (``holds(name)`` is false).
+    - Other columns, if they are empty and the request covers all events. If the event table has a column of the same
+      name, the name is returned only if that column is empty, too (``holds(name)`` is false).
     """
     no_devices = any(finding.code == "no-device-events" for finding in quality)
     names = []

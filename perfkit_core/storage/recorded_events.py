@@ -51,7 +51,7 @@ class RecordedWriter:
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
     def __init__(self, path: Path, reader: str = "") -> None:
-        """Create the file, or raise OSError. Loading it calls ``complete`` of the reader named ``reader``, if any."""
+        """Create the file, or raise OSError. ``read_stored`` calls ``complete`` of the reader that ``reader`` names."""
         self.path = path
         self.reader = reader
         self.rows = 0
@@ -83,7 +83,7 @@ class RecordedWriter:
         self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
     ) -> None:
         """Complete the file. ``base_ns`` is added to every start when the file is read. Raises OSError. Raises
-        SourceError if a start or an end with ``base_ns`` added does not fit 64 bits."""
+        SourceError if, after ``base_ns`` is added, a start or an end does not fit in 64 bits."""
         decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._wait()

@@ -1,4 +1,4 @@
-"""Log messages about failures during a training. Each message has one line; the traceback is logged at level DEBUG."""
+"""Log messages about failures during training. Each message has one line; the traceback is logged at level DEBUG."""
 
 from __future__ import annotations
 

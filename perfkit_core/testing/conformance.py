@@ -4,7 +4,7 @@
 check_source           A reader recognises only its own files; a damaged file raises a SourceError that names the file.
 check_trace            The event table follows the rules of :mod:`perfkit_core.model.schema`.
 check_plugin           A plugin imports no framework, and its hooks return objects of the documented types.
-check_exporter         With each stack weight, two exports of a trace have the same bytes. For a trace without
+check_exporter         For each stack weight, exporting a trace twice gives the same bytes. For a trace without
                        events, the exporter returns a sentence about the missing data.
 check_view             A view returns the declared columns with the right types, for traces with and without events.
 check_round_trip       A trace is unchanged after storing and reading; pandas, polars and duckdb can read the file.

@@ -93,7 +93,8 @@ def check_meta(trace: Trace) -> None:
 
 
 def check_missing(trace: Trace) -> None:
-    """Check that missing values are null. They must not be an empty text, a word such as "None", or 0 in all rows."""
+    """Check that missing values are null, not a word such as "None". Only the column ``name`` may contain empty
+    texts. Columns such as ``bytes`` must not be 0 in all rows."""
     for name in _TEXT_COLUMNS:
         empty = _NOTHING.intersection(_used_values(trace, name))
         allowed = {""} if name == "name" else set()

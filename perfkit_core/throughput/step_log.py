@@ -73,8 +73,8 @@ class Steps:
 
     @property
     def rate_steps(self) -> tuple[IntArray, IntArray]:
-        """Numbers of samples and durations, as two arrays. Steps without a known number of samples are left out. If no
-        step has a known number, all steps are included, each as one sample."""
+        """Two arrays with one item per step: the number of samples and the duration in ns. Steps without a known number
+        of samples are left out. If no step has a known number, all steps are included, each as one sample."""
         with_samples = self.samples != UNKNOWN
         if not with_samples.any():
             return np.ones_like(self.batch_ns), self.batch_ns

@@ -33,7 +33,7 @@ class Predicted:
     - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, the saving is the base minus a
       percentile of the step time. This gives a wider interval, because the duration of equal steps varies too.
     - ``saving``, ``saving_low``, ``saving_high``: the median, the 10th and the 90th percentile of the saving, as shares
-      of the base. Profiled steps take longer than measured ones, so only shares can be compared.
+      of the base. Steps take longer with a profiler than without, so only shares can be compared.
     """
 
     base_ns: int
@@ -75,8 +75,8 @@ def from_numbers(text: str) -> Predicted:
 
 
 def from_file(text: str) -> Predicted:
-    """Read the prediction of an advice from ``FILE:ID``. FILE is the output of ``perfkit advise --format json``, and ID
-    is the beginning of the id of the advice. Raises UsageError."""
+    """Read the prediction of a piece of advice from ``FILE:ID``. FILE is the output of ``perfkit advise --format
+    json``, and ID is the id of the advice or the beginning of its id. Raises UsageError."""
     for colon in re.finditer(":", text):  # Paths and ids may contain colons.
         path, wanted = Path(text[: colon.start()]), text[colon.end() :]
         if path.is_file():

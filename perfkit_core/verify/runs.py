@@ -35,7 +35,7 @@ PER_ROUND: Final = 2
 """Number of runs of each side in a round."""
 ROUNDS: Final = 5
 FEWEST_ROUNDS: Final = 3
-"""Minimum number of rounds. With fewer rounds, over 5 % of pairs of equal commands would be verified or refuted."""
+"""Minimum number of rounds. With fewer, a difference would be reported for over 5 % of pairs of equal commands."""
 WARMUP: Final = 1
 """Number of runs of each command that are not measured. They fill file caches and compiler caches."""
 PATIENCE_SECONDS: Final = 5.0

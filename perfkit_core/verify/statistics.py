@@ -42,12 +42,12 @@ class Measured:
 
     @property
     def better(self) -> bool:
-        """Whether the change is better: ``saving`` is above ``noise``, and ``saving_low`` is positive."""
+        """Whether the change improves the metric: ``saving`` is above ``noise``, and ``saving_low`` is positive."""
         return self.saving_low > 0 and self.saving > self.noise
 
     @property
     def worse(self) -> bool:
-        """Whether the change is worse: ``saving`` is below ``-noise``, and ``saving_high`` is negative."""
+        """Whether the change worsens the metric: ``saving`` is below ``-noise``, and ``saving_high`` is negative."""
         return self.saving_high < 0 and -self.saving > self.noise
 
 

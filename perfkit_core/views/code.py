@@ -132,8 +132,8 @@ def split_names(names: list[str]) -> dict[str, pd.Series]:
 
 def running_before(trace: Trace) -> BoolArray:
     """Return the mask of the frames that were already running when their recording began, shape (rows,). A frame counts
-    if its recorded start lies before any frame of the same recording ends. Each frame that starts while no other frame
-    of its process runs is taken to begin a new recording."""
+    if no frame of the same recording has ended when it starts. If a frame starts while no other frame of its process
+    runs, a new recording is assumed to begin with it."""
     rows = np.flatnonzero(grouping.is_frame(trace))
     mask = np.zeros(len(trace), np.bool_)
     process, _ = groupby.distinct([trace.ints("rank")[rows], trace.ints("pid")[rows]], len(rows))

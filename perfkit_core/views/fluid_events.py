@@ -100,7 +100,7 @@ def _labels(
 
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per setting of the report (place, framework, …), and one per thread if grouped by thread."""
+    """Return the head of the report, one row per ``setting``. If grouped by thread, each thread has a row, too."""
     select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
     select.in_steps(trace, request)  # raises UsageError for a step that was not recorded

@@ -107,7 +107,7 @@ class Counts:
 
 
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
-    """Return the amounts that the selected events add to their layers. Raises UsageError."""
+    """Return what the selected events add to their layers: calls, times, bytes and FLOPs. Raises UsageError."""
     node, parent = tree.nodes(trace), trace.ints("parent")
     in_request, in_device = in_steps(trace, request), on_device(trace, request.device)
     operator = selected(trace, replace(request, device=None)) & in_device

@@ -31,7 +31,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
         self._recording = record.PaddleRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """If a training ended with an exception, write its recording."""
+        """If a call of ``fit`` ended with an exception, write its recording."""
         self._recording.abort()
 
     def on_train_begin(self, logs: Any = None) -> None:

@@ -33,7 +33,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
     :class:`perfkit_torch.record.TorchRecording`. Each rank writes its own files.
 
     A step is a training batch. Its number is ``trainer.fit_loop.total_batch_idx``. This number counts from 0 over all
-    epochs, and a resumed training continues it. Validation is not recorded.
+    epochs, and continues when training is resumed. Validation is not recorded.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -30,7 +30,7 @@ class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
         self._recording = TorchRecording(*args, **kwargs)
 
     def close(self) -> None:
-        """If a training ended with an exception, write its recording."""
+        """If the training ended with an exception, write its recording."""
         self._recording.abort()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

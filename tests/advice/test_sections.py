@@ -137,7 +137,7 @@ def test_small_savings_are_listed() -> None:
     found = loading()
     report = reports.report(advise(found, thresholds={"least_saving": 0.9}), found)
     told = " ".join(rendered(report.sections[-1].lines))
-    assert "Detected, but these changes" in told
+    assert "Detected problems whose changes" in told
     assert "loader-workers-" in told
     assert rendered(report.headline) == ("No change was found that would save time.",)
 

@@ -182,7 +182,7 @@ def test_a_change_that_costs_time_is_no_small_saving(perfkit, tmp_path: Path) ->
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
     assert "): no saving.\n" in out
     assert "\nCost: 300 µs (" in out
-    assert "the change may also save time: measure it" in out
+    assert "the change may even save time: measure it" in out
     assert "Saving:" not in out
     run = load(tmp_path / "run")
     answers = what_ifs(run, [("loader-workers", 2)])

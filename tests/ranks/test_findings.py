@@ -155,7 +155,7 @@ def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, a
     profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
     found = profile.compute(choose_views(["stragglers"]), ViewRequest())
     (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
-    assert said.startswith("100% of the collectives lack a rank, which was not read")
+    assert said.startswith("in 100% of the collectives, a rank is missing, because it was not read")
 
 
 @pytest.mark.parametrize("apart", [True, False])

@@ -30,7 +30,8 @@ def test_one_recording_in_two_formats_is_read_once(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert found.meta.ranks == (0, 1)
     (message,) = (finding.message for finding in found.quality if finding.code == "formats-left-out")
-    assert message == (f"1 file in {tmp_path} repeats a recording in another format and was left out: cycle0.json.gz")
+    reason = "because its recording also exists in another format"
+    assert message == f"1 file in {tmp_path} was left out, {reason}: cycle0.json.gz"
 
 
 def test_the_exact_format_is_preferred() -> None:

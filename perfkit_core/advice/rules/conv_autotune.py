@@ -95,6 +95,6 @@ def algorithms_tried(trace: Trace) -> bool:
     if not flags:
         raise NotEvaluableError(
             message("the setting for the search of convolution algorithms was not recorded"),
-            message("newer profilers record the setting together with shapes"),
+            message("newer profilers record this setting if they record shapes"),
         )
     return any(flags)

@@ -64,7 +64,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("the next operator copies to the device"),
         ),
         assumptions=assume(launch_ns=launch, device_ns=device),
-        risks=(message("The device generates other random numbers than the host."),) if is_random else (),
+        risks=(message("Even with the same seed, the device draws different random numbers."),) if is_random else (),
         direction="to device",
         fill={"operator": names[0]},
     )]  # fmt: skip

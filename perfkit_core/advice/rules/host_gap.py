@@ -91,7 +91,7 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
     return replace(
         shared,
         what=message(
-            "No operator runs during {time}, in gaps of up to {longest:ns}.{where}",
+            "No operator runs for {time}, in gaps of up to {longest:ns}.{where}",
             time=facts.of_step(_median_ns(facts, gaps)), longest=int((end - start).max()), where=where,
         ),
         evidence={**shared.evidence, "python": functions, "longest": beside},
@@ -107,8 +107,8 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
     return replace(
         shared,
         what=plural(
-            "No operator runs during {time}, in {n:count} short gap between operators (median: {length:ns}).{where}",
-            "No operator runs during {time}, in {n:count} short gaps between operators (median: {length:ns}).{where}",
+            "No operator runs for {time}, in {n:count} short gap between operators (median: {length:ns}).{where}",
+            "No operator runs for {time}, in {n:count} short gaps between operators (median: {length:ns}).{where}",
             round(count), time=facts.of_step(_median_ns(facts, gaps)), length=float(np.median(end - start)),
             where=where,
         ),

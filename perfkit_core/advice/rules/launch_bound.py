@@ -1,8 +1,8 @@
 """Rule 15, launch-bound: the device waits for the host, which launches many short kernels.
 Detected: the host is busy for longer than the device, the device is idle for most of the step, and the median kernel
 takes less than ``launch_kernel_ns``.
-Predicted: the step time if one batch replaces a step's launches, as in a captured graph or compiled code. The Python
-code that ran between these launches takes less time. Calls that copy, synchronise or communicate stay unchanged."""
+Predicted: the step time if one call launches all kernels of a step, as with a captured graph or compiled code. Python
+code between launches takes less time (``_BETWEEN``). Calls that copy, synchronise or communicate stay unchanged."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def find(facts: Facts) -> list[Candidate]:
         vetoes=tuple(vetoes),
         assumptions=assume(launches_ns=cost, between_factor=_BETWEEN),
         risks=(
-            message("Every new input shape is compiled or captured again."),
+            message("Every new input shape causes another compilation or capture."),
             message("A captured graph keeps its memory allocated."),
         ),
         conflicts=("elementwise-chain",),  # a compiler also fuses chains of elementwise kernels

@@ -23,14 +23,14 @@ HANDOVER_NS: Final = Quantity(
 )
 CONTENTION: Final = Quantity(
     0.85, 1.0, 1.25,
-    message("measured factor: 0.9 to 1.1 in small CPU trainings, 1.2 between two recordings of a ResNet-50 on a V100"),
+    message("measured factor: 0.9–1.1 in small CPU training runs, 1.2 between two recordings of a ResNet-50 on a V100"),
 )  # fmt: skip
 """Factor by which workers change the time of other host work. It may exceed 1: workers share cores and caches with the
 training. It may be below 1: the training process itself no longer loads batches, so its caches stay warm."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
-    message("measured factor: 1.0 in small CPU trainings; workers compete for cores, threads for Python's GIL"),
+    message("measured factor: 1.0 in small CPU training runs; workers compete for cores, but threads for Python's GIL"),
 )  # fmt: skip
 """Time to make a batch in a worker process, divided by the time in a thread of the training process."""
 

@@ -31,6 +31,6 @@ def find(facts: Facts) -> list[Candidate]:
         evidence={**facts.part("busy", facts.busy_ns), **memory},
         method="none",
         preconditions=(loading,),
-        vetoes=(message("a training that waits for data"),),
+        vetoes=(message("a training run that waits for data"),),
         risks=(message("A larger batch needs more memory and may need another learning rate."),),
     )]  # fmt: skip

@@ -110,7 +110,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         method="none",
         preconditions=(
             message("the same kernels run in the first and in the last third of the steps"),
-            message("most kernel time grew by nearly the same factor, which suggests the device rather than a kernel"),
+            message("most kernel time grew by nearly the same factor: the cause is probably the device, not a kernel"),
         ),
         vetoes=(message("larger inputs, because they usually slow down kernels by different factors"),),
         fill={"outliers": "clock"},  # gives this advice a different id from the advice on outlying steps

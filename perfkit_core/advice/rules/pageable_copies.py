@@ -77,7 +77,7 @@ def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfer
         return Quantity(1.0, 1.0, 1.0, message("no copy is large enough to be limited by the bus"))
     if recorded is not None:
         factor = min(now / recorded, 1.0)
-        return Quantity(factor, factor, factor, message("recorded: pinned copies in the same recording"))
+        return Quantity(factor, factor, factor, message("recorded: speed of copies from pinned memory"))
     measured = transfers.calibrated(trace)
     copy = measured.copy_ns("htod", _BYTES, pinned=True) if measured else None
     speed = _PINNED_BYTES_PER_NS

@@ -128,7 +128,7 @@ def _loops(
 
 
 def tensors_of(calls: IntArray) -> int:
-    """Return the number of tensors of a loop. ``calls`` is the number of calls of each operator, shape (operators,).
+    """Return how many tensors a loop updates. ``calls`` is the number of calls of each operator, shape (operators,).
 
     Most operators are called once per tensor. Some are called several times, and some only for a part of the tensors.
     An operator is ignored if another operator has more than ``_MOST_PER_TENSOR`` times as many calls. Each item of

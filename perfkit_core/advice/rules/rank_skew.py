@@ -75,7 +75,7 @@ def find(facts: Facts) -> list[Candidate]:
     if best is not None:
         evidence |= {"part": best.part, "part_ns": round(best.own_ns), "median_part_ns": round(best.usual_ns)}
     coincidence = message(
-        "chance: rank {slow} is slowest in {slowest} of {steps} steps",
+        "a coincidence: rank {slow} is slowest in {slowest} of {steps} steps",
         slow=slow, slowest=slowest, steps=steps,
     )  # fmt: skip
     return [Candidate(
@@ -108,7 +108,7 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
 
 
 def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
-    """Return the saving from lowering the slow rank's time for ``part`` to the ranks' median; None if not above it."""
+    """Return the saving if the slow rank takes the median rank's time for ``part``. None if its time is not longer."""
     trace, graph = facts.trace, facts.replay.graph
     # for each rank: time that ``part`` takes per step, as the mean over the steps, without waits
     chosen = np.zeros(len(trace), np.bool_)

@@ -35,7 +35,8 @@ _AROUND: Final = (STEP, ANNOTATION, FORWARD, BACKWARD, OPTIMIZER, DATALOADER)
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Selections of tensor parts in loops, sorted by thread and time. All arrays have the shape (selections,)."""
+    """Selections in loops, sorted by thread and time. A selection is an operator that selects a part of a tensor. All
+    arrays have the shape (selections,)."""
 
     rows: arrays.IntArray
     loop: arrays.IntArray  # number of the loop
@@ -82,9 +83,8 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
-    """Return the rows of the outermost backward operators of the selections ``selects``, matched by sequence number.
-
-    Without sequence numbers, steps that also have other selections are left out."""
+    """Return the rows of the outermost backward operators of the selections in the rows ``selects``, matched by
+    sequence number. If no numbers were recorded, match by step, and leave out steps that also have other selections."""
     trace = facts.trace
     roots = outermost(trace, operators(trace))
     nodes = roots[trace.rows("op_name", "slice_grad")[roots] & (facts.replay.first[roots] >= 0)]

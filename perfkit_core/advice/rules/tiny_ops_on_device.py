@@ -89,7 +89,7 @@ def find(facts: Facts) -> list[Candidate]:
             message("the host waits for the result before it continues"),
         ),
         vetoes=(
-            message("operators on half precision"), message("operators that draw random numbers"),
+            message("operators in half precision or lower"), message("operators that draw random numbers"),
             message("communication between ranks"),
         ),
         assumptions=assume(**costs),

@@ -25,7 +25,7 @@ _BLOCKED: Final = 0.5
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return advice on each operator whose long calls wait. The operator with the most time comes first."""
+    """Return advice on each operator that waits for a device in its long calls, the one with the most time first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)

@@ -298,10 +298,10 @@ def exclusive_times(
 
 
 def by_level(mine: pd.DataFrame, theirs: pd.DataFrame) -> dict[str, int]:
-    """Return the time of the run ``mine`` on each level, in ns. Levels are the keys of :data:`LEVELS` and UNMATCHED.
+    """Return the time of the run ``mine`` on each level in ns. A level is UNMATCHED or a key of :data:`LEVELS`.
 
-    Time in operators already has a level. Time outside operators gets the first level of ``_OUTSIDE`` on which the
-    other run, ``theirs``, has matching time outside operators. If no level matches, it is UNMATCHED."""
+    Rows for time in operators already have a level. Each row for time outside operators gets the first level of
+    ``_OUTSIDE`` on which it matches such a row of the other run, ``theirs``, or UNMATCHED if there is none."""
     level = mine["level"].astype(object)
     outside = theirs[theirs["level"].isna()]
     for name, keys in _OUTSIDE.items():

@@ -111,7 +111,7 @@ class Dialect:
     """Rules for the scanner, the fast compiled reader. If None, the slower reference reader reads all events."""
 
     def label(self, category: str, name: str) -> Label:
-        """Return the meaning of a category and a cleaned name (:meth:`clean_name`). Called once per distinct pair."""
+        """Return the label of a pair of category and cleaned name (:meth:`clean_name`). Readers cache the label."""
         return Label(schema.OTHER)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:

@@ -183,7 +183,7 @@ class Reading(Generic[AnyDialect]):
             writer.write(batch)
 
     def see(self, events: pa.Table) -> None:
-        """Called with each row group before it is written. Subclasses collect values that depend on all events here."""
+        """Called with each row group before it is written. Override this method to collect values from all events."""
 
 
 def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:

@@ -118,8 +118,8 @@ def _unusual_event(data: bytes, start: int, ends: list[int]) -> tuple[bytes, int
 
 
 def _event_follows(data: bytes, start: int, end: int) -> bool:
-    """Return whether an event begins after ``end``. An event is an object that has the same first key as the event at
-    ``start``, or has the key ``ph``. Inner objects of events have no ``ph``."""
+    """Return whether the next object after ``end`` is an event: its first key is that of the event at ``start``, or it
+    has the key ``ph``. Objects inside events have no ``ph``."""
     first_key, gap = _FIRST_KEY.match(data, start), _BETWEEN.match(data, end)
     if gap is None:
         return False

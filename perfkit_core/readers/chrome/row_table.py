@@ -39,8 +39,8 @@ class RowTable:
     def __init__(
         self, rows: Rows, origins: Origins, vocabularies: Mapping[str, Vocabulary], base_ns: int, in_order: bool
     ) -> None:
-        """Take over ``rows``, which the caller must not use afterwards. ``base_ns`` is added to their starts. With
-        ``in_order``, they are sorted by time. Raises SourceError if a start or an end does not fit 64 bits."""
+        """Take over ``rows``, which the caller must not use afterwards. Add ``base_ns`` to the starts of the rows, and
+        with ``in_order``, sort them by time. Raises SourceError if a start or an end does not fit in 64 bits."""
         self._rows, self._origins, self._vocabularies = rows, origins, vocabularies
         if rows.count:
             check_fits(base_ns + time for time in span_ns(rows.integers["start_ns"], rows.integers["dur_ns"]))

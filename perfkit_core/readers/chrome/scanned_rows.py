@@ -59,7 +59,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Stretches of rows in file order. ``slow[i]`` has the decoded events that the scanner left out in stretch i."""
+    """Stretches in file order. ``slow[i]`` has the events of ``stretches[i].slow``, decoded from JSON."""
 
     stretches: tuple[Stretch, ...]
     slow: tuple[list[ChromeEvent], ...]

@@ -128,7 +128,7 @@ class ScanAhead:
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
 
     def portions(self, window: Window) -> Iterator[Portion]:
-        """Yield the events of the window in portions until one cannot be read. The window then begins with it."""
+        """Yield events in portions, up to the first text that cannot be read. The window then begins with this text."""
         chunks = Chunks(window)
         most = self._threads + (_WAITING_SPARING if window.sparing else _WAITING)
         waiting: deque[tuple[Chunk, Future[Scanned]]] = deque()

@@ -72,7 +72,7 @@ _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 @by_address
 def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
-    """Read events from the ``{`` at ``at`` on. Return (reason to stop, position after the last event read)."""
+    """Read events. The first begins at ``at``. Return (reason to stop, position after the last event read)."""
     while columns.rows < columns.capacity:
         columns.serial += 1
         event_end, kind = _event(buffer, at, memory, columns)

@@ -30,8 +30,8 @@ _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
 @inlined
 def key(buffer, at, interner, following, context, room):  # type: ignore[no-untyped-def]
     """Read the key at ``at``. Return (start of the value, end of the key, number of the key, whether the slower
-    reference reader must read the event). The start is negative after an error. ``following[context]`` is the number
-    of the expected key. The text is compared with this key first."""
+    reference reader must read the event). The start is negative after an error. The key is compared first with the
+    expected key, whose number is ``following[context]``."""
     if byte(buffer, at) != _QUOTE:
         return np.int64(state.BROKEN_TEXT), at, np.int64(0), True
     odd, number = False, int64(following, context)

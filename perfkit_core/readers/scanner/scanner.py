@@ -140,7 +140,7 @@ class ScannerColumns:
 
 
 def _moved(columns: npt.NDArray[Any], first_optional: int, missing: int) -> tuple[npt.NDArray[Any] | None, ...]:
-    """Return copies of the columns (None for an empty optional one). Reset the optional originals to ``missing``."""
+    """Return a copy of each column, None if it is optional and empty. Then fill optional columns with ``missing``."""
     copies: list[npt.NDArray[Any] | None] = []
     for number, column in enumerate(columns):
         filled = number < first_optional or bool((column != missing).any())

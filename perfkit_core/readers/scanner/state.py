@@ -151,7 +151,7 @@ ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
 read its events, not the scanner. UNKNOWN_PAIR: the dialect has not labelled the pair yet."""
 
 CONTEXTS: Final = 16
-"""The scanner remembers the order of an event's keys, separately for this many kinds of events."""
+"""The scanner remembers one order of keys for each value of ``kind % CONTEXTS``. CONTEXTS is a power of 2."""
 
 AUX: Final = 3
 """Largest number of arguments that may identify the device of an event."""
@@ -258,7 +258,7 @@ def interners(memory: Any) -> dict[str, Interner]:
 
 @inlined
 def number_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the number of the integer ``key`` in ``table``. A new integer is added. Return FULL if it has no room."""
+    """Return the number of the integer ``key`` in ``table``. Add a new ``key``, or return FULL if no room is left."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & table.mask
     number = np.int64(int32(table.slots, slot))
     while number >= 0:

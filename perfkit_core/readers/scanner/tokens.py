@@ -42,7 +42,7 @@ _ONE: Final = np.uint64(1)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of zero bits below the lowest set bit. The word must not be 0."""
+    """Return the number of zero bits below the lowest set bit of ``word``, which must not be 0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], cgutils.true_bit)
@@ -92,7 +92,7 @@ def power_of_ten(count):  # type: ignore[no-untyped-def]
 
 @inlined
 def first_bytes(word, count):  # type: ignore[no-untyped-def]
-    """Return a word with the first ``count`` (< 8) bytes of ``word``, followed by zero bytes."""
+    """Return ``word`` with all bytes after the first ``count`` (< 8) bytes set to 0."""
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
@@ -146,8 +146,8 @@ def microseconds(buffer, at):  # type: ignore[no-untyped-def]
 
 @inlined
 def decimals(buffer, at, total):  # type: ignore[no-untyped-def]
-    """Read the decimal places of a number of microseconds. ``total`` is the integer before the decimal point. Return
-    (position after the number, number in ns). The position is -1 if no digit follows the decimal point."""
+    """Read the decimal places of a time in microseconds. ``total`` is the integer before the decimal point. Return
+    (position after the number, time in ns). The position is -1 if no digit follows the decimal point."""
     if byte(buffer, at) != _POINT:
         return at, total * 1000
     at += 1

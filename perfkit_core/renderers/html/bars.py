@@ -1,4 +1,4 @@
-"""Charts that need no script: intervals of a table, and a bar of shares. Positions are in percent of the width."""
+"""Charts without scripts: intervals from low to high, and a bar of shares. Positions are percentages of the width."""
 
 from __future__ import annotations
 

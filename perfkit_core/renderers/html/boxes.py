@@ -28,7 +28,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
-    """Return the data of a tree, or None if all sizes are 0. Of too many rows, only the largest are drawn."""
+    """Return the data of a tree, or None if all sizes are 0. If there are too many rows, only the largest are drawn."""
     table = section.table
     above = trees.parents(table["depth"].to_numpy(np.int64))
     weights: dict[str, Numbers] = {

@@ -69,7 +69,7 @@ def bar(share: float | None) -> str:
 
 
 def bare(value: str, name: str) -> str:
-    """Return the text of a fact without the word of its heading: ``2 steps`` becomes ``2`` below ``Steps``."""
+    """Return ``value`` without the word of its heading ``name``: ``2 steps`` becomes ``2`` below ``Steps``."""
     word = re.escape(say(name).lower().removesuffix("s"))
     return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
 

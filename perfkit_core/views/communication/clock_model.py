@@ -74,7 +74,7 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``constant_ns``: the offset without correction of the drift, NA if unknown.
     - ``may_drift``: whether a drift of up to MOST_DRIFT_PPM can explain that the lower bound exceeds the upper bound.
     - ``too_fast``: whether the drift is constant, but too fast to be corrected.
-    - ``contradicts``: the first rank tried, if its clock contradicts and it is not ``reference_rank``. NA otherwise.
+    - ``contradicts``: the first rank tried, if its clock contradicts the rank's clock. NA if it became the reference.
     """
     synchronous = collectives["collective"].isin(SYNCHRONOUS) & (collectives["match"] != UNMATCHED)
     usable = collectives[synchronous & (collectives["of_ranks"] > 1)]

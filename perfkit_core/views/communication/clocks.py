@@ -47,7 +47,6 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
 
 
 def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
-    """Return why a rank has no offset, or what limits its offset."""
     unknown = pd.isna(row["offset_ns"])
     if not row["matched"]:
         return message("no synchronous collective (such as all_reduce) connects this rank with a reference rank")
@@ -68,7 +67,7 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
     if unknown:
         return message("collectives matched by order contradict each other: some collectives were not recorded")
     if row["rate"]:
-        return message("the drift is corrected: the offset is the value at the end of the first shared collective")
+        return message("the drift is corrected: the offset shown is that at the end of the first shared collective")
     if pd.notna(row["contradicts"]):
         return message(
             "this rank's clock contradicts the clock of rank {rank}: this rank is compared only with ranks whose "
@@ -176,4 +175,4 @@ def _listed(ranks: list[int]) -> Message:
     first, more = ", ".join(map(str, ranks[:_MOST_LISTED])), len(ranks) - _MOST_LISTED
     if more <= 0:
         return message("rank {ranks}", ranks=first)
-    return message("rank {ranks} and {more} more", ranks=first, more=more)
+    return message("ranks {ranks} and {more} more", ranks=first, more=more)

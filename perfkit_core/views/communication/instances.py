@@ -4,7 +4,7 @@ A host call communicates if it has the kind communication, or is an operator wit
 Each of these is one collective:
 
 - a kernel of a collective library such as NCCL, or another device event of kind communication,
-- all kernels together that one communicating host call launched, if none of them is from a collective library,
+- the set of kernels that one communicating host call launched, if none of them is from a collective library,
 - a communicating host call that launched no kernels.
 
 All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library

@@ -63,7 +63,7 @@ def memory_events(trace: Trace) -> MemoryEvents:
 
 
 def counted_bytes(events: MemoryEvents) -> IntArray:
-    """Return by how many bytes each event changes the allocated memory (0 for changes of the reserve)."""
+    """Return by how many bytes each event changes the allocated memory (0 if only reserved memory changes)."""
     return np.where(events.reserve, 0, events.change)
 
 
@@ -152,8 +152,9 @@ def before(level: Levels, events: MemoryEvents, position: int) -> int:
 
 
 def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
-    """Return the position of the first event with the highest total, and this total. ``at`` has ascending positions of
-    events in one pool. If the total before ``at[0]`` was at least as high, return ``at[0] - 1`` and that total."""
+    """Return the position of the first event after which the memory of a pool is highest, and that memory in bytes.
+    ``at`` has ascending positions of events in the pool. If the memory before ``at[0]`` was at least as high, return
+    ``at[0] - 1`` and that memory."""
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
@@ -242,7 +243,7 @@ class StepEnds:
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:
-        """Return, per step, the index in :func:`memory_events` at which its series of consecutive steps begins."""
+        """Return, for each step, the position of the first memory event in the series that contains the step."""
         starts = np.flatnonzero(np.append(True, self.follower[:-1] < 0)[: len(self.step)])
         return self.first[starts[np.searchsorted(starts, np.arange(len(self.step)), side="right") - 1]]
 

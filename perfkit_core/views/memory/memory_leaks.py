@@ -84,7 +84,7 @@ def _explain(trace: Trace) -> Text:
         return memory.explain_no_blocks(trace)
     if not _followed(trace):
         return message("this view needs two consecutive training steps")
-    return message("later steps freed all memory that steps allocated")
+    return message("no leaks: steps freed the memory that they or earlier steps had allocated")
 
 
 COLUMNS: Final = (

@@ -1,6 +1,6 @@
 """Calls of operators: names and overloads, self times, and the devices on which their work runs.
 
-A re-dispatch is an operator whose only child is an operator of the same name. The two events count as one call.
+A re-dispatch is an only child that has the name of its parent. The two events count as one call.
 Some frameworks also record phases of an operator, such as Paddle's ``compute`` (kind ``operator_detail``). Their time
 belongs to the operator.
 """
@@ -72,7 +72,7 @@ def survivors(trace: Trace) -> IntArray:
 
 @once
 def is_call(trace: Trace) -> BoolArray:
-    """Return the mask of events that are no re-dispatch. A re-dispatch is an only child with the name of its parent."""
+    """Return the mask of events that are not re-dispatches, shape (rows,)."""
     nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
     has_one_child = groupby.sums(parent, len(trace), nested) == 1
     mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
@@ -85,7 +85,7 @@ def is_nested(trace: Trace) -> BoolArray:
 
 
 def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Add the values of re-dispatches and details to the operator that they are part of, and set theirs to 0."""
+    """Add the values of re-dispatches and operator details to the operators that they belong to. Set theirs to 0."""
     total = values.astype(np.int64)
     rows, operators = _parts(trace)
     np.subtract.at(total, rows, values[rows])
@@ -95,7 +95,7 @@ def gathered(trace: Trace, values: IntArray) -> IntArray:
 
 @once
 def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return two arrays: the rows of re-dispatches and details, and the rows of the operators that they are part of."""
+    """Return the rows of re-dispatches and operator details, and the rows of the operators that they belong to."""
     detail = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     rows = np.flatnonzero(detail | ~is_call(trace))
     around = rows.copy()

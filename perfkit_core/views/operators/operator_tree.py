@@ -1,4 +1,4 @@
-"""View ``operator_tree``: operators merged by name. Below each are its inner operators, details and device work."""
+"""View ``operator_tree``: operators merged by name; below them, inner operators, operator details and device work."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Entries:
 def entries(trace: Trace, request: ViewRequest) -> Entries:
     """Return the operators and everything below them, then the device work that no operator launched.
 
-    The roots are the outermost operators. Below a root are the operators and details inside it. Device work is below
-    the innermost operator or detail that contains its launch.
+    The roots are the outermost operators. Below a root are the operators and details inside it (a detail is a phase
+    such as Paddle's ``compute``). Device work is below the innermost operator or detail that contains its launch.
 
     In the native tree (Paddle's Operator Summary), every operator is a root. Its direct children are below it, except
     operators and runtime calls. Device work is below the event that launched it.

@@ -62,7 +62,7 @@ COLUMNS: Final = (
 
 VIEW = View(
     name="step_trace",
-    title="Interval, forward and backward, tail",
+    title="Step time before, during and after forward and backward",
     description="each step divided at the start of its first forward and the end of its last backward pass",
     table=table,
     columns=COLUMNS,

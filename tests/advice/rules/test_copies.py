@@ -62,7 +62,7 @@ def test_factor_of_pinned_memory() -> None:
     assert factor(slow).high == pytest.approx(5 / 6)
     pinned = [*slow, call("cudaMemcpyAsync", 60, 5, 2), copy("HtoD pinned", 2_000_000, 402, 200, 2)]
     assert (factor(pinned).low, factor(pinned).high) == (0.5, 0.5)
-    assert "same recording" in str(factor(pinned).source)
+    assert "recorded: speed of copies" in str(factor(pinned).source)
 
 
 def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:

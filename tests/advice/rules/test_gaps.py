@@ -47,7 +47,7 @@ def test_many_short_gaps_count_together(framework: str) -> None:
     recording = steps([op(add, 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (one,) = found(host_gaps, recording)
     assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
-    said = "No operator runs during 4.00 ms of the 10.0 ms step, in 100 short gaps between operators (median: 40.0 µs)."
+    said = "No operator runs for 4.00 ms of the 10.0 ms step, in 100 short gaps between operators (median: 40.0 µs)."
     assert str(one.what) == said
     assert predicted(recording, one) == (6_000_000, 7_600_000, 9_600_000)
     assert one.conflicts == ("launch-bound",)
