@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,16 @@ def _frozen() -> None:
     many tests need a collection. Each collection would go through all these objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_processes() -> Iterator[None]:
+    """End the processes that a module leaves, such as persistent workers of a Paddle loader. They hold the pipes of their
+    parent. If the parent crashed, pytest would not notice it and would wait forever."""
+    yield
+    for process in multiprocessing.active_children():
+        process.terminate()
+        process.join()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.model.trace import Trace
+from tests.support.paddle_executor import run_in_one_thread
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +30,7 @@ def paddle(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
         module = pytest.importorskip("paddle")
         pytest.importorskip("paddle.profiler")
         timer = module.profiler.timer.benchmark()
+    run_in_one_thread(module)
     yield module
     while timer.current_event is not None:
         timer.end()

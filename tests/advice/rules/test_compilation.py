@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from perfkit_core.advice.facts import Facts, NotEvaluableError
@@ -13,6 +12,7 @@ from perfkit_core.advice.rules.recompilation import find as compiled_again
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from tests.support.events import host, trace
+from tests.support.paddle_executor import run_in_one_thread
 
 US = 1000
 TORCH, PADDLE = "_compile.compile_inner (dynamo_timed)", "create_new_interpretercore"
@@ -98,15 +98,15 @@ def test_torch_compiles_again_for_another_shape(tmp_path: Path) -> None:
             compiled(torch.randn(size, 8))
             running.step()
     torch._dynamo.reset()
-    facts = Facts(load(path))
-    [again] = compiled_again(facts)
+    [again] = compiled_again(Facts(load(path)))
     assert again.evidence["steps"] == [3]  # the fourth call has another size; the first call was not recorded
-    assert np.argmax(facts.steps.recorded_ns) == list(facts.steps.number).index(3)
 
 
 def test_paddle_compiles_again_for_another_shape(tmp_path: Path) -> None:
     paddle = pytest.importorskip("paddle")
     from paddle.profiler import Profiler, ProfilerTarget
+
+    run_in_one_thread(paddle)
 
     def model(x):  # type: ignore[no-untyped-def]
         return (paddle.nn.functional.relu(x) * 2).sum()
