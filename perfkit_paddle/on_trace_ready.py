@@ -83,7 +83,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
 
 def saved(result: Any) -> memoryview:
     """Return the bytes that ``result.save`` writes, or no bytes if it fails. Saving holds the GIL for 1.2 µs per event.
-    A background thread would therefore block the training just as long, and make a later step longer."""
+    In a background thread it would block the training for the same time, but during a later step."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
             path = Path(folder) / "cycle.pb"

@@ -24,7 +24,7 @@ class Thresholds:
     launch_kernel_ns: int = 10_000  # rule 15: the median kernel is shorter than this (about the time of one launch)
     launch_device_share: float = 0.5  # rule 15: the device must be busy for less than this share of the step time
     chain_kernels: int = 3  # rule 16: least number of consecutive elementwise kernels in a chain
-    chain_share: float = 0.02  # rule 16: least share of the step in chained kernels, or in launches saved by fusing
+    chain_share: float = 0.02  # rule 16: least share of the step time in chained kernels or in the launches saved
     optimizer_tensors: int = 10  # rules 17, 18: least number of tensors that are processed one by one
     loop_selects: int = 10  # rule 19: least number of iterations of a loop
     host_gap_share: float = 0.05  # rule 20: all long gaps, or all short gaps, take more than this share of the step

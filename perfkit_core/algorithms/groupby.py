@@ -52,7 +52,8 @@ def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArr
 
 def extremes(code: npt.NDArray[Any], width: int, values: IntArray) -> tuple[IntArray, IntArray]:
     """Return the least and the greatest value of each code 0 ≤ c < width, each of shape (width,). For a code without
-    rows, they are the greatest and the least int64. Rows with a negative code are ignored."""
+    rows, the least value is the greatest int64, and the greatest value the least int64. Rows with a negative code are
+    ignored."""
     limits = np.iinfo(np.int64)
     least, most = np.full(width, limits.max), np.full(width, limits.min)
     _limit(code, values, least, most)

@@ -58,7 +58,7 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
         if comparison.different_devices([whole[runs[0].name], whole[run.name]]):
             other_devices.append(run.name)
     devices = ", ".join(comparison.device_names(whole[runs[0].name]))
-    text = mark("These runs used other devices than the base ({devices}): {runs}.")
+    text = mark("The base ran on {devices}. These runs used other devices: {runs}.")
     warning = say(text, devices=devices, runs=", ".join(other_devices))
 
     base = pairs[0].steps

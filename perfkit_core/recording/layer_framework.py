@@ -291,7 +291,7 @@ class LayerHooks(ABC):
 
 
 class BackwardMark:
-    """Hook that labels the start of a call's backward pass. If the hook runs several times, it labels once."""
+    """Hook that labels the start of a call's backward pass, once."""
 
     def __init__(self, framework: LayerFramework, label: str) -> None:
         self._framework = framework

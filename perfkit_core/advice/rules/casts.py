@@ -32,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
-    condition = message("the data stay on one device (no dtypes were recorded, so casts were recognised by name)")
+    condition = message("the data stay on one device, and the operator's name says that it casts (dtypes not recorded)")
     if trace.known("dtypes"):
         condition = message("the dtype written differs from the dtype read, and the data stay on one device")
     return [Candidate(

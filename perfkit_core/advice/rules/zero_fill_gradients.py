@@ -19,7 +19,7 @@ from perfkit_core.replay.transforms import Quantity, Remove, Scale, Transform
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
 _TAKEN_NS: Final = Quantity(500, 800, 1500, message("measured on a CPU with torch 2.13"))
-_GONE: Final = Quantity(0, 0, 1, message("a gradient that other code references is copied instead of assigned"))
+_GONE: Final = Quantity(0, 0, 1, message("a gradient with other references to it is copied, not assigned"))
 
 
 def find(facts: Facts) -> list[Candidate]:
