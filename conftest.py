@@ -52,8 +52,8 @@ def _frozen() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes() -> Iterator[None]:
-    """End the processes that a module leaves, such as persistent workers of a Paddle loader. They hold the pipes of their
-    parent. If the parent crashed, pytest would not notice it and would wait forever."""
+    """End the processes that a module leaves, such as persistent workers of a Paddle loader. They hold the pipes of
+    their parent. If the parent crashed, pytest would not notice it and would wait forever."""
     yield
     for process in multiprocessing.active_children():
         process.terminate()

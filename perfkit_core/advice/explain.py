@@ -16,11 +16,11 @@ from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
 from perfkit_core.language.units import format_count
+from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.renderers.cells import cut
 from perfkit_core.replay import transforms
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
 from perfkit_core.verify.prediction import one_of
 

@@ -16,7 +16,7 @@ from perfkit_core.advice.advice import Advice
 from perfkit_core.language.messages import mark, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import Column, count, share, text, words
-from perfkit_core.report.model import Chart, Report, Section, declared
+from perfkit_core.model.report_data import Chart, Report, Section, declared
 from perfkit_core.verify import ledger
 from perfkit_core.verify.ledger import Outcome, Record
 

@@ -17,9 +17,9 @@ from perfkit_core.language.messages import Message, Text, mark, message, plural,
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
 from perfkit_core.model.columns import text as text_column
+from perfkit_core.model.report_data import Chart, Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
-from perfkit_core.report.model import Chart, Report, Section, declared
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 

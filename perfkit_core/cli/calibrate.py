@@ -39,7 +39,7 @@ def calibrate(
     import pandas as pd
 
     from perfkit_core.calibration import calibrate
-    from perfkit_core.report.model import Report, Section
+    from perfkit_core.model.report_data import Report, Section
 
     chosen = renderer(format_name, output, without=("html",))
     if show and refresh:

@@ -20,7 +20,7 @@ from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
     from perfkit_core.compare.pair import Asked
-    from perfkit_core.report.model import Report
+    from perfkit_core.model.report_data import Report
 
 FAILED: Final = 1
 """Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""

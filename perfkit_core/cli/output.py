@@ -19,9 +19,9 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import identity, is_folder, is_remote, replacing
 
 if TYPE_CHECKING:
+    from perfkit_core.model.report_data import Report
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
-    from perfkit_core.report.model import Report
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""

@@ -19,7 +19,7 @@ def plugins(format_name: str | None) -> None:
     """
     import pandas as pd
 
-    from perfkit_core.report.model import Report, Section
+    from perfkit_core.model.report_data import Report, Section
 
     chosen = output.renderer(format_name)
     installed = get_plugins()

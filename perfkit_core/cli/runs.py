@@ -26,7 +26,8 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     The list shows the main figures of each run folder, Parquet file and trace file. If one cannot be read, the list
     shows the reason.
     """
-    from perfkit_core.report import model, run_list
+    from perfkit_core.model.report_data import Report, Section
+    from perfkit_core.report import run_list
 
     chosen = renderer(format_name, output)
     refuse_overwriting_below(output, folder)
@@ -53,6 +54,6 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
         table = table.head(limit)
     place = readable(folder)
     empty = say("no runs or trace files below {folder}", folder=place)
-    section = model.Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
-    emit(model.Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
+    section = Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
+    emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     say_written(output)

@@ -20,8 +20,8 @@ from perfkit_core.compare.attribute.causes import by_layer, causes, explained, l
 from perfkit_core.compare.pair import Asked, Pair, pair
 from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
 from perfkit_core.language.messages import SIDES, Message, mark, message, say
+from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
-from perfkit_core.report.model import Report, Section, declared
 
 Side = Sequence[Trace]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")

@@ -13,8 +13,8 @@ from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, label
 from perfkit_core.language.messages import Message, Text, mark, message, say
+from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
-from perfkit_core.report.model import Chart, Section
 from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3

@@ -18,10 +18,10 @@ from perfkit_core.compare.pair import Asked, Pair, pair
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.language.messages import SIDES, mark, message, say
 from perfkit_core.model.columns import duration, key
+from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 

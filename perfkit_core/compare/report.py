@@ -17,9 +17,9 @@ from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_ta
 from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
 from perfkit_core.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.model.columns import Column, column, count, duration, key, share, size, text, words
+from perfkit_core.model.report_data import Chart, Report, Section, Source, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.facts import source
-from perfkit_core.report.model import Chart, Report, Section, Source, declared
 from perfkit_core.views.steps.activity import has_device_work
 
 COLUMNS: Final[tuple[Column, ...]] = (

@@ -11,9 +11,9 @@ import pandas as pd
 from perfkit_core.advice import explain, ledger, reports, text
 from perfkit_core.advice.advice import Advice, Advices
 from perfkit_core.language.messages import say
+from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
-from perfkit_core.report.model import Report, Section, declared
 from perfkit_core.verify.ledger import Record
 
 _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")

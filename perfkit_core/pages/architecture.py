@@ -12,7 +12,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.architecture import Architecture, Layer, TensorSpec
 from perfkit_core.model.columns import DEPTH, MODULE, NAME, count, description, operations, share, size
-from perfkit_core.report.model import Report, Section, Source
+from perfkit_core.model.report_data import Report, Section, Source
 
 _COUNTED: dict[str, Callable[[Layer], int | None]] = {
     "parameters": Layer.count,

@@ -8,12 +8,12 @@ from typing import Final
 
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.columns import duration, key
+from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
 from perfkit_core.report import display, headline, pictures, summary, timeline
-from perfkit_core.report.model import Chart, Report, Section
 
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""

@@ -6,8 +6,8 @@ import csv
 import io
 
 from perfkit_core.errors import UsageError
+from perfkit_core.model.report_data import Report
 from perfkit_core.renderers.cells import records
-from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from perfkit_core.language.messages import english
+from perfkit_core.model.report_data import Report
 from perfkit_core.renderers.cells import plain, records
-from perfkit_core.report.model import Report
 
 
 def render(report: Report) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from perfkit_core.language.messages import Text, say
+from perfkit_core.model.report_data import Report, Section
 from perfkit_core.renderers import parts, table_columns
 from perfkit_core.renderers.cells import visible
-from perfkit_core.report.model import Report, Section
 
 _HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&$@])")

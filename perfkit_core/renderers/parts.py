@@ -9,8 +9,8 @@ import pandas as pd
 
 from perfkit_core.language.messages import Text, mark, render, say
 from perfkit_core.model.columns import Column
+from perfkit_core.model.report_data import Report, Section, Source
 from perfkit_core.renderers import cells, table_columns
-from perfkit_core.report.model import Report, Section, Source
 
 _UNSAID: Final = ("rank", "error")
 """Columns that are usually empty. Lists such as "Not recorded: …" and "No values in these rows: …" omit their names."""

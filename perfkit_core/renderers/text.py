@@ -11,10 +11,10 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from perfkit_core.language.messages import say
+from perfkit_core.model.report_data import Report, Section
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import cut, visible
 from perfkit_core.renderers.table_columns import ShownColumn, columns
-from perfkit_core.report.model import Report, Section
 
 GAP: Final = "   "
 _MAX_TEXT_WIDTH: Final = 80

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.report_data import Source
 from perfkit_core.model.trace import Trace
-from perfkit_core.report.model import Source
 from perfkit_core.views.select import step_numbers
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 
 from perfkit_core.language.messages import Text, mark, say
 from perfkit_core.model.columns import POSITION, Column, size
+from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.headline import stragglers
-from perfkit_core.report.model import Chart, Section
 from perfkit_core.views.memory import memory_curve
 from perfkit_core.views.tables import rounded_division
 

@@ -12,12 +12,13 @@ import pandas as pd
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, mark, say
 from perfkit_core.model import meta, schema
+from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Computed, Profile, Whole
 from perfkit_core.ranks.reduce import understood
-from perfkit_core.report import facts, model
+from perfkit_core.report import facts
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.system.paths import readable
 from perfkit_core.views.tables import rounded_division
@@ -75,7 +76,7 @@ COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modu
 
 def summary_report(
     profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
-) -> model.Report:
+) -> Report:
     """Return a report with one section per view. A grouping, order or filter applies to the views that support it.
     Raises UsageError if no view supports it."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
@@ -100,10 +101,10 @@ def summary_report(
     sections = tuple(_section(computed, view, display, steps) for view in views)
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
-    return model.Report(computed.meta.source, (source,), sections, data=data)
+    return Report(computed.meta.source, (source,), sections, data=data)
 
 
-def _section(computed: Computed, view: View, display: Display, steps: int) -> model.Section:
+def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
     whole = computed.tables[view.name]
     if display.average:
         whole = per_step(whole, view, steps)
@@ -131,7 +132,7 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> mo
     if display.displayed_only and DEPTH in whole.columns and not view.summed:
         remarks.append(say("Sums include hidden rows, because this view does not support --displayed-only."))
     note = say(view.description)
-    return model.Section(
+    return Section(
         name=view.name,
         title=say(view.title),
         table=table,
@@ -161,7 +162,7 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     return [known[name] for name in wanted]
 
 
-def cut(report: model.Report, limit: int | None) -> model.Report:
+def cut(report: Report, limit: int | None) -> Report:
     """Return the report with at most ``limit`` rows per table; None means no limit. Call this function for formats such
     as JSON and CSV, which ignore ``Section.limit``."""
     if limit is None:
@@ -169,7 +170,7 @@ def cut(report: model.Report, limit: int | None) -> model.Report:
     return replace(report, sections=tuple(replace(s, table=s.table.head(limit)) for s in report.sections))
 
 
-def read_from(report: model.Report, paths: Sequence[str | Path]) -> model.Report:
+def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
     """Return the report. If there are several paths, add them to its title and to its machine-readable data."""
     if len(paths) < 2:
         return report

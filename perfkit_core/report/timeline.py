@@ -11,8 +11,8 @@ from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.columns import count, duration, key
+from perfkit_core.model.report_data import Part, Row, Section, Timeline
 from perfkit_core.model.trace import Trace
-from perfkit_core.report.model import Part, Row, Section, Timeline
 from perfkit_core.views.steps.step_rows import step_rows
 
 MOST_BOXES: Final = 100_000

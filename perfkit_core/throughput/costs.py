@@ -94,8 +94,8 @@ class ThroughputSummary:
     reader_ratio: float | None
 
     def __str__(self) -> str:
+        from perfkit_core.model.report_data import Report, Section
         from perfkit_core.renderers.text import render
-        from perfkit_core.report.model import Report, Section
 
         def steps(count: int) -> str:
             return f"{count} step" if count == 1 else f"{count} steps"

@@ -29,7 +29,7 @@ from perfkit_core.verify.runs import Side
 from perfkit_core.verify.statistics import LEVEL, Measured, measured
 
 if TYPE_CHECKING:
-    from perfkit_core.report.model import Report
+    from perfkit_core.model.report_data import Report
 
 
 class Verdict(Enum):
@@ -161,7 +161,7 @@ def report(outcome: Outcome) -> Report:
     import msgspec
     import pandas as pd
 
-    from perfkit_core.report.model import Report, Section
+    from perfkit_core.model.report_data import Report, Section
 
     result, predicted, plan = outcome.measured, outcome.predicted, outcome.plan
     is_step_time = plan.metric.is_step_time

@@ -13,6 +13,7 @@ import pytest
 from perfkit_core.advice import explain, reports
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Candidate
+from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import Rule
@@ -21,7 +22,6 @@ from perfkit_core.readers.load import load
 from perfkit_core.renderers import csv, markdown, text
 from perfkit_core.renderers.html import page as html
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
-from perfkit_core.report.model import Report, Section
 from perfkit_core.storage.store import write_cycle
 from tests.support.events import host, trace
 from tests.support.rendered import rendered

@@ -14,9 +14,9 @@ import pytest
 from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.compare.report import comparison_report
+from perfkit_core.model.report_data import Report
 from perfkit_core.model.trace import concat_traces
 from perfkit_core.readers.load import load
-from perfkit_core.report.model import Report
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import stepped_trace

@@ -42,6 +42,7 @@ from perfkit_core.language.messages import (
 from perfkit_core.language.messages import english as untranslated
 from perfkit_core.model.columns import CATEGORY, NAME, key
 from perfkit_core.model.meta import Finding, StoredFinding
+from perfkit_core.model.report_data import Report, Source
 from perfkit_core.model.trace import Trace
 from perfkit_core.pages.advice import report as advice_page
 from perfkit_core.pages.profile import run_report
@@ -49,7 +50,6 @@ from perfkit_core.readers.load import load
 from perfkit_core.renderers.html.page import render as as_page
 from perfkit_core.renderers.markdown import render as as_markdown
 from perfkit_core.renderers.text import render as as_text
-from perfkit_core.report.model import Report, Source
 from perfkit_core.views import fluid_overhead
 from tests.support.page_words import english, texts
 from tests.support.paths import ROOT

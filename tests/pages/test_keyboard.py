@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
+from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report.model import Chart, Report, Section
 from perfkit_core.report.timeline import timeline_section
 from tests.support.timeline_page import small
 

@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 import perfkit_core
+from perfkit_core.model.report_data import Report
 from perfkit_core.pages.profile import run_report
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report.model import Report
 from perfkit_core.report.timeline import timeline_section
 from tests.support.events import host, trace
 from tests.support.timeline_page import NAMES, details, point, seen, small

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.html import boxes
-from perfkit_core.report.model import Chart, Section
 
 CHART = Chart("icicle", "name", ("total_cpu_ns", "total_device_ns"))
 

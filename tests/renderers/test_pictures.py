@@ -6,9 +6,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit_core.model.report_data import Chart, Report, Section, Source
 from perfkit_core.renderers.html.bars import MOST, parts, spans
 from perfkit_core.renderers.html.page import render
-from perfkit_core.report.model import Chart, Report, Section, Source
 from tests.support.small_trace import HOSTILE
 
 NOW, AFTER = ("now_ns", "now_ns", "now_ns"), ("low_ns", "mid_ns", "high_ns")

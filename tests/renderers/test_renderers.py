@@ -16,6 +16,7 @@ import pytest
 import perfkit_core
 from perfkit_core.errors import UsageError
 from perfkit_core.model.meta import Finding
+from perfkit_core.model.report_data import Chart, Report, Section, Source
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.renderers import csv, markdown, text
@@ -23,7 +24,6 @@ from perfkit_core.renderers import json as as_json
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.html import page as html
 from perfkit_core.report.display import Display
-from perfkit_core.report.model import Chart, Report, Section, Source
 from perfkit_core.report.summary import choose_views, summary_report
 from tests.support.events import device, host, trace
 from tests.support.paths import ROOT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfkit_core.model.meta import Finding
+from perfkit_core.model.report_data import Report, Source
 from perfkit_core.renderers import markdown, parts, text
-from perfkit_core.report.model import Report, Source
 
 ROUNDED, STEPLESS = Finding("rounded", "clocks are rounded"), Finding("no-steps", "no steps")
 TWO = Report(

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import perfkit_core
+from perfkit_core.model.report_data import Section
 from perfkit_core.pages.profile import run_report
 from perfkit_core.ranks.profile import opened
 from perfkit_core.report.headline import stragglers
-from perfkit_core.report.model import Section
 from perfkit_core.report.pictures import with_ranks
 from tests.support.rendered import rendered
 

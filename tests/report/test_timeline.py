@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import perfkit_core
+from perfkit_core.model.report_data import Row, Timeline
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.renderers.html.packing import timeline as payload
 from perfkit_core.report import timeline
-from perfkit_core.report.model import Row, Timeline
 from tests.support.events import device, host, trace
 
 

@@ -34,9 +34,10 @@ from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language import units
 from perfkit_core.language.messages import say
+from perfkit_core.model.report_data import Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.reduce import split
-from perfkit_core.report import model, summary
+from perfkit_core.report import summary
 from perfkit_core.views.select import step_numbers
 
 Kind = Literal["change", "difference", "budget"]
@@ -210,12 +211,12 @@ def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str |
     return units.format_quantity(value, number_family, signed)
 
 
-def section(table: pd.DataFrame) -> model.Section:
+def section(table: pd.DataFrame) -> Section:
     note = say(
         "A condition fails if its limit is exceeded by more than noise explains. Step times are compared by their "
         "median, all other numbers by their mean over steps or captures."
     )
-    return model.Section("gate", say("Gate"), table, note)
+    return Section("gate", say("Gate"), table, note)
 
 
 def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

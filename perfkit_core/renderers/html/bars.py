@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from perfkit_core.language.messages import say
 from perfkit_core.language.units import Unit, format_in, format_ratio, with_unit
+from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import text
 from perfkit_core.renderers.table_columns import common_unit, values
-from perfkit_core.report.model import Section
 
 MOST: Final = 200
 """Maximum number of drawn rows."""

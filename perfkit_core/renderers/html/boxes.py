@@ -13,9 +13,9 @@ import pandas as pd
 from perfkit_core.algorithms import trees
 from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
+from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.table_columns import common_unit, heading, values
-from perfkit_core.report import model
 
 MOST_NODES: Final = 1500
 """Maximum number of boxes in a chart. Browsers draw and zoom this number without delay."""
@@ -27,7 +27,7 @@ _LEVEL_PIXELS: Final = 24
 Numbers = npt.NDArray[np.float64]
 
 
-def hierarchy(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
+def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
     """Return the data of a tree, or None if all sizes are 0. If there are too many rows, only the largest are drawn."""
     table = section.table
     above = trees.parents(table["depth"].to_numpy(np.int64))
@@ -81,7 +81,7 @@ AROUND: Final = 80
 _TALLEST: Final = 900
 
 
-def heatmap(section: model.Section, chart: model.Chart) -> dict[str, Any] | None:
+def heatmap(section: Section, chart: Chart) -> dict[str, Any] | None:
     """Return the data of a heat map, or None if there is no data.
 
     The user chooses which number the cells show. ``weights`` has the name, unit and values of each such number. The

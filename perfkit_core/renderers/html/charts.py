@@ -10,10 +10,10 @@ import pandas as pd
 
 from perfkit_core.language.messages import worded
 from perfkit_core.language.units import format_in, with_unit
+from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.html.boxes import AROUND, SHORT, escaped, heatmap, hierarchy, scaled
 from perfkit_core.renderers.table_columns import common_unit, heading, values
-from perfkit_core.report.model import Chart, Section
 
 NAMED: Final = 5
 """A distribution chart labels the outliers of a group only if there are at most this many."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from perfkit_core.language.messages import say
+from perfkit_core.model.report_data import Timeline
 from perfkit_core.renderers.cells import visible
-from perfkit_core.report.model import Timeline
 
 
 def packed(data: bytes | str) -> str:

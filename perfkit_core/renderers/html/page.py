@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
+from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
 from perfkit_core.renderers.html import charts, packing, sections
-from perfkit_core.report.model import Report
 
 if TYPE_CHECKING:
     import jinja2

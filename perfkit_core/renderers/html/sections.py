@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from perfkit_core.model.report_data import Section
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.html import bars, charts, packing
 from perfkit_core.renderers.html.bars import Spans, spans
 from perfkit_core.renderers.table_columns import ShownColumn, columns
-from perfkit_core.report.model import Section
 
 LONGEST: Final = 60
 """Maximum length of a text in characters. Longer text is shown shortened. A click shows all of it."""
