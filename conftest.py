@@ -57,6 +57,8 @@ def _no_processes() -> Iterator[None]:
     yield
     for process in multiprocessing.active_children():
         process.terminate()
+        process.join(10)
+        process.kill()
         process.join()
 
 
@@ -67,12 +69,12 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of whole folders: ``browser`` for pages, ``live`` for those that run a framework."""
-    folders = {"pages": "browser", "torch": "live", "paddle": "live", "features": "live"}
+    """Mark the tests that open a page as ``browser``, and whole folders that run a framework as ``live``."""
     for item in items:
-        marker = folders.get(item.path.relative_to(ROOT / "tests").parts[0])
-        if marker:
-            item.add_marker(marker)
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        if item.path.relative_to(ROOT / "tests").parts[0] in ("torch", "paddle", "features"):
+            item.add_marker("live")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -73,6 +73,8 @@ def test_the_rule_asks_for_the_change(framework: str, name: str, ran: Ran, tmp_p
     assert float(re.search(r"step_ms: ([0-9.]+)", printed)[1]) > 0
     trace = load(tmp_path / "run")
     found = advise(trace, rules=[RULES[name]])
+    if name == "loader" and cores() < 2:
+        pytest.skip("workers need a second core")
     if name == "threads" and trace.meta.extra[HOST][THREADS] <= cores():
         assert not found.advice  # the machine has enough cores
         return

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.paddle_executor import run_in_one_thread
+
 
 @pytest.fixture
 def torch() -> Any:
@@ -24,5 +26,6 @@ def paddle() -> Iterator[Any]:
         warnings.simplefilter("ignore")  # the import warns that ccache is missing
         module = pytest.importorskip("paddle", reason="needs PaddlePaddle")
         pytest.importorskip("paddle.profiler")
+    run_in_one_thread(module)
     yield module
     gc.collect()

@@ -18,6 +18,7 @@ from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.views.communication import clocks, collectives, stragglers
+from tests.support.recording_scripts import succeed
 
 EVERYTHING = ViewRequest()
 JOB = """
@@ -79,7 +80,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = [sys.executable, "-c", JOB, str(folder), str(rank)]
         place = {**os.environ, **shared, **own}
         jobs.append(subprocess.Popen(command, env=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-    assert [one.wait(120) for one in jobs] == [0, 0]
+    succeed(jobs)
     return folder
 
 

@@ -280,19 +280,19 @@ def test_no_scheduler_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("greeting", "reason"),
+    ("greeting", "reason", "seconds"),
     [
-        (b"", "no answer within the time limit"),
-        (b"220 mail.example.org ESMTP ready\r\n" * 9, "speaks another protocol"),
+        (b"", "no answer within the time limit", 1),
+        (b"220 mail.example.org ESMTP ready\r\n" * 9, "speaks another protocol", 60),
     ],
     ids=["silent", "another-protocol"],
 )
 def test_an_address_of_another_service_is_one_line(
-    greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+    greeting: bytes, reason: str, seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service accepts connections, but is not Dask. The command must not hang or allocate much memory."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'perfkit[scale]'")
-    monkeypatch.setattr(running, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(running, "CONNECT_SECONDS", seconds)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_greet, args=(server, greeting), daemon=True).start()
         address = "tcp://{}:{}".format(*server.getsockname())

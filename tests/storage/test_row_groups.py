@@ -112,7 +112,7 @@ def test_a_write_error_stops_all_threads() -> None:
 
     with pytest.raises(OSError, match="No space left"):
         writer.write(pa.table({"a": np.random.default_rng(1).integers(0, 2**62, 5000)}), Full(), 100, {})
-    assert not [thread.name for thread in threading.enumerate() if "at-once" in thread.name]
+    assert not [thread.name for thread in threading.enumerate() if "perfkit-parallel" in thread.name]
 
 
 def integer(value: int) -> bytes:

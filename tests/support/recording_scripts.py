@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,7 +40,7 @@ writer = CycleWriter(sys.argv[1], slow)
 """``slow`` finishes a cycle in the background after ``seconds``. ``Profile`` gives a cycle to the writer at the end of
 its block."""
 
-SECONDS = 120
+SECONDS = 600
 """Time limit of a script. A script that takes longer is assumed to hang."""
 
 
@@ -54,6 +55,8 @@ def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelu
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
+        limit = threading.Timer(SECONDS, process.kill)  # readline has no time limit
+        limit.start()
         try:
             for number in signals:
                 line = process.stdout.readline()
@@ -61,5 +64,15 @@ def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelu
                 process.send_signal(number)
             _, told = process.communicate(timeout=SECONDS)
         finally:
+            limit.cancel()
             process.kill()
     return process.returncode, told
+
+
+def succeed(job: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait for the processes of a job, which must all succeed. None of them is left running."""
+    try:
+        assert [process.wait(SECONDS) for process in job] == [0] * len(job)
+    finally:
+        for process in job:
+            process.kill()

@@ -24,6 +24,7 @@ from perfkit_core.views.communication import clocks, distributed, stragglers
 from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import table as collectives_table
 from perfkit_torch import collectives
+from tests.support.recording_scripts import succeed
 
 EVERYTHING = ViewRequest()
 
@@ -199,14 +200,16 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
     """In each of three steps, rank 1 arrives 0.3 s after rank 0, so rank 0 waits for that long."""
     command = [sys.executable, "-c", JOB, str(tmp_path)]
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
-    assert [job.wait(120) for job in jobs] == [0, 0]
+    succeed(jobs)
     trace = load(tmp_path / "run")
     sizes = collectives_table(trace, ViewRequest(by=("size",)))
     assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
     assert (sizes["group_size"] == 2).all()
     second = clocks.table(trace, EVERYTHING).iloc[1]
     assert second["matched"] == 6
-    assert second["earliest_ns"] <= 0 <= second["latest_ns"]  # both ranks use the clock of this machine
+    # Both ranks use the clock of this machine. Each process measures the clock's frequency itself.
+    assert second["earliest_ns"] <= 1000
+    assert second["latest_ns"] >= -1000
     found = stragglers.table(trace, EVERYTHING)
     assert found["rank"].tolist() == [1, 0]
     assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000

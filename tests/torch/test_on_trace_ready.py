@@ -19,6 +19,7 @@ from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
 from perfkit_torch import live_events, on_trace_ready, trace_handler  # noqa: E402
+from tests.support.recording_scripts import succeed  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
 STEP = "ProfilerStep#"
@@ -194,7 +195,7 @@ def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
     """Two processes write one file each into one folder, with the rank that torch.distributed returns."""
     command = [sys.executable, "-c", RANK_SCRIPT, str(tmp_path)]
     processes = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
-    assert [process.wait(120) for process in processes] == [0, 0]
+    succeed(processes)
     trace = load(tmp_path / "run")
     assert trace.meta.ranks == (0, 1)
     assert trace.meta.world_size == 2

@@ -61,8 +61,9 @@ def timed(command: list[str], folder: Path, *frameworks: str, **more: str) -> tu
     folder.mkdir()
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
     done = subprocess.run(
-        command, env=environment(folder, frameworks, plain | more), capture_output=True, encoding="utf-8", check=True
-    )
+        command, env=environment(folder, frameworks, plain | more), capture_output=True, encoding="utf-8", check=True,
+        timeout=600,
+    )  # fmt: skip
     return done.stdout, read(folder)
 
 
