@@ -221,7 +221,7 @@ KNOWN = (
 
 def test_the_remedy_of_the_mode_with_the_words_of_the_rule() -> None:
     found = remedied(KNOWN, "a", "eager", {"workers": "4"})
-    assert (found.code, found.note) == ("DataLoader(x, n=4, collate={})  # {unknown}", "for 4")
+    assert (found.code, str(found.note)) == ("DataLoader(x, n=4, collate={})  # {unknown}", "for 4")
     assert (found.api, found.since) == ("fw.eager", "2.0")
     assert remedied(KNOWN, "a", "static", {}).code == "static code"
     assert remedied(KNOWN, "b", "static", {}).code == "anywhere"
@@ -230,7 +230,7 @@ def test_the_remedy_of_the_mode_with_the_words_of_the_rule() -> None:
 
 def test_a_remedy_for_another_mode_says_so() -> None:
     found = remedied(KNOWN, "c", "eager", {})
-    assert (found.code, found.note) == ("static only", "This remedy is for static mode. ")
+    assert (found.code, str(found.note)) == ("static only", "This remedy is for static mode. ")
     assert found.verify == "perfkit verify --base x --change y"
 
 

@@ -126,7 +126,7 @@ def test_a_v100_gets_float16_and_a_scaler(traces: Path) -> None:
     found = advised(traces / "torch" / "v100-ns-resolution.json.gz", "tensor-cores-unused")
     assert "torch.float16" in found.code
     assert "GradScaler" in found.code
-    assert found.note.startswith("Tesla V100-SXM2-32GB has no matrix units for bfloat16")
+    assert str(found.note).startswith("Tesla V100-SXM2-32GB has no matrix units for bfloat16")
 
 
 def test_an_allocator_of_the_runtime_of_the_recording(traces: Path) -> None:

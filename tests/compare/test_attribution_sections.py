@@ -93,7 +93,7 @@ def test_layers_sum_to_the_whole(tree: pd.DataFrame) -> None:
 
 
 def test_the_picture_goes_from_base_to_other(tree: pd.DataFrame) -> None:
-    steps = waterfall(causes(tree), ("base", 200), ("other", 245), shown=2)
+    steps = waterfall(causes(tree), [tree], ("base", 200), ("other", 245), shown=2)
     assert steps["name"].tolist() == ["base", "matmul, forward", "relu, forward", REST, "other"]
     assert steps["difference_ns"].tolist() == [pd.NA, 60, -20, 5, pd.NA]
     assert steps["time_so_far_ns"].tolist() == [200, 260, 240, 245, 245]
@@ -116,8 +116,9 @@ def _chart(report: Report) -> object:
 
 def test_equal_runs_have_no_cause() -> None:
     one = run(100, 50, 10)
-    found = causes(attribute(one, one))
-    assert waterfall(found, ("base", 200), ("other", 200), shown=2).empty
+    tree = attribute(one, one)
+    found = causes(tree)
+    assert waterfall(found, [tree], ("base", 200), ("other", 200), shown=2).empty
     assert (found["difference_ns"] == 0).all()
     assert found["explained_ratio"].isna().all()
 

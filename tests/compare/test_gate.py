@@ -359,6 +359,10 @@ def test_totals_of_nested_operators_are_not_added_up() -> None:
     """fw::add runs inside fw::matmul, so a sum of their total times would count its time twice."""
     with pytest.raises(UsageError, match=r"is not a single number, because it has 2 rows; write the name of one row"):
         judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
+    with pytest.raises(UsageError, match=r"in brackets, or use self_cpu_ns, whose rows can be summed"):
+        judged("operators.total_cpu_ns > 3%", small_trace(), small_trace())
+    with pytest.raises(UsageError, match=r"write the name of one row in brackets: COLUMN\[ROW\]"):
+        judged("operators.total_cpu_ratio > 3%", small_trace(), small_trace())
     found = judged("operators.self_cpu_ns > 3%", small_trace(), small_trace())
     assert found.base == 4_999_500  # 5 ms per step, less the launch of 500 ns
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
-from perfkit_core.compare.attribute.causes import label
+from perfkit_core.compare.attribute.causes import labels
 from perfkit_core.compare.attribute.leaves import nothing_before
 from perfkit_core.compare.pair import LONGEST, distinguishing
 from perfkit_core.language.messages import speaking
@@ -64,12 +65,25 @@ def row(
     ],
 )
 def test_labels_of_causes(cause: dict[str, str], said: str) -> None:
-    assert label(cause) == said
+    tree = pd.DataFrame({"name": ["__next__", cause["operator"]]})
+    assert list(labels(pd.DataFrame([cause]), [tree])) == [said]
 
 
 def test_a_part_named_as_its_category_is_printed_once() -> None:
     with speaking("zh"):
-        assert label(row(BESIDE_MEDIAN, "", "", BESIDE_MEDIAN)) == "中位数减去中间各步的平均"
+        cause = pd.DataFrame([row(BESIDE_MEDIAN, "", "", BESIDE_MEDIAN)])
+        assert list(labels(cause, [])) == ["中位数减去中间各步的平均"]
+
+
+def test_idle_time_is_translated_and_the_name_after_it_is_not() -> None:
+    cause = pd.DataFrame([row("(nothing recorded before (mine) add)", "(nothing recorded)", "other", "idle")])
+    with speaking("zh"):
+        (found,) = labels(cause, [pd.DataFrame({"name": ["add", "(mine) add"]})])
+    assert found == "在 (mine) add 之前没有任何记录"
+
+
+def test_operators_with_names_in_parentheses_keep_them() -> None:
+    assert list(labels(pd.DataFrame([row("(mine)")]), [])) == ["(mine), forward, on the device"]
 
 
 def test_time_before_python_code_has_one_pair_of_parentheses() -> None:

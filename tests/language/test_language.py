@@ -20,6 +20,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from perfkit_core.advice.engine import advise
+from perfkit_core.advice.explain import document
 from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.compare.report import comparison_report
@@ -316,6 +317,37 @@ def test_the_command_line_speaks(capsys: pytest.CaptureFixture[str], monkeypatch
     assert (main(command), capsys.readouterr().out) == (0, chinese)
     assert main([*command, "--lang", "en"]) == 0
     assert "Duration of each step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["advise", str(TORCH), "--format", "json"],
+        ["advise", str(TORCH), "--format", "csv"],
+        ["compare", str(TORCH), str(PADDLE), "--format", "json"],
+    ],
+    ids=["advise-json", "advise-csv", "compare-json"],
+)
+def test_machine_formats_are_the_same_in_every_language(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 0
+    expected = capsys.readouterr().out
+    assert (main([*command, "--lang", "zh"]), language()) == (0, "en")
+    assert capsys.readouterr().out == expected
+
+
+def test_no_text_rounds_to_a_fixed_number_of_decimals() -> None:
+    """``{share:.0%}`` would show a share of 0.3% as 0%. ``{share:ratio}`` shows three significant digits."""
+    texts = [str(entry.id) for entry in translations.messages()]
+    assert [text for text in texts if re.search(r"\{\w+:[^{}]*\.\d[^{}]*\}", text)] == []
+    assert str(message("{share:ratio}", share=0.003)) == "0.30%"
+
+
+def test_the_data_of_advice_are_english() -> None:
+    found = trace(TORCH)
+    expected = document(advise(found), found)
+    with speaking("zh"):
+        assert document(advise(found), found) == expected
+        assert str(advise(found).advice[0].title) == "缩短算子之间的空隙"
 
 
 def test_an_unknown_language_is_refused() -> None:

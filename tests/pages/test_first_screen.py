@@ -73,7 +73,7 @@ def test_three_advices_at_most_lead_to_their_sections(
     links.nth(2).click()
     target = page.locator("section:target")
     expect(target).to_be_in_viewport()
-    assert advice[2].title in target.locator("h2, h3").first.text_content()
+    assert str(advice[2].title) in target.locator("h2, h3").first.text_content()
     assert f"Id: {advice[2].id}" in target.text_content()
 
 

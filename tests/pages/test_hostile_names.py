@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.model.meta import Finding
-from perfkit_core.model.report_data import Chart, Report, Section, Source
+from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.html.page import render
 from tests.support.hostile_files import EVIL, named, sound
@@ -47,7 +47,8 @@ def table(count: int = 10) -> pd.DataFrame:
 
 
 def test_the_head(show: Callable[..., Any]) -> None:
-    source = Source(named("label"), named("path"), (Finding(named("code"), named("message")),), {named("fact"): EVIL})
+    finding, facts = Finding(named("code"), named("message")), {named("fact"): Fact(EVIL)}
+    source = Source(named("label"), named("path"), (finding,), facts)
     page = show(title=named("title"), sources=(source, source), headline=(named("sentence"),))
     sound(page)
     assert page.title() == f"title {SHOWN}"

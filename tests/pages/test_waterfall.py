@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit_core.compare.report import COLUMNS
 from perfkit_core.model.report_data import Chart, Report, Section, Source
 from perfkit_core.renderers.html.page import render
 
@@ -23,7 +24,7 @@ _LEVELS = "chart => chart.calcdata[0].map((bar) => [bar.s1, Boolean(bar.isSum)])
 
 def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: Path) -> None:
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
-    section = Section("waterfall", "From base to other", TABLE, chart=chart)
+    section = Section("waterfall", "From base to other", TABLE, chart=chart, columns=COLUMNS)
     file = tmp_path / "page.html"
     file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
     page = opened(file)

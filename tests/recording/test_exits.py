@@ -75,7 +75,7 @@ def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) 
 def late():
     time.sleep(0.3)
     CycleWriter(sys.argv[1], slow)(None)
-import perfkit_core.recording.background as background
+import perfkit_core.storage.background as background
 background.shared.cache_clear()
 threading.Thread(target=late).start()
 """
@@ -94,7 +94,7 @@ def test_sigterm_waits_for_a_cycle_that_is_being_taken(tmp_path: Path) -> None:
     script = """
 def take(profiler, place):
     ready()
-    time.sleep(0.5)
+    time.sleep(3)
     return Taken(small_trace, background=False)
 CycleWriter(sys.argv[1], take)(None)
 print("not reached", file=sys.stderr)

@@ -16,7 +16,7 @@ import pytest
 import perfkit_core
 from perfkit_core.errors import UsageError
 from perfkit_core.model.meta import Finding
-from perfkit_core.model.report_data import Chart, Report, Section, Source
+from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.renderers import csv, markdown, text
@@ -33,7 +33,7 @@ GOLDEN = ROOT / "tests" / "golden"
 
 
 def one(table: pd.DataFrame, **more: object) -> Report:
-    source = Source("a", "runs/a", (Finding("code", "message"),), {"Framework": "fw 1"})
+    source = Source("a", "runs/a", (Finding("code", "message"),), {"Framework": Fact("fw 1")})
     return Report("title", (source,), (Section("view", "Title", table, **more),))  # type: ignore[arg-type]
 
 
@@ -185,10 +185,10 @@ def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None
 
 
 def test_html_says_a_fact_once() -> None:
-    facts = {"Ranks": "rank 0 of 2", "Recorded": "2023-11-14 22:13 UTC", "Steps": "2 steps", "Layers": "1 layer"}
+    facts = {"Ranks": Fact("0 of 2", "rank 0 of 2"), "Recorded": Fact("2023-11-14 22:13 UTC")}
     page = html.render(Report("t", (Source("a", "a", (), facts),), ()))
     values = re.findall(r"<dt>(\w+)</dt><dd><bdi>([^<]*)</bdi>", page)
-    assert values == [("Ranks", "0 of 2"), ("Recorded", "2023-11-14 22:13 UTC"), ("Steps", "2"), ("Layers", "1")]
+    assert values == [("Ranks", "0 of 2"), ("Recorded", "2023-11-14 22:13 UTC")]
 
 
 def test_json_is_the_contract() -> None:
@@ -278,7 +278,7 @@ class Page(HTMLParser):
 
 def test_html_shows_hostile_names_as_text() -> None:
     table = pd.DataFrame({"name": [HOSTILE], HOSTILE: [HOSTILE], "dur_ns": [5]})
-    source = Source(HOSTILE, HOSTILE, (Finding(HOSTILE, HOSTILE),), {HOSTILE: HOSTILE})
+    source = Source(HOSTILE, HOSTILE, (Finding(HOSTILE, HOSTILE),), {HOSTILE: Fact(HOSTILE)})
     section = Section("v", HOSTILE, table, HOSTILE, chart=Chart("bar", "name", ("dur_ns",)))
     rendered = html.render(Report(HOSTILE, (source, source), (section, section), (HOSTILE,)))
     page = Page(rendered.replace(_library(), ""))

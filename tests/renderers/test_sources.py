@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from perfkit_core.model.meta import Finding
-from perfkit_core.model.report_data import Report, Source
+from perfkit_core.model.report_data import Fact, Report, Source
 from perfkit_core.renderers import markdown, parts, text
 
 ROUNDED, STEPLESS = Finding("rounded", "clocks are rounded"), Finding("no-steps", "no steps")
 TWO = Report(
     "Two",
     (
-        Source("a", "/a", (ROUNDED, STEPLESS), {"Framework": "fw 1", "Steps": "3 steps"}),
-        Source("b", "/b", (ROUNDED,), {"Framework": "fw 1", "Ranks": "rank 0"}),
+        Source("a", "/a", (ROUNDED, STEPLESS), {"Framework": Fact("fw 1"), "Steps": Fact("3", "3 steps")}),
+        Source("b", "/b", (ROUNDED,), {"Framework": Fact("fw 1"), "Ranks": Fact("0", "rank 0")}),
     ),
     (),
     headline=("It is slower.",),
@@ -23,8 +23,8 @@ def test_facts_are_rows_of_all_sources() -> None:
     found = {fact.name: (fact.values, fact.same) for fact in parts.source_facts(TWO)}
     assert found == {
         "Framework": (("fw 1", "fw 1"), True),
-        "Steps": (("3 steps", "-"), False),
-        "Ranks": (("-", "rank 0"), False),
+        "Steps": (("3", "-"), False),
+        "Ranks": (("-", "0"), False),
         "Source": (("/a", "/b"), False),
     }
 
@@ -38,6 +38,7 @@ def test_a_finding_of_several_sources_is_shown_once() -> None:
 
 def test_text_and_markdown_say_the_same() -> None:
     said = text.render(TWO)
+    assert "\na: fw 1 · 3 steps\nb: fw 1 · rank 0\n" in said
     assert "  ! all: clocks are rounded [rounded]\n  ! a: no steps [no-steps]\n" in said
     assert said.endswith("It is slower.\nOther devices.\n")
     assert "- all: clocks are rounded (`rounded`)" in markdown.render(TWO)

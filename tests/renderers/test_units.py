@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit_core.compare.report import COLUMNS
 from perfkit_core.model.columns import duration, named, size
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.table_columns import columns, without_units
@@ -57,8 +58,9 @@ def test_columns_of_one_table_share_a_unit_where_that_reads_well() -> None:
 )
 def test_compared_columns_share_the_unit_of_the_larger(names: tuple[str, ...]) -> None:
     values = dict(zip(names, ([125_415_476], [2_000_000], [123_000], [28_000]), strict=True))
-    assert [float(cells) for _, (cells,) in shown(**values)] == pytest.approx([125.415, 2, 0.123, 0.028], rel=0.005)
-    assert {heading.partition("(")[2] for heading, _ in shown(**values)} == {"ms)"}
+    found = [(column.label, column.cells[0]) for column in columns(pd.DataFrame(values), COLUMNS)]
+    assert [float(cell) for _, cell in found] == pytest.approx([125.415, 2, 0.123, 0.028], rel=0.005)
+    assert {heading.partition("(")[2] for heading, _ in found} == {"ms)"}
 
 
 def test_a_column_that_would_be_lost_in_the_unit_of_the_others() -> None:

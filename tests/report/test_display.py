@@ -284,15 +284,17 @@ def test_an_average_says_what_it_is_of() -> None:
 
 
 def test_the_head_says_which_steps_were_asked_for() -> None:
-    def told(*steps: int) -> tuple[str, dict[str, Any]]:
+    def told(*steps: int) -> tuple[tuple[str, str], dict[str, Any]]:
         request = ViewRequest(steps=steps or None)
         report = summary_report(small_trace(), choose_views(["overview"]), request)
         return report.sources[0].facts["Steps"], dict(report.data)
 
     first, second = summarize(small_trace(), "steps")["step"]
-    assert told() == ("2 steps", {})
-    assert told(second) == (f"step {second} (recorded steps: 2)", {"steps": [second]})
-    assert told(second, first) == (f"steps {first}, {second} (recorded steps: 2)", {"steps": [first, second]})
+    assert told() == (("2", "2 steps"), {})
+    shown, text = f"{second} (recorded steps: 2)", f"step {second} (recorded steps: 2)"
+    assert told(second) == ((shown, text), {"steps": [second]})
+    shown, text = f"{first}, {second} (recorded steps: 2)", f"steps {first}, {second} (recorded steps: 2)"
+    assert told(second, first) == ((shown, text), {"steps": [first, second]})
 
 
 def test_filters_apply_to_the_views_that_know_them() -> None:

@@ -70,7 +70,7 @@ def test_a_cycle_that_is_written_while_the_process_ends_arrives(bucket: str) -> 
         sys.path.append({str(ROOT)!r})
         from tests.support.small_trace import small_trace
         from perfkit_core.system import paths
-        from perfkit_core.recording import background
+        from perfkit_core.storage import background
         from perfkit_core.storage.store import write_cycle
 
         def work():

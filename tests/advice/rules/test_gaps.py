@@ -60,7 +60,7 @@ def test_compiled_code_gets_another_remedy(framework: str) -> None:
     recording = steps(rows, 10 * MS, framework=framework).with_meta(framework=framework)
     (advice,) = advise(recording, rules=["host-gap"]).advice
     assert advice.remedy.code == ""
-    assert advice.remedy.note.startswith("The code is already compiled")
+    assert str(advice.remedy.note).startswith("The code is already compiled")
     plain = steps([op(NAMES[framework][1], 100 * i, 60) for i in range(100)], 10 * MS, framework=framework)
     (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
     assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code

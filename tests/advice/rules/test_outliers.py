@@ -56,14 +56,14 @@ def test_each_cause_has_a_remedy() -> None:
     [idle] = outliers(Facts(outside))
     [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
     assert [one.words["outliers"] for one in (grew, idle, clock)] == ["events", "outside", "clock"]
-    assert str(clock.what).startswith("The same 3 kernels take 1.20 times as long in the last third of the steps")
+    assert str(clock.what).startswith("The same 3 kernels take 1.2 times as long in the last third of the steps")
     notes = [
         remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
         for framework in ("torch", "paddle")
         for one in (grew, idle, clock)
     ]
-    assert ["amd-smi" in note for note in notes] == [False, False, True] * 2
-    assert ["every N steps" in note for note in notes] == [False, True, False] * 2
+    assert ["amd-smi" in str(note) for note in notes] == [False, False, True] * 2
+    assert ["every N steps" in str(note) for note in notes] == [False, True, False] * 2
 
 
 def test_waits_for_the_device_do_not_count_as_growth() -> None:

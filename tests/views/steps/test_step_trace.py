@@ -42,7 +42,7 @@ WHY = "missing"
 def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
     frame = step_trace.table(found, ViewRequest(by=("step",)))
     return {
-        row["step"]: tuple(None if pd.isna(row[f"{name}_ns"]) else row[f"{name}_ns"] for name in step_trace.PARTS)
+        row["step"]: tuple(None if pd.isna(row[part.name]) else row[part.name] for part in step_trace.IN_STEPS)
         for _, row in frame.iterrows()
     }
 
@@ -98,7 +98,7 @@ def test_the_contract_of_views() -> None:
 def _sums_to_the_steps(path: Path) -> None:
     table = step_trace.table(load(path), ViewRequest(by=("step",)))
     known = table[table["interval_ns"].notna()]
-    parts = known[[f"{name}_ns" for name in step_trace.PARTS]]
+    parts = known[[part.name for part in step_trace.IN_STEPS]]
     assert parts.sum(axis=1).tolist() == known["dur_ns"].tolist()
     assert (parts >= 0).all(axis=None)
     assert len(known) == len(table) or table.loc[table["interval_ns"].isna(), WHY].notna().all()

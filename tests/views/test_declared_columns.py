@@ -1,4 +1,4 @@
-"""Columns of tables: views return the columns that they declare, and undeclared columns are interpreted by name."""
+"""Views return the columns that they declare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.columns import Average, Share, keys, named
+from perfkit_core.model.columns import Average, Share
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.ranks.reduce import split
@@ -80,19 +80,3 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
         assert others <= names, known.name
         assert set(known.by) <= set(view.groupings), known.name
     assert view.order is None or view.order in names
-
-
-def test_undeclared_columns_are_interpreted_by_name() -> None:
-    time, size, share = named("total_cpu_ns"), named("peak_bytes"), named("ratio")
-    assert (time.title, time.unit, time.place, time.rule) == ("Total CPU", "ns", "host", "sum")
-    assert (size.unit, size.exact, size.of_capture) == ("bytes", True, True)
-    assert (share.title, share.unit) == ("Share", "ratio")
-    assert (named("min_x_ns").rule, named("avg_x_ns").rule) == ("min", Average("total_x_ns"))
-    assert (named("phase").kind, named("loader").kind) == ("description", "key")
-
-
-def test_without_declarations_columns_before_the_first_measure_identify_rows() -> None:
-    table = pd.DataFrame({"name": ["a"], "op_name": ["b"], "way": ["c"], "size": [3], "note": ["d"]})
-    assert keys((), table) == ["name", "way"]
-    assert keys((), table, ("op_name",)) == ["name", "op_name", "way"]
-    assert keys((), table.drop(columns="name")) == ["op_name", "way"]

@@ -140,16 +140,3 @@ def test_a_called_handler_is_not_reported(tmp_path: Path, caplog: pytest.LogCapt
     del made
     gc.collect()
     assert lines(caplog) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (FileExistsError(17, "File exists", "runs/a"), "runs/a: File exists"),
-        (OSError("odd"), "OSError: odd"),
-        (ValueError(), "ValueError:"),
-    ],
-)
-def test_an_error_in_a_line(error: Exception, text: str) -> None:
-    assert failures.one_line(error) == text

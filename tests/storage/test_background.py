@@ -11,11 +11,10 @@ import pytest
 
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.recording import background
-from perfkit_core.recording.background import LIMIT
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.report.run_list import list_runs
-from perfkit_core.storage import store
+from perfkit_core.storage import background, store
+from perfkit_core.storage.background import LIMIT
 from perfkit_core.storage.store import INCOMPLETE_MARK, read_stored
 from tests.support.small_trace import small_trace
 
