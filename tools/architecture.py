@@ -128,7 +128,8 @@ def _floors(top: int) -> Iterator[str]:
     for x, name in ((920, "perfkit_torch"), (1045, "perfkit_paddle")):
         yield f'<rect class="adapter" x="{x}" y="{top + 15}" width="120" height="{bottom - top - 19}" rx="6"/>'
         yield f'<text class="name" x="{x + 6}" y="{top + 38}">{name}</text>'
-        for line, text in enumerate(("same file names", "in both; the core", "knows them only", "by their hooks")):
+        texts = ("same names for", "common parts;", "the core knows", "them only by", "their hooks")
+        for line, text in enumerate(texts):
             yield f'<text class="note" x="{x + 6}" y="{top + 60 + 17 * line}">{text}</text>'
 
 
