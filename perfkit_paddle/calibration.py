@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfkit_core.calibration import bench
+from perfkit_core.plugins import contracts
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput
 
@@ -17,11 +18,11 @@ def version() -> str | None:
     return bench.installed_version(*_DISTRIBUTIONS)
 
 
-def machine_bench() -> bench.Bench:
+def machine_bench() -> contracts.Bench:
     """Return the calls to time on the host and on the current device. Raises CaptureError if Paddle is missing."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
-    operators: dict[tuple[str, int], bench.Call] = {}
+    operators: dict[tuple[str, int], contracts.Call] = {}
     paddle.set_device("cpu")
     try:
         for count in bench.ELEMENTS:
@@ -33,11 +34,11 @@ def machine_bench() -> bench.Bench:
             )
     finally:
         paddle.set_device(device)
-    return bench.Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
+    return contracts.Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
 
 
 class PaddleBench:
-    """The :class:`~perfkit_core.calibration.bench.DeviceBench` of a device such as "gpu:0"."""
+    """The :class:`~perfkit_core.plugins.contracts.DeviceBench` of a device such as "gpu:0"."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
@@ -56,7 +57,7 @@ class PaddleBench:
     def synchronize(self) -> object:
         return self._paddle.device.synchronize()
 
-    def copy(self, direction: bench.Direction, size: int, pinned: bool) -> bench.Call | None:
+    def copy(self, direction: contracts.Direction, size: int, pinned: bool) -> contracts.Call | None:
         here = self._paddle.zeros([size], dtype="uint8")
         host = here.cpu()
         if pinned:

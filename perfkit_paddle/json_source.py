@@ -26,9 +26,9 @@ from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import Reading, file_findings
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_paddle import findings, json_dialect, operator_names
 from perfkit_paddle.findings import make_meta, processes
 
@@ -128,7 +128,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_names.operator_name)
 
 
-def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read_json` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)

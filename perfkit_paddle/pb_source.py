@@ -24,10 +24,10 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.runtime.compile import compiled_at_once
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
-from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_paddle import findings, operator_names, pb_table
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
 from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan
@@ -277,7 +277,7 @@ def _whole(data):  # type: ignore[no-untyped-def]
     return done
 
 
-def stream(path: Path, partial: bool, writer: RecordedWriter) -> None:
+def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file piece by piece and write the events to ``writer``. Raises SourceError as :func:`read_pb` does."""
     processes, doubtful, cut = dict[int, int](), Doubtful(), False
     with closing(Pieces(path, partial)) as pieces:

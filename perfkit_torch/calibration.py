@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfkit_core.calibration import bench
+from perfkit_core.plugins import contracts
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework, throughput
 
@@ -14,10 +15,10 @@ def version() -> str | None:
     return bench.installed_version("torch")
 
 
-def machine_bench() -> bench.Bench:
+def machine_bench() -> contracts.Bench:
     """Return the calls to be timed, on the host and on the current GPU (if any). Raises CaptureError without torch."""
     torch = framework.torch()
-    operators: dict[tuple[str, int], bench.Call] = {}
+    operators: dict[tuple[str, int], contracts.Call] = {}
     for count in bench.ELEMENTS:
         operators |= bench.small_operators(
             torch,
@@ -25,11 +26,11 @@ def machine_bench() -> bench.Bench:
             gather=lambda values, numbers: lambda: torch.index_select(values, 0, numbers),
             cast=lambda numbers: numbers.float,
         )
-    return bench.Bench(operators, CudaBench(torch) if torch.cuda.is_available() else None, torch.get_num_threads())
+    return contracts.Bench(operators, CudaBench(torch) if torch.cuda.is_available() else None, torch.get_num_threads())
 
 
 class CudaBench:
-    """The :class:`~perfkit_core.calibration.bench.DeviceBench` of the current GPU."""
+    """The :class:`~perfkit_core.plugins.contracts.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -47,7 +48,7 @@ class CudaBench:
     def synchronize(self) -> object:
         return self._torch.cuda.synchronize()
 
-    def copy(self, direction: bench.Direction, size: int, pinned: bool) -> bench.Call:
+    def copy(self, direction: contracts.Direction, size: int, pinned: bool) -> contracts.Call:
         host = self._torch.zeros(size, dtype=self._torch.uint8, pin_memory=pinned)
         device = self._torch.zeros(size, dtype=self._torch.uint8, device="cuda")
         target, source = (device, host) if direction == "htod" else (host, device)

@@ -16,9 +16,10 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.readers.chrome.reader import Reading, file_findings
-from perfkit_core.storage import bytestream, recorded_events
+from perfkit_core.storage import bytestream
 from perfkit_torch import dialect, operator_names
 
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
@@ -64,7 +65,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_names.operator_name)
 
 
-def stream(path: Path, partial: bool, writer: recorded_events.RecordedWriter) -> None:
+def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)

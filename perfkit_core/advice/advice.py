@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Method, Reason
-from perfkit_core.language.messages import Text
+from perfkit_core.language.messages import Message, Sentence, Text
 from perfkit_core.model.columns import Column, duration, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
@@ -80,7 +80,7 @@ class Remedied:
     code: str  # change to write
     api: str  # functions, options or variables of the framework that ``code`` uses
     since: str  # framework version that the code needs
-    note: str  # explanation in words
+    note: Text  # explanation in words
     verify: str  # command that measures the change
 
 
@@ -92,7 +92,7 @@ class Advice:
     rule: str
     number: int
     version: int
-    title: str
+    title: Message
     framework: str
     mode: str
     candidate: Candidate
@@ -165,7 +165,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 def row(advice: Advice) -> dict[str, Any]:
     first, last = advice.steps or (None, None)
     return {
-        "id": advice.id, "title": advice.title, "severity": advice.severity, **numbers(advice.prediction),
+        "id": advice.id, "title": Sentence(advice.title), "severity": advice.severity, **numbers(advice.prediction),
         "place": advice.place, "first_step": first, "last_step": last,
         "api": advice.remedy.api if advice.remedy else None,
     }  # fmt: skip

@@ -22,7 +22,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reaso
 from perfkit_core.advice.predict import identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Text, message, say
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
@@ -131,7 +131,7 @@ def noise_ns(facts: Facts) -> int | None:
     return round((high - low) / 2 * facts.step_ns)
 
 
-def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
+def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[Facts, Candidate]]:
     """Return the rules with these ids (default: all). Raises UsageError for an unknown id or if there are no rules."""
     installed = plugins.rules()
     if not installed:
@@ -143,7 +143,7 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule]:
     return [installed[name] for name in wanted]
 
 
-def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule, Find]:
+def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[Facts, Candidate], Find]:
     """Return the rule with this id, and a function that answers its what-if question for ``value``. Raises UsageError
     for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
@@ -171,7 +171,7 @@ class Evaluation:
         self._mode, self._words = remedies.mode(trace), remedies.recorded_words(trace)
         self._places = place.Places(trace)
 
-    def advice_of(self, rule: Rule, find: Find) -> list[Advice]:
+    def advice_of(self, rule: Rule[Facts, Candidate], find: Find) -> list[Advice]:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
         advice: list[Advice] = []
         try:
@@ -189,13 +189,13 @@ class Evaluation:
                 self.not_evaluable[rule.id] = why(error)
         return advice
 
-    def _advice(self, rule: Rule, candidate: Candidate, name: str) -> Advice:
+    def _advice(self, rule: Rule[Facts, Candidate], candidate: Candidate, name: str) -> Advice:
         facts, trace, rows, words = self.facts, self.facts.trace, candidate.rows, {**candidate.fill, **candidate.words}
         prediction = predict(facts, candidate)
         steps = trace.ints("step")[rows]
         steps = steps[steps >= 0]
         return Advice(
-            id=name, rule=rule.id, number=rule.number, version=rule.version, title=say(rule.title),
+            id=name, rule=rule.id, number=rule.number, version=rule.version, title=message(rule.title),
             framework=trace.meta.framework or "unknown", mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,

@@ -138,7 +138,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
         if remedy.api:
             lines.append(say("API: {api}", api=f"{remedy.api}{since}"))
         if remedy.note:
-            lines.append(sentence(remedy.note.strip()))
+            lines.append(sentence(render(remedy.note).strip()))
     code = remedy.code if remedy else ""
     yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
 
@@ -272,34 +272,35 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
         "advice": [advice_data(advice, advices, records) for advice in advices.advice],
         "combined": combined,
         "without_saving": [advice_data(advice, advices, records) for advice in advices.without_saving],
-        "not_evaluable": [{"rule": rule, "why": str(why)} for rule, why in advices.not_evaluable.items()],
+        "not_evaluable": [{"rule": rule, "why": english(why.text)} for rule, why in advices.not_evaluable.items()],
     }
 
 
 def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
     it, then, record = advice.candidate, advices.after.get(advice.id), ledger.latest(records, advice.id)
+    remedy = None if advice.remedy is None else asdict(advice.remedy) | {"note": english(advice.remedy.note)}
     outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
     if record is not None:
         outcome = {name: getattr(record, name) for name in _OUTCOME}
     assumptions = [
-        {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": assumed(advice.rule, a)}
+        {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": english(assumed(advice.rule, a))}
         for a in it.assumptions
     ]
     return {
-        "id": advice.id, "rule": advice.rule, "number": advice.number, "version": advice.version, "title": advice.title,
-        "what": render(it.what), "severity": advice.severity, "framework": advice.framework, "mode": advice.mode,
-        "direction": it.direction, "evidence": plain(it.evidence), "rows": it.rows.tolist(),
-        "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
-        "preconditions": list(map(render, it.preconditions)), "vetoes": list(map(render, it.vetoes)),
+        "id": advice.id, "rule": advice.rule, "number": advice.number, "version": advice.version,
+        "title": english(advice.title), "what": english(it.what), "severity": advice.severity,
+        "framework": advice.framework, "mode": advice.mode, "direction": it.direction, "evidence": plain(it.evidence),
+        "rows": it.rows.tolist(), "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
+        "preconditions": list(map(english, it.preconditions)), "vetoes": list(map(english, it.vetoes)),
         "transform": [plain(transform) for transform in it.transforms], "prediction": asdict(advice.prediction),
         "trust": {
             "assumptions": assumptions, "identity_error": advices.identity.error, "noise_ns": advices.noise_ns,
         },
-        "risks": list(map(render, it.risks)), "conflicts": list(it.conflicts),
-        "excluded_because": render(advices.excluded.get(advice.id)) or None,
+        "risks": list(map(english, it.risks)), "conflicts": list(it.conflicts),
+        "excluded_because": english(advices.excluded.get(advice.id)) or None,
         "after": None if then is None else {"once": list(then.once), "saving_ns": then.saving_ns},
         "what_if": advices.asked[advices.advice.index(advice)] if advices.asked else None,
-        "remedy": asdict(advice.remedy) if advice.remedy else None, "outcome": outcome,
+        "remedy": remedy, "outcome": outcome,
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfkit_core.advice import advice, matrix_products, operators
 from perfkit_core.advice.facts import NotEvaluableError
-from perfkit_core.language.messages import say
+from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import VERIFY, Remedy
@@ -91,10 +91,11 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
         return None
     in_mode = [remedy for wanted in (run_mode, ANY) for remedy in fitting if remedy.mode == wanted]
     remedy = in_mode[0] if in_mode else fitting[0]
-    texts = (remedy.code, remedy.api, say(remedy.note), remedy.verify)
-    code, api, note, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)
+    texts = (remedy.code, remedy.api, remedy.verify)
+    code, api, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)
+    note = message(remedy.note, **{word: words.get(word, f"{{{word}}}") for word in _WORD.findall(remedy.note)})
     if not in_mode:
-        note = say("This remedy is for {mode} mode. ", mode=remedy.mode) + note
+        note = message("This remedy is for {mode} mode. {note}", mode=remedy.mode, note=note)
     return advice.Remedied(code, api, remedy.since, note, f"perfkit verify {verify}")
 
 

@@ -13,7 +13,7 @@ from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
 from perfkit_core.advice.facts import Facts, listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
-from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
+from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
 from perfkit_core.model.columns import text as text_column
@@ -60,7 +60,7 @@ def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Se
         lines.append(say("No fix is known for {framework}.", framework=advice.framework))
     else:
         if remedy.note:
-            lines.append(text.sentence(remedy.note.strip()))
+            lines.append(text.sentence(render(remedy.note).strip()))
         api = remedy.api + (say(", since {version}", version=remedy.since) if remedy.since else "")
         if remedy.code:
             lines.append(say("Do ({api}):", api=api) if remedy.api else say("Do:"))
@@ -284,7 +284,7 @@ def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.Da
     for one in advice:
         then = advices.after.get(one.id)
         rows.append({
-            "id": one.id, "title": one.title, "saving_ns": one.prediction.saving_ns,
+            "id": one.id, "title": Sentence(one.title), "saving_ns": one.prediction.saving_ns,
             "combined": one.id in advices.together, "why": render(advices.excluded.get(one.id)) or None,
             "afterwards_ns": None if then is None else then.saving_ns,
             "after": None if then is None else ", ".join(then.once),

@@ -102,11 +102,9 @@ def value(named: str, number: Any) -> str:
         return likely(named, number)
     if isinstance(number, Mapping):
         return say(", ").join(f"{name(str(key))} {value(str(key), one)}" for key, one in number.items())
-    return (
-        render(listed([value(named, one) for one in number], SHOWN))
-        if isinstance(number, (list, tuple))
-        else str(number)
-    )
+    if isinstance(number, (list, tuple)):
+        return render(listed([value(named, one) for one in number], SHOWN))
+    return str(number)
 
 
 def likely(named: str, number: Number) -> str:
@@ -133,17 +131,16 @@ def span(named: str, number: Number) -> str:
     return f"{(say(' to ') if low < 0 else '–').join(ends)}{unit}"
 
 
-def assumed(rule: str, assumption: Assumption) -> str:
+def assumed(rule: str, assumption: Assumption) -> Text:
     """Return an assumption in words, for example ``handing over a batch takes 0.1–2 ms``."""
     key, number = assumption.name, assumption.value
-    is_text = isinstance(number, (str, Message))
-    shown = render(number) if isinstance(number, (str, Message)) else span(key, number)
+    shown = number if isinstance(number, (str, Message)) else span(key, number)
     template = _ASSUMPTIONS_OF_RULES.get((rule, key)) or _ASSUMPTIONS.get(key)
     if template is not None:
-        return say(template, value=shown)
+        return message(template, value=shown)
     if key.endswith(_ON_HOST):
-        return say("{operator} takes {value} on the host", operator=key.removesuffix(_ON_HOST), value=shown)
-    return shown if is_text else f"{name(key)} {shown}"
+        return message("{operator} takes {value} on the host", operator=key.removesuffix(_ON_HOST), value=shown)
+    return shown if isinstance(number, (str, Message)) else f"{name(key)} {shown}"
 
 
 def sentence(text: Text) -> str:
@@ -162,7 +159,7 @@ def capitalized(text: Text) -> str:
 def title(number: int, advice: Advice, asked: str | None = None) -> str:
     """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. If ``asked`` is a what-if
     question, it is inserted after the number."""
-    parts = [part for part in (asked, advice.title, render(saves(advice.prediction))) if part]
+    parts = [part for part in (asked, render(advice.title), render(saves(advice.prediction))) if part]
     return f"{number}. {say(': ').join(parts)}"
 
 

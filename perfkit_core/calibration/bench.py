@@ -1,51 +1,18 @@
-"""The operations that an adapter offers for timing, and their measured times.
+"""The operations that a calibration times, and their measured times.
 
-Adapters fill in a :class:`Bench`, and :mod:`perfkit_core.calibration.calibrate` times its calls."""
+Adapters fill in a :class:`~perfkit_core.plugins.contracts.Bench`, and :mod:`perfkit_core.calibration.calibrate` times
+its calls."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
 
+from perfkit_core.plugins.contracts import Call, Direction
 from perfkit_core.replay.transforms import Quantity
-from perfkit_core.system.device_events import DeviceClock
-
-Direction = Literal["htod", "dtoh"]
-Call = Callable[[], object]
-
-
-class DeviceBench(Protocol):
-    """The calls whose time a calibration measures on a device, and a clock that times work on this device."""
-
-    name: str
-    """The device model, as the framework names it."""
-    clock: DeviceClock
-
-    def launch(self) -> object:
-        """Launch the smallest possible kernel, and do not wait for it."""
-
-    def occupy(self) -> object:
-        """Launch work of about ten milliseconds, and do not wait for it."""
-
-    def synchronize(self) -> object:
-        """Wait until the device has finished all launched work."""
-
-    def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
-        """Return a call that copies ``size`` bytes and waits for the copy; None if the framework cannot pin memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The calls whose time a calibration measures."""
-
-    # The small operators to time on the host. The key is (canonical name, number of elements).
-    operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
-    device: DeviceBench | None = None
-    threads: int | None = None  # The maximum number of threads that an operator uses.
-
 
 SOURCE: Final = "calibrated on this machine"
 LAUNCH: Final = "launch"

@@ -19,7 +19,7 @@ import numpy as np
 
 from perfkit_core.calibration import bench
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.plugins.contracts import Calibrator
+from perfkit_core.plugins.contracts import Bench, Calibrator, Call, DeviceBench, Direction
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system import machine, paths
 
@@ -74,14 +74,14 @@ WARMUP: Final = 100
 QUEUED: Final = 100
 """Number of consecutive kernels in a sample. All of them fit in the queue of the device."""
 LARGE_SAMPLES: Final = 20
-_DIRECTIONS: Final[tuple[bench.Direction, ...]] = ("htod", "dtoh")
+_DIRECTIONS: Final[tuple[Direction, ...]] = ("htod", "dtoh")
 
 Clock = Callable[[], int]
 Report = Callable[[str], None]
 
 
 def measured(
-    calls: bench.Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
+    calls: Bench, report: Report = lambda text: None, clock: Clock = time.perf_counter_ns
 ) -> list[bench.Measurement]:
     """Time all calls of the bench. ``report`` is called with progress texts."""
     report("timing operators on the host")
@@ -99,20 +99,20 @@ def measured(
     return measurements
 
 
-def _calls(call: bench.Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
+def _calls(call: Call, clock: Clock, samples: int = SAMPLES, calls: int = CALLS) -> list[float]:
     for _ in range(WARMUP if calls > 1 else 1):
         call()
     return [_row(call, clock, calls) for _ in range(samples)]
 
 
-def _row(call: bench.Call, clock: Clock, calls: int) -> float:
+def _row(call: Call, clock: Clock, calls: int) -> float:
     start = clock()
     for _ in range(calls):
         call()
     return (clock() - start) / calls
 
 
-def _of_device(device: bench.DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
+def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
     # synchronize empties the launch queue before each sample, because a launch into a full queue waits
     _row(device.launch, clock, WARMUP)
     launches, kernels = [], []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
 from perfkit_core.plugins.hookspecs import hookimpl
@@ -40,7 +40,7 @@ def perfkit_analyses() -> Sequence[View]:
 
 
 @hookimpl
-def perfkit_rules() -> Sequence[Rule]:
+def perfkit_rules() -> Sequence[Rule[Any, Any]]:
     from perfkit_core.advice.rules import RULES
 
     return RULES

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from perfkit_core.errors import UsageError, unwritable
+from perfkit_core.language.messages import speaking
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import identity, is_folder, is_remote, replacing
 
@@ -47,6 +48,8 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
         name = suffixes[suffix]
     if name not in known:
         raise UsageError(f"unsupported format {name!r}", f"known: {', '.join(known)}{elsewhere}")
+    if name in ("json", "csv") and (context := click.get_current_context(silent=True)):
+        context.with_resource(speaking("en"))  # programs read these formats, so their texts are English
     return known[name]
 
 

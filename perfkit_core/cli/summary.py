@@ -12,7 +12,7 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting, renderer
 from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
 filters = options.adding(
@@ -101,10 +101,11 @@ def summary(
         shard_views = choose_views(options.names(views) or DEFAULT_VIEWS)
         options.write_shard(shard, sources, output, shard_views, request, partial, given["average"])
         return
+    minimums = options.names(given["minimums"])
     chosen = renderer(format_name, output, without=("html",))
     display = Display(
         **{name: given[name] for name in _DISPLAY},
-        minimums=dict(map(_minimum, options.names(given["minimums"]))),
+        minimums=dict(_minimum(text, choose_views(options.names(views) or ["all"])) for text in minimums),
         columns=tuple(options.names(given["columns"])),
         limit=(ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None,
     )
@@ -118,11 +119,12 @@ def summary(
     emit(report if of_partials else read_from(report, sources), chosen, output)
 
 
-def _minimum(text: str) -> tuple[str, float]:
+def _minimum(text: str, views: list[View]) -> tuple[str, float]:
     match = re.fullmatch(r"(?P<column>\w+)=(?P<value>.+)", text)
     if match is None:
         raise UsageError(f"--min {text!r} is not COLUMN=VALUE", "example: --min flops=1e6")
+    view = next((view for view in views if match["column"] in {known.name for known in view.columns}), views[0])
     try:
-        return match["column"], parse_quantity(match["value"], family(match["column"]))
+        return match["column"], parse_quantity(match["value"], family(view.column(match["column"]).unit))
     except UsageError as error:
         raise UsageError(f"--min {match['column']}: {error.message}", error.hint) from None

@@ -126,7 +126,7 @@ def new_causes(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
     - difference_ns: ``now_difference_ns - before_difference_ns``.
     - explained_ratio: sum of difference_ns from the first row to this row, divided by the total change.
     """
-    return _changed(causes(before), causes(now), CAUSE)
+    return _changed(causes(before), causes(now), list(CAUSE))
 
 
 def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -135,16 +135,15 @@ def new_layers(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
     first, last = by_layer(before), by_layer(now)
     if first.empty or last.empty:
         first, last = first.head(0), last.head(0)
-    return _changed(first, last, ("layer",))
+    return _changed(first, last, ["layer"])
 
 
-def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    names = list(keys)
+def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     sides = zip(("before", "now"), (before, now), strict=True)
-    parts = [table.set_index(names)["difference_ns"].rename(f"{side}_difference_ns") for side, table in sides]
+    parts = [table.set_index(keys)["difference_ns"].rename(f"{side}_difference_ns") for side, table in sides]
     joined = pd.concat(parts, axis=1).fillna(0).astype(np.int64).reset_index()
     joined["difference_ns"] = joined["now_difference_ns"] - joined["before_difference_ns"]
-    return explained(largest_first(joined, names))
+    return explained(largest_first(joined, keys))
 
 
 def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
@@ -170,7 +169,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
 
     first, last = (0 if tree.empty else int(tree["difference_ns"].iloc[0]) for tree in trees)
     ends = (say("difference before"), first), (say("difference now"), last)
-    picture = waterfall(by_cause, *ends, explanation.DRAWN)
+    picture = waterfall(by_cause, trees, *ends, explanation.DRAWN)
     mean, none = "" if step is None else say(explanation.MEAN), say("layers are needed in all four runs")
     sections = [explanation.drawn("new_waterfall", say("New differences"), picture)]
     if step_table is not None:
@@ -183,7 +182,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     return replace(
         report,
         sources=(*report.sources, *old_sources),
-        headline=(*_sentences(step, by_cause, layers), *report.headline),
+        headline=(*_sentences(step, explanation.largest_causes(by_cause, trees), layers), *report.headline),
         sections=(*declared(sections, COLUMNS), *report.sections),
         data={
             **report.data,
@@ -196,7 +195,7 @@ def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: 
     )
 
 
-def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) -> Iterator[Message]:
+def _sentences(step: Change | None, largest: list[Message], layers: pd.DataFrame) -> Iterator[Message]:
     if step is not None:
         interval = noise = None
         if step.low is not None and step.high is not None:
@@ -205,7 +204,7 @@ def _sentences(step: Change | None, causes: pd.DataFrame, layers: pd.DataFrame) 
             noise = message("; noise alone can cause up to {noise:ns}", noise=step.noise)
         change = step.change if step.verdict in (statistics.NO_DIFFERENCE, statistics.TOO_FEW) else abs(step.change)
         yield message(_VERDICTS[step.verdict], change=change, interval=interval, noise=noise)
-    if largest := explanation.largest_causes(causes):
+    if largest:
         yield message("The largest new causes: {causes:parts}.", causes=largest)
     differing = layers[layers["difference_ns"] != 0].head(NAMED_LAYERS)
     if len(differing):

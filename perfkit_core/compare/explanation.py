@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.compare import comparison, slices
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.attribute import attribute, leaves
-from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, label
+from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, labels
 from perfkit_core.language.messages import Message, Text, mark, message, say
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
@@ -61,13 +61,11 @@ def explained(base: Trace, other: Trace, medians: tuple[int, int] | None = None)
     return Explained(attribute.attribute(base, other, medians), alignment, steps)
 
 
-def largest_causes(causes: pd.DataFrame) -> list[Message]:
-    """Return the largest causes as short texts with their differences, such as ``matmul, forward +3 ms``."""
+def largest_causes(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> list[Message]:
+    """Return the largest ``causes`` of ``trees`` as short texts with differences, such as ``matmul, forward +3 ms``."""
     largest = causes[causes["difference_ns"] != 0].head(NAMED)
-    return [
-        message("{name} {difference:+ns}", name=label(row), difference=row["difference_ns"])
-        for row in largest.to_dict("records")
-    ]
+    named = zip(labels(largest, trees), largest["difference_ns"].tolist(), strict=True)
+    return [message("{name} {difference:+ns}", name=name, difference=difference) for name, difference in named]
 
 
 def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
@@ -78,10 +76,9 @@ def drawn(name: str, title: str, steps: pd.DataFrame) -> Section:
 
 def attribution_sections(why: Explained) -> Iterator[Section]:
     """Yield the sections on the causes of the difference. If a side has no events, yield only an empty section."""
-    tree = why.attribution
+    tree, title = why.attribution, say("Causes of the difference")
     if tree.empty:
-        empty = say("a side has no events to compare")
-        yield Section("attribution", say("Causes of the difference"), tree, empty=empty)
+        yield Section("attribution", title, tree, empty=say("a side has no events to compare"))
         return
     parts = tree[tree["level"] == leaves.CATEGORY].rename(columns={"name": "category"})
     parts = comparison.with_difference(parts[["category", "place", "base_ns", "other_ns"]].reset_index(drop=True))
@@ -103,7 +100,6 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
             "because it was launched before the recording. This work has a family, but no phase, layer or operator.",
             base=int(unlaunched["base_ns"].sum()), other=int(unlaunched["other_ns"].sum()),
         ))  # fmt: skip
-    title = say("Causes of the difference")
     yield Section("causes", title, rows, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=tuple(lines))
 
     mean, layers, kernels = [say(MEAN)] if why.steps else [], by_layer(tree), by_kernel(tree)

@@ -92,7 +92,7 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
 def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
     meta, steps = run.captures[0].meta, result.steps
     row: dict[str, object] = {
-        "run": run.name, "framework": facts.facts(meta).get("Framework", pd.NA),
+        "run": run.name, "framework": facts.framework(meta) or pd.NA,
         "devices": facts.devices(meta.devices) or pd.NA, "captures": len(run.captures),
         "steps": sum(len(samples.step) for samples in result.captures[1]),
     }  # fmt: skip

@@ -16,20 +16,18 @@ from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
 from perfkit_core.language.messages import SIDES, mark, message, say, worded
-from perfkit_core.model.columns import Column, column, count, duration, key, share, size, text, words
-from perfkit_core.model.report_data import Chart, Report, Section, Source, declared
+from perfkit_core.model.columns import CHANGE, Column, column, count, duration, key, share, size, text, words
+from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.facts import source
 from perfkit_core.views.steps.activity import has_device_work
 
-COLUMNS: Final[tuple[Column, ...]] = (
-    key("name", "Name", words=SIDES),
-    key("run", "Run", words=SIDES),
-    key("side", "Side", words=SIDES),
+_COMPARED: Final = (
     text("base", "Base"),
     text("other", "Other"),
     duration("difference_ns", "Difference"),
     duration("base_ns", "Base"),
+    duration("other_ns", "Other"),
     duration("base_cpu_ns", "Base CPU"),
     duration("other_cpu_ns", "Other CPU"),
     duration("difference_cpu_ns", "Difference CPU"),
@@ -42,6 +40,15 @@ COLUMNS: Final[tuple[Column, ...]] = (
     count("other_steps", "Other steps"),
     count("base_captures", "Base captures"),
     count("other_captures", "Other captures"),
+    duration("count_effect_ns", "Count effect", quantity=""),
+    duration("per_call_effect_ns", "Per call effect", quantity=""),
+    duration("time_so_far_ns", "Time so far", quantity=""),
+)
+COLUMNS: Final[tuple[Column, ...]] = (
+    *(replace(declaration, compared=True) for declaration in _COMPARED),
+    key("name", "Name", words=SIDES),
+    key("run", "Run", words=SIDES),
+    key("side", "Side", words=SIDES),
     count("captures", "Captures"),
     text("layer", "Layer"),
     words("level", "Level"),
@@ -49,10 +56,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("operator", "Operator"),
     text("kernel", "Kernel"),
     text("shape", "Shape"),
-    duration("count_effect_ns", "Count effect"),
-    duration("per_call_effect_ns", "Per call effect"),
     share("explained_ratio", "Explained so far"),
-    duration("time_so_far_ns", "Time so far"),
     words("statistic", "Statistic"),
     words("verdict", "Verdict"),
     text("cliffs_delta", "Cliffs delta"),
@@ -64,7 +68,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     words("found", "Found"),
     text("condition", "Condition"),
     words("result", "Result"),
-    share("change_ratio", "Change"),
+    share("change_ratio", "Change", quantity=CHANGE),
     text("capture", "Capture"),
     words("category", "Category"),
     words("phase", "Phase"),
@@ -73,8 +77,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("matrix16_tflop_per_s", "Matrix16", "tflop_per_s"),
     Column("float32_tflop_per_s", "Float32", "tflop_per_s"),
     Column("memory_gb_per_s", "Memory", "gb_per_s"),
-    size("device_memory_bytes", "Device memory"),
-    duration("other_ns", "Other"),
+    size("device_memory_bytes", "Device memory", noun=""),
 )
 
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
@@ -122,7 +125,7 @@ def report_of(
     why = why or reasons(result)
     base, other = run_names = labels(sides, names)
     main_causes = causes(why.attribution)
-    largest = explanation.largest_causes(main_causes)
+    largest = explanation.largest_causes(main_causes, [why.attribution])
     data: dict[str, Any] = {
         "step_time": None if result.steps is None else statistics(result.steps),
         "matched_share": why.alignment.matched_share,
@@ -159,9 +162,9 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     tables, runs = comparison.compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
-    if not why.attribution.empty:
-        base, other = why.attribution[["base_ns", "other_ns"]].iloc[0].tolist()
-        bars = waterfall(causes(why.attribution), ("base", base), ("other", other), explanation.DRAWN)
+    if not (tree := why.attribution).empty:
+        base, other = tree[["base_ns", "other_ns"]].iloc[0].tolist()
+        bars = waterfall(causes(tree), [tree], ("base", base), ("other", other), explanation.DRAWN)
         yield explanation.drawn("waterfall", say("From base to other"), bars)
     yield from step_section(runs, None if result.steps is None else result.steps.noise)
     of_ranks = any(samples.of_ranks for side in result.captures for samples in side)
@@ -285,6 +288,7 @@ def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:
     """Return the source of a run, with the facts of its first capture and the data-quality warnings of all captures."""
     sources = [source(trace) for trace in captures]
     findings = tuple(dict.fromkeys(finding for capture in sources for finding in capture.quality))
-    several = {mark("Captures"): say("{count} captures", count=len(sources))} if sources[1:] else {}
+    captured = Fact(str(len(sources)), say("{count} captures", count=len(sources)))
+    several = {mark("Captures"): captured} if sources[1:] else {}
     label = say("{side}: {name}", side=say(side), name=name)
     return replace(sources[0], label=label, quality=findings, facts={**sources[0].facts, **several})

@@ -230,11 +230,6 @@ WORDS: Final = (
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
     "passed", "failed", "within noise", "cannot tell",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
-    # Rows without a name.
-    "(median minus mean of the middle steps)", "(nothing recorded)", "(no phase)", "(no layer)", "(no family)",
-    "(no launch recorded)", "(launched outside operators)", "(no operator)", "(no module)",
-    "(allocated before the recording)", "(not explained by the events)", "(in a step, outside operators)",
-    "(outside host events)",
 )  # fmt: skip
 """Words in table cells, to be translated. The kinds and phases of the schema are translated as well."""
 
@@ -245,7 +240,8 @@ class _HasWords(Protocol):
 
 
 def worded(value: str, column: _HasWords | None = None) -> str:
-    """Return the text of a cell. Texts in parentheses and fixed words (``Column.words``) are translated."""
+    """Return the text of a cell. Fixed words (``Column.words``) are translated. Names of rows without a name, such as
+    ``(no module)``, are translated if a catalogue has them. Other texts in parentheses stay unchanged."""
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False

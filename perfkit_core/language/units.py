@@ -46,20 +46,16 @@ class Family(NamedTuple):
 
     suffix: str  # suffix of the names of columns in the base unit, for example ``ns``
     units: tuple[Unit, ...]  # units in ascending order
-    bare: str  # heading of a column whose name is the suffix itself, for example ``bytes``
 
 
 _BINARY: Final = (("B", 2**0, 0), ("KiB", 2**10, 3), ("MiB", 2**20, 6), ("GiB", 2**30, 9), ("TiB", 2**40, 12))
 _FLOP: Final = (("FLOP", 0), ("kFLOP", 3), ("MFLOP", 6), ("GFLOP", 9), ("TFLOP", 12), ("PFLOP", 15))
-TIMES: Final = Family("ns", (Unit("ns", 1.0, 0), Unit("µs", 1e3, 3), Unit("ms", 1e6, 6), Unit("s", 1e9, 9)), "Time")
-SIZES: Final = Family("bytes", tuple(Unit(name, float(size), most) for name, size, most in _BINARY), "Size")
-RATES: Final = Family("bytes_per_s", tuple(Unit(f"{unit.name}/s", *unit[1:]) for unit in SIZES.units), "Bandwidth")
-SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),), "Share")
-OPERATIONS: Final = Family("flops", tuple(Unit(name, 10.0**power, power) for name, power in _FLOP), "FLOPs")
-PEAKS: Final = (
-    Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),), "Operations"),
-    Family("gb_per_s", (Unit("GB/s", 1.0, 1),), "Bandwidth"),
-)
+TIMES: Final = Family("ns", (Unit("ns", 1.0, 0), Unit("µs", 1e3, 3), Unit("ms", 1e6, 6), Unit("s", 1e9, 9)))
+SIZES: Final = Family("bytes", tuple(Unit(name, float(size), most) for name, size, most in _BINARY))
+RATES: Final = Family("bytes_per_s", tuple(Unit(f"{unit.name}/s", *unit[1:]) for unit in SIZES.units))
+SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),))
+OPERATIONS: Final = Family("flops", tuple(Unit(name, 10.0**power, power) for name, power in _FLOP))
+PEAKS: Final = (Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),)), Family("gb_per_s", (Unit("GB/s", 1.0, 1),)))
 """Peak rates in the decimal units of data sheets."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
@@ -84,9 +80,9 @@ _EXAMPLES: Final = {
 _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>[^\d\s]*)")
 
 
-def family(column: str) -> Family | None:
-    """Return the family of units for the suffix of a column's name, or None for plain numbers and text."""
-    return next((known for known in FAMILIES if column == known.suffix or column.endswith(f"_{known.suffix}")), None)
+def family(unit: str) -> Family | None:
+    """Return the family of units of the declared unit of a column, or None for plain numbers and text."""
+    return next((known for known in FAMILIES if known.suffix == unit), None)
 
 
 def format_count(count: float) -> str:

@@ -30,6 +30,7 @@ POSITION: Final = "position"
 
 HOST: Final = "host"
 DEVICE: Final = "device"
+CHANGE: Final = "change"  # quantity of relative changes, which are no shares of a whole
 
 Rule = Literal["apart", "sum", "min", "max", "first"]
 APART: Final = "apart"
@@ -83,12 +84,15 @@ class Column:
     - ``adds_up``: the values of several rows may be summed. This also holds for all columns with ``per_step``.
     - ``of_capture``: values are extremes over the complete capture.
     - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.
-    - ``own``: if values include child rows, the name of the column that excludes child rows, such as "self_cpu_ns".
+    - ``own``: if values include child rows or nested events, the column that excludes these, such as "self_cpu_ns".
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
     - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
     - ``device_values``: if the column has one of these values in a row, the row contains only device work.
-    - ``quantity``: columns with the same quantity are shown in the same unit. The default follows from the name.
-    - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory".
+    - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name.
+    - ``compared``: values belong to a comparison of runs, such as base, other and difference. Compared columns of one
+      quantity are shown with the same number of decimals.
+    - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory". If it is
+      "", the title already has a noun.
     """
 
     name: str
@@ -105,8 +109,9 @@ class Column:
     by: tuple[str, ...] = ()
     words: bool | tuple[str, ...] | Literal["sentences"] = False
     device_values: tuple[str, ...] = ()
-    quantity: str = ""
-    noun: str = "memory"
+    quantity: str | None = None
+    compared: bool = False
+    noun: Literal["memory", "size", ""] = "memory"
     proper: bool = False
     description: str = ""
 
@@ -251,9 +256,7 @@ _STATISTICS: Final = frozenset(
      "low", "high", "noise")
 )  # fmt: skip
 """Words in column names that select a statistic: ``avg`` in ``avg_cpu_ns``. The other words name the quantity."""
-_PARTS: Final = frozenset(("count_effect", "per_call_effect", "time_so_far"))
-"""Columns that only comparisons have. The names stand here without the unit: count_effect means count_effect_ns."""
-_TERMS: Final = frozenset(("base", "other", "difference"))
+_COMPARED: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
 _BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
                 "tflop_per_s": "Operations"}  # fmt: skip
@@ -264,17 +267,12 @@ _SPELLED: Final = {"dur": "duration", "flops": "FLOPs"} | {
 _PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
-def is_term(column: Column) -> bool:
-    """Return whether a column belongs to a comparison. Examples: base_ns, other_ns, difference_ns, count_effect_ns."""
-    return _stem(column.name, column.unit) in _PARTS or not _TERMS.isdisjoint(column.name.split("_"))
-
-
 def quantity(column: Column) -> tuple[str, str]:
     """Return the unit and the quantity of a column, without the statistic: ("ns", "cpu") for ``min_cpu_ns``."""
-    if column.quantity:
+    if column.quantity is not None:
         return column.unit, column.quantity
-    stem = _stem(column.name, column.unit)
-    return column.unit, "" if stem in _PARTS else "_".join(w for w in stem.split("_") if w not in _STATISTICS)
+    words = _stem(column.name, column.unit).split("_")
+    return column.unit, "_".join(word for word in words if word not in _STATISTICS)
 
 
 def named(name: str) -> Column:
@@ -286,6 +284,7 @@ def named(name: str) -> Column:
       ``total_x`` divided by the calls.
     - ``min``, ``max`` or ``peak`` in the name: the value is an extreme over the complete capture.
     - ``cpu`` in the name: the measured work runs on the host. ``device``: the measured work runs on the device.
+    - ``base``, ``other`` or ``difference`` in the name: the column belongs to a comparison.
     - The words of the name form the heading.
     """
     if name in VOCABULARY:
@@ -293,16 +292,19 @@ def named(name: str) -> Column:
     unit: Unit = next((end for end in _SUFFIXES if name == end or name.endswith(f"_{end}")), "")
     if name in ("start_ns", "time_ns", "end_ns", "peak_time_ns"):
         return Column(name, _title(name, unit), unit, POSITION, of_capture=name.startswith("peak"))
+    title, parts = _title(name, unit), name.split("_")
     measures = unit != "" or name in ("per_s", "calls", "steps")
-    merge: Any = {"min": MIN, "max": MAX, "avg": Average("total" + name[3:])}.get(name.split("_")[0], "")
+    merge: Any = {"min": MIN, "max": MAX, "avg": Average("total" + name[3:])}.get(parts[0], "")
     return Column(
         name,
-        _title(name, unit),
+        title,
         unit,
         MEASURE if measures else KEY,
         merge=merge if measures else "",
         exact=name.endswith(_EXACT),
-        of_capture=not {"min", "max", "peak"}.isdisjoint(name.split("_")),
+        of_capture=not {"min", "max", "peak"}.isdisjoint(parts),
+        compared=not _COMPARED.isdisjoint(parts),
+        noun="" if title.endswith(" memory") else "memory",
         place=DEVICE if "device" in name else HOST if "cpu" in name else "",
     )
 

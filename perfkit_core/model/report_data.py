@@ -122,14 +122,22 @@ def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
+class Fact(NamedTuple):
+    """A fact about a profile. ``value`` is its text next to its name, such as ``0–7`` next to "Ranks". ``text`` is its
+    text without its name, such as ``ranks 0–7``. If it is "", the value is clear without the name."""
+
+    value: str
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One profile of a report. ``quality`` are its data-quality warnings. ``facts`` maps names of facts to texts."""
+    """One profile of a report. ``quality`` are its data-quality warnings. ``facts`` maps names to facts."""
 
     label: str
     path: str
     quality: tuple[Finding, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

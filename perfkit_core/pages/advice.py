@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit_core.advice import explain, ledger, reports, text
 from perfkit_core.advice.advice import Advice, Advices
-from perfkit_core.language.messages import say
+from perfkit_core.language.messages import render, say
 from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
@@ -35,7 +35,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = No
 def explained(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
     """Return the page of one item of advice."""
     outcomes = () if records is None else ledger.sections(records)
-    parts = (*_parts(advice, advice.title, advices, trace, records or ()), *outcomes)
+    parts = (*_parts(advice, render(advice.title), advices, trace, records or ()), *outcomes)
     return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, ledger.COLUMNS))
 
 

@@ -12,7 +12,7 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.architecture import Architecture, Layer, TensorSpec
 from perfkit_core.model.columns import DEPTH, MODULE, NAME, count, description, operations, share, size
-from perfkit_core.model.report_data import Report, Section, Source
+from perfkit_core.model.report_data import Fact, Report, Section, Source
 
 _COUNTED: dict[str, Callable[[Layer], int | None]] = {
     "parameters": Layer.count,
@@ -119,10 +119,11 @@ def report(model: Architecture) -> Report:
         "architecture", say("Architecture"), layers.drop(columns=dict.fromkeys(dropped)), note=" ".join(notes),
         empty=say("the model has no layers"), columns=COLUMNS,
     )  # fmt: skip
-    facts = {mark("Framework"): model.framework, mark("Layers"): say("{count} layers", count=len(model.layers))}
+    counted = Fact(str(len(model.layers)), say("{count} layers", count=len(model.layers)))
+    facts = {mark("Framework"): Fact(model.framework), mark("Layers"): counted}
     devices = {layer.device for layer in model.layers if layer.device is not None}
     types = {p.dtype for layer in model.layers for p in layer.parameters}
-    facts |= {name: next(iter(values)) for name, values in ((mark("Device"), devices), (mark("Type"), types))
+    facts |= {name: Fact(next(iter(values))) for name, values in ((mark("Device"), devices), (mark("Type"), types))
               if len(values) == 1}  # fmt: skip
     title = say("Architecture of {name}", name=model.name)
     return Report(title, (Source(model.name, model.name, (), facts),), (section,))

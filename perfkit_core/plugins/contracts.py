@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, Protocol, TypeVar
 
 from perfkit_core.language.messages import Text, message
 
@@ -13,15 +13,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.model.columns import Column
+    from perfkit_core.model.meta import Finding, TraceMeta
+    from perfkit_core.model.report_data import Report
     from perfkit_core.model.trace import Trace
+    from perfkit_core.system.device_events import DeviceClock
 
-# These names are Any, because the packages of the types (storage, report, advice, calibration) import this package.
-RecordedWriter: TypeAlias = Any
-Complete: TypeAlias = Callable[..., Any]
-Report: TypeAlias = Any
-Facts: TypeAlias = Any
-Candidate: TypeAlias = Any
-Bench: TypeAlias = Any
+Direction = Literal["htod", "dtoh"]
+Call = Callable[[], object]
+Facts = TypeVar("Facts")
+Candidate = TypeVar("Candidate")
+
+
+class EventWriter(Protocol):
+    """The file to which a reader streams events (:class:`perfkit_core.storage.recorded_events.RecordedWriter`)."""
+
+    rows: int
+
+    def write(self, batch: Any) -> None: ...
+
+    def close(
+        self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +58,8 @@ class Source:
     sniff: Callable[[Path, bytes], int]
     read: Callable[[Path, bool], Trace]
     peek: Callable[[Path], int | None] | None = None
-    stream: Callable[[Path, bool, RecordedWriter], None] | None = None
-    complete: Complete | None = None
+    stream: Callable[[Path, bool, EventWriter], None] | None = None
+    complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: assembly.draft.Recorded
 
 
 class Recording(Protocol):
@@ -220,7 +232,7 @@ class Exporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[Facts, Candidate]):
     """A pattern that costs time, and how to detect it.
 
     - ``id``: name of the rule in commands. ``number``: its number in docs/rules.
@@ -266,6 +278,36 @@ class Remedy:
     note: str = ""
     verify: str = VERIFY
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+
+class DeviceBench(Protocol):
+    """The calls whose time a calibration measures on a device, and a clock that times work on this device."""
+
+    name: str
+    """The device model, as the framework names it."""
+    clock: DeviceClock
+
+    def launch(self) -> object:
+        """Launch the smallest possible kernel, and do not wait for it."""
+
+    def occupy(self) -> object:
+        """Launch work of about ten milliseconds, and do not wait for it."""
+
+    def synchronize(self) -> object:
+        """Wait until the device has finished all launched work."""
+
+    def copy(self, direction: Direction, size: int, pinned: bool) -> Call | None:
+        """Return a call that copies ``size`` bytes and waits for the copy; None if the framework cannot pin memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The calls whose time a calibration measures."""
+
+    # The small operators to time on the host. The key is (canonical name, number of elements).
+    operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
+    device: DeviceBench | None = None
+    threads: int | None = None  # The maximum number of threads that an operator uses.
 
 
 @dataclass(frozen=True, slots=True)

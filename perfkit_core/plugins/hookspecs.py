@@ -7,7 +7,7 @@ framework. perfkit also reads files on machines without any framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pluggy
 
@@ -39,7 +39,7 @@ def perfkit_analyses() -> Sequence[contracts.View]:  # type: ignore[empty-body]
 
 
 @hookspec
-def perfkit_rules() -> Sequence[contracts.Rule]:  # type: ignore[empty-body]
+def perfkit_rules() -> Sequence[contracts.Rule[Any, Any]]:  # type: ignore[empty-body]
     """Rules of ``perfkit advise``. A rule detects a pattern that costs time, and says how to predict the saving."""
 
 

@@ -52,7 +52,7 @@ class Plugins:
     def commands(self) -> dict[str, Any]:
         return {command.name: command for command in self._flat("perfkit_commands")}
 
-    def rules(self) -> dict[str, contracts.Rule]:
+    def rules(self) -> dict[str, contracts.Rule[Any, Any]]:
         """Return a dict: id → rule, sorted by ``Rule.number``."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 

@@ -59,17 +59,17 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
     try:
         paths = [as_path(path) for path in files.paths]
         traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
-        told = all(trace.meta.ranks for trace in traces)
+        rank_recorded = all(trace.meta.ranks for trace in traces)
         if files.rank is not None:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
         join_ranks.check_apart(traces)
         whole = concat_traces(sorted(traces, key=join_ranks.in_time))
-        return tuple(reduce_trace(trace, job, told) for trace in split(whole))
+        return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(whole))
     except PerfkitError as error:
         return Failed(error.message, error.hint, isinstance(error, UsageError))
 
 
-def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
+def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     """Return the partial results of a trace of one rank. Raises UsageError."""
     views = get_plugins().views()
     steps = step_numbers(trace)
@@ -89,7 +89,7 @@ def reduce_trace(trace: Trace, job: Job, told: bool = True) -> Partial:
         if all(table.empty for table in tables):
             empty[name] = views[name].explain_empty(trace)
     recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown and trace.known(name))
-    return Partial(Facts(meta, trace.quality, told, len(trace), steps, recorded, empty), partials)
+    return Partial(Facts(meta, trace.quality, rank_recorded, len(trace), steps, recorded, empty), partials)
 
 
 def _tables(partial: Any) -> Iterator[pd.DataFrame]:

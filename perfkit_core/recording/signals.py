@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording import background
+from perfkit_core.storage import background
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
 """Exit status that a shell reports after SIGTERM."""

@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording import background, environment, signals
-from perfkit_core.storage import store
+from perfkit_core.recording import environment, signals
+from perfkit_core.storage import background, store
 from perfkit_core.system import failures, paths
 
 Result = TypeVar("Result")

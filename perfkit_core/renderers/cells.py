@@ -14,7 +14,8 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language.messages import Message, Text, english, render, say, worded
-from perfkit_core.model.columns import Column
+from perfkit_core.model.columns import CALLS, Column
+from perfkit_core.model.report_data import Section
 
 MISSING: Final = "-"
 
@@ -36,16 +37,17 @@ def visible(text: Text) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
-def records(table: pd.DataFrame) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the column names and the rows of a table. The values are None, bool, int, float, str, list or dict."""
-    converted = [cells(str(name), table[name]) for name in table.columns]
-    return [str(name) for name in table.columns], list(zip(*converted, strict=True))
+def records(section: Section) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the column names and the rows of the table. The values are None, bool, int, float, str, list or dict."""
+    names = [str(name) for name in section.table.columns]
+    converted = [cells(section.column(name), section.table[name]) for name in names]
+    return names, list(zip(*converted, strict=True))
 
 
-def cells(name: str, values: pd.Series) -> list[Any]:
+def cells(column: Column, values: pd.Series) -> list[Any]:
     """Return the values of a column. Integral floats in columns of times, sizes and calls are returned as integers."""
     result = [plain(value) for value in values.to_list()]
-    counted = name.endswith(("_ns", "bytes", "bytes_per_s")) or name == "calls"
+    counted = column.unit in ("ns", "bytes", "bytes_per_s") or column.name == CALLS.name
     if counted and all(value is None or (isinstance(value, float) and value.is_integer()) for value in result):
         return [None if value is None else int(value) for value in result]
     return result

@@ -16,7 +16,7 @@ def render(report: Report) -> str:
     if len(tables) != 1:
         names = ", ".join(section.name for section in tables) or "none"
         raise UsageError(f"CSV can contain only one table, not {len(tables)} ({names})", "choose a table with --view")
-    names_of_columns, rows = records(tables[0].table)
+    names_of_columns, rows = records(tables[0])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names_of_columns)

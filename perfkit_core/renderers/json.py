@@ -27,7 +27,7 @@ def render(report: Report) -> str:
         "views": {},
     }
     for section in report.sections:
-        names, rows = records(section.table)
+        names, rows = records(section)
         content["views"][section.name] = [dict(zip(names, row, strict=True)) for row in rows]
     return document({**content, **report.data})
 

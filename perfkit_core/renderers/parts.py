@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.language.messages import Text, mark, render, say
 from perfkit_core.model.columns import Column
-from perfkit_core.model.report_data import Report, Section, Source
+from perfkit_core.model.report_data import Fact, Report, Section, Source
 from perfkit_core.renderers import cells, table_columns
 
 _UNSAID: Final = ("rank", "error")
@@ -62,7 +62,7 @@ def reason(section: Section) -> str:
 def source_line(report: Report, source: Source) -> str:
     """Return the facts of a source in one line, after its label if the report has several sources."""
     label = "" if len(report.sources) == 1 else cells.visible(source.label)
-    facts = " · ".join(cells.visible(value) for value in source.facts.values())
+    facts = " · ".join(cells.visible(fact.text or fact.value) for fact in source.facts.values())
     return ": ".join(part for part in (label, facts) if part)
 
 
@@ -71,7 +71,7 @@ BESIDE: Final = 3
 _SOURCE: Final = mark("Source")
 
 
-class Fact(NamedTuple):
+class SourcesFact(NamedTuple):
     """A fact with the value of each source. ``same`` is set if all values are equal."""
 
     name: str
@@ -79,12 +79,13 @@ class Fact(NamedTuple):
     same: bool
 
 
-def source_facts(report: Report) -> list[Fact]:
+def source_facts(report: Report) -> list[SourcesFact]:
     """Return the facts that at least one source has, and the path of each source as the last fact."""
     names = dict.fromkeys(name for source in report.sources for name in source.facts)
-    rows = [(name, tuple(source.facts.get(name, cells.MISSING) for source in report.sources)) for name in names]
+    missing = Fact(cells.MISSING)
+    rows = [(name, tuple(source.facts.get(name, missing).value for source in report.sources)) for name in names]
     rows.append((_SOURCE, tuple(source.path for source in report.sources)))
-    return [Fact(name, values, same=len(set(values)) == 1) for name, values in rows]
+    return [SourcesFact(name, values, same=len(set(values)) == 1) for name, values in rows]
 
 
 class SourcesFinding(NamedTuple):

@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.language import units
 from perfkit_core.language.messages import mark, say
-from perfkit_core.model.columns import MEASURE, POSITION, Column, column, is_term, quantity
+from perfkit_core.model.columns import CHANGE, MEASURE, POSITION, Column, column, quantity
 from perfkit_core.renderers import cells
 
 _SORTS: Final = {
@@ -51,7 +51,7 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
         elif not unique:
             counted = declared.unit in _SORTS
             headings.append(say("{column} ({what})", column=text, what=say(_SORTS[declared.unit])) if counted else text)
-        elif declared.unit != "bytes" or declared.title.endswith(" memory"):
+        elif declared.unit != "bytes" or not declared.noun:
             headings.append(text)
         else:
             template = mark("{column} size") if declared.noun == "size" else mark("{column} memory")
@@ -80,7 +80,7 @@ def scales(columns: Iterable[tuple[Column, units.Values]], fixed: str | None = N
 def common_unit(column: Column, cells: Iterable[units.Values]) -> units.Unit | None:
     """Return one unit for the values of several columns, such as ms for columns of times. ``cells`` contains the values
     of each column. ``column`` is one of the columns. Return None for plain numbers and text."""
-    family = next((family for family in units.FAMILIES if family.suffix == column.unit), None)
+    family = units.family(column.unit)
     return units.group_unit(cells, family) if family else None
 
 
@@ -144,18 +144,16 @@ def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) 
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
     for shown, values_of in columns:
-        compared = shown.proper or is_term(shown)
-        groups[shown.name] = (unit_of.get(shown.name), quantity(shown)) if compared else shown.name
+        alike = shown.proper or shown.compared
+        groups[shown.name] = (unit_of.get(shown.name), quantity(shown)) if alike else shown.name
         values_of_group.setdefault(groups[shown.name], []).extend(values_of)
     forms = {}
     for shown, _ in columns:
         unit = unit_of.get(shown.name)
         # A unit that the user chose may need more decimals than an automatic unit.
         most = unit.decimals if unit and fixed and shown.unit == "ns" else units.DECIMALS
-        compared_values = values_of_group[groups[shown.name]]
-        forms[shown.name] = units.column_format(
-            compared_values, unit, most, separated=shown.kind in (MEASURE, POSITION)
-        )
+        group, is_amount = values_of_group[groups[shown.name]], shown.kind in (MEASURE, POSITION)
+        forms[shown.name] = units.column_format(group, unit, most, separated=is_amount)
     return forms
 
 
@@ -164,7 +162,7 @@ def _shown(declared: Column, values: Sequence[Any], form: units.ColumnFormat) ->
     if not values or not all(value is None or units.is_number(value) for value in values):
         return ShownColumn(declared, label, False, tuple(cells.text(value, declared) for value in values))
     shares = None
-    is_share = declared.unit == "ratio" and "change" not in declared.name
+    is_share = declared.unit == "ratio" and quantity(declared)[1] != CHANGE
     if is_share and all(value is None or value >= 0 for value in values):
         shares = tuple(None if value is None else float(value) for value in values)
     return ShownColumn(

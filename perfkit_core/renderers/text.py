@@ -30,11 +30,9 @@ def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[Shown
     """
     if width is None:
         return list(shown), []
-    later = [
-        column
-        for column in shown
-        if not column.numeric and max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH
-    ][1:]
+    texts = [column for column in shown if not column.numeric]
+    long = [column for column in texts if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
+    later = long[1:]
     wanted = [*(column for column in shown if column not in later), *later]
     needed = -len(GAP)
     names: set[str] = set()

@@ -1,4 +1,4 @@
-"""Facts about a profile for the head of a report, as short texts. Unknown facts are left out."""
+"""Facts about a profile for the head of a report. Unknown facts are left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.report_data import Source
+from perfkit_core.model.report_data import Fact, Source
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 
@@ -27,44 +27,49 @@ def described(
     count = len(steps)
     if count and chosen is not None:
         numbers = sorted(set(chosen))
+        shown = _numbers_or_range(numbers)
         if len(numbers) == 1:
-            text = say("step {number} (recorded steps: {count})", number=numbers[0], count=count)
+            text = say("step {number} (recorded steps: {count})", number=shown, count=count)
         else:
-            text = say("steps {numbers} (recorded steps: {count})", numbers=_numbers_or_range(numbers), count=count)
-        known[mark("Steps")] = text
+            text = say("steps {numbers} (recorded steps: {count})", numbers=shown, count=count)
+        known[mark("Steps")] = Fact(say("{numbers} (recorded steps: {count})", numbers=shown, count=count), text)
     elif count:
-        known[mark("Steps")] = say("1 step") if count == 1 else say("{count} steps", count=count)
+        known[mark("Steps")] = Fact(str(count), say("1 step") if count == 1 else say("{count} steps", count=count))
     elif meta.window_ns is not None:
-        known[mark("Length")] = say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0])
-    options = [
+        known[mark("Length")] = Fact(say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0]))
+    options = ", ".join(
         name if value is True else f"{name}={value}"
         for name, value in meta.options.items()
         if value is not False and isinstance(value, (str, int, float))
-    ]
+    )
     if options:
-        known[mark("Options")] = say("options {names}", names=", ".join(options))
+        known[mark("Options")] = Fact(options, say("options {names}", names=options))
     return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
 
 
-def facts(meta: TraceMeta) -> dict[str, str]:
-    """Return the facts Framework, Devices, Ranks and Recorded. Unknown facts are left out. Each text is clear without
-    the name of its fact, for example "ranks 0–7"."""
-    ranks = ""
+def facts(meta: TraceMeta) -> dict[str, Fact]:
+    """Return the facts Framework, Devices, Ranks and Recorded. Unknown facts are left out."""
+    ranks = Fact("")
     if meta.ranks:
-        text = _numbers_or_range(meta.ranks)
-        several = len(meta.ranks) > 1
-        ranks = say("ranks {numbers}", numbers=text) if several else say("rank {number}", number=text)
-        ranks = say("{ranks} of {count}", ranks=ranks, count=meta.world_size) if meta.world_size else ranks
+        numbers = _numbers_or_range(meta.ranks)
+        text = say("ranks {numbers}", numbers=numbers) if meta.ranks[1:] else say("rank {number}", number=numbers)
+        ranks = Fact(numbers, text)
+        if meta.world_size:
+            ranks = Fact(*(say("{ranks} of {count}", ranks=text, count=meta.world_size) for text in ranks))
     at, recorded = recorded_at_ns(meta), ""
     if at is not None:
         recorded = datetime.fromtimestamp(at // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     known = {
-        mark("Framework"): " ".join(part for part in (meta.framework, meta.framework_version) if part),
-        mark("Devices"): devices(meta.devices),
+        mark("Framework"): Fact(framework(meta)),
+        mark("Devices"): Fact(devices(meta.devices)),
         mark("Ranks"): ranks,
-        mark("Recorded"): recorded,
+        mark("Recorded"): Fact(recorded),
     }
-    return {name: text for name, text in known.items() if text}
+    return {name: fact for name, fact in known.items() if fact.value}
+
+
+def framework(meta: TraceMeta) -> str:
+    return " ".join(part for part in (meta.framework, meta.framework_version) if part)
 
 
 def _numbers_or_range(numbers: Sequence[int]) -> str:

@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import Text, mark, say
-from perfkit_core.model.columns import POSITION, Column, size
+from perfkit_core.language.messages import Text, english, mark, message, render, say
+from perfkit_core.model.columns import POSITION, Column, by_name, size
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.headline import stragglers
 from perfkit_core.views.memory import memory_curve
+from perfkit_core.views.steps import partition
 from perfkit_core.views.tables import rounded_division
 
 STRETCHES: Final = 400
@@ -35,17 +36,18 @@ def memory_section(trace: Trace) -> Section:
     several = table["rank"].nunique() > 1
     levels, columns = {"time_ns": ends}, [Column("time_ns", "Time", "ns", POSITION)]
     for (rank, device), events in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
-        name = f"rank {rank} {device}" if several else str(device)
+        title: Text = message("rank {rank} {device}", rank=rank, device=device) if several else str(device)
         recorded = events["allocated_bytes"].notna().all()
-        name = name if recorded else f"{name} growth"
+        title = title if recorded else message("{name} growth", name=title)
+        name = f"{english(title)}_bytes"
         level = events["allocated_bytes" if recorded else "growth_bytes"].to_numpy(np.int64)
         time = events["time_ns"].to_numpy(np.int64)
         # At the start of an interval, the memory level is that of the last event before it.
         begins = np.append(0, ends[:-1])
         highest = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
         np.maximum.at(highest, np.minimum(np.searchsorted(ends, time), STRETCHES - 1), level)
-        levels[f"{name}_bytes"] = highest
-        columns.append(size(f"{name}_bytes", name, quantity="level", proper=True))
+        levels[name] = highest
+        columns.append(size(name, render(title), quantity="level", proper=True))
     curve = pd.DataFrame(levels) if levels.keys() - {"time_ns"} else pd.DataFrame(columns=["time_ns"])
     note = say(
         "The highest level in each of {count} time intervals. perfkit summary --view memory_curve lists every event.",
@@ -59,7 +61,6 @@ def memory_section(trace: Trace) -> Section:
 RANKS_VIEW: Final = "ranks"
 MOST_CELLS: Final = 5000
 """Maximum number of rows on a page for the view ``ranks``. The view has one row per rank and step."""
-_FIRST_PART_COLUMN: Final = 6
 
 
 def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
@@ -71,11 +72,11 @@ def with_ranks(section: Section, tables: Mapping[str, pd.DataFrame]) -> Section:
     if section.table.empty:
         return section
     late = stragglers(section.table, tables.get("stragglers", pd.DataFrame()))
-    parts = tuple(map(str, section.table.columns[_FIRST_PART_COLUMN:]))
+    parts = tuple(name for name in map(str, section.table.columns) if name in by_name(partition.IN_STEPS))
     if section.table["step"].nunique() == 1:
         chart = Chart("heatmap", "", parts, by="rank", marked=late.ranks)
         return replace(section, lines=late.lines, chart=chart)
-    table, note = fitting(section.table)
+    table, note = fitting(section)
     numbers = ("own_time_ns", "dur_ns", "own_time_over_median_ns", "dur_over_median_ns", *parts)
     chart = Chart("heatmap", "step", numbers, by="rank", marked=late.ranks)
     return replace(section, table=table, note=f"{section.note} {note}".strip(), lines=late.lines, chart=chart)
@@ -86,19 +87,20 @@ def worst_rank(sections: Iterable[Section]) -> tuple[Text, ...]:
     return tuple(s.lines[0] for s in sections if s.name == RANKS_VIEW and s.chart and s.chart.marked)
 
 
-def fitting(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def fitting(section: Section) -> tuple[pd.DataFrame, str]:
     """Return the table of the view ``ranks`` in at most ``MOST_CELLS`` rows, and a note that says how it was shortened.
 
     In a shortened table, a row is the mean over several steps (such as ``8–15``), rounded to ns. The mean leaves out
     unknown values. If the table is not shortened, the note is "".
     """
+    table = section.table
     if len(table) <= MOST_CELLS:
         return table, ""
     steps = np.unique(table["step"].to_numpy(np.int64))
     stretches = max(MOST_CELLS // table["rank"].nunique(), 1)
     long = -(-len(steps) // stretches)
     stretch = np.searchsorted(steps, table["step"].to_numpy(np.int64)) // long
-    times = [str(name) for name in table.columns if str(name).endswith("_ns")]
+    times = [name for name in map(str, table.columns) if section.column(name).unit == "ns"]
     grouped = table[["rank", *times]].assign(stretch=stretch).groupby(["rank", "stretch"], sort=True)
     total, known = grouped.sum(min_count=1), grouped.count()
     averages = pd.DataFrame(index=total.index)

@@ -45,13 +45,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
 """Columns of the list in text, Markdown and HTML. There, ``error`` is named ``why_not_read``, and ``recorded_at`` is
 named ``recorded_utc``, ``written_utc`` or ``recorded_or_written_utc``."""
 
-
 RUN: Final = "run"
 _RECOGNISED: Final = 2
 """A reader recognises its profiler in a file if its ``sniff`` returns at least this number for the file."""
 _COUNTS: Final = ("ranks", "cycles", "steps", "median_step_ns", "events", "file_bytes", "findings")
-
-
 _NAMES: Final = ("path", "format", "framework", "devices", "ranks", "cycles", "steps", "median_step_ns",
                  "recorded_at", "events", "file_bytes", "findings", "error")  # fmt: skip
 Run = dict[str, Any]
@@ -86,8 +83,7 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
             raise SourceError(f"{root}: {problem}", "name the folder that contains your runs")
         runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
     table = pd.DataFrame({name: pd.Series([run.get(name) for run in runs], dtype=object) for name in _NAMES})
-    for name in _COUNTS:
-        table[name] = table[name].astype("Int64")
+    table = table.astype(dict.fromkeys(_COUNTS, "Int64"))
     table["recorded_at"] = pd.to_datetime(table["recorded_at"], utc=True)
     for name in ("framework", "devices", "error"):
         table[name] = table[name].where(table[name].notna(), pd.NA)
@@ -159,21 +155,16 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
     stored = {str(file): stored_file.read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
     filters = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
     columns = ["step", "dur_ns"]
-    steps = pa.concat_tables(
-        [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
-    )
+    tables = [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
+    steps = pa.concat_tables(tables)
     # A finding about missing data in one cycle is dropped if another cycle of the same rank has the data.
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
         msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
         for file, one in stored.items()
     ]
-    of_ranks = united(
-        [
-            (meta.ranks, [finding.finding() for finding in one.quality])
-            for meta, one in zip(metas, stored.values(), strict=True)
-        ]
-    )
+    findings = [[finding.finding() for finding in one.quality] for one in stored.values()]
+    of_ranks = united([(meta.ranks, found) for meta, found in zip(metas, findings, strict=True)])
     return _described(run, [one.meta for one in stored.values()]) | {
         "cycles": len({meta.cycle for meta in metas}),
         "steps": len(np.unique(steps["step"].to_numpy())),
@@ -210,7 +201,7 @@ def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
     devices = {device.id: device for meta in metas for device in meta.devices}
     times = [ns for meta in metas if (ns := facts.recorded_at_ns(meta)) is not None]
     return run | {
-        "framework": " ".join(part for part in (metas[0].framework, metas[0].framework_version) if part) or None,
+        "framework": facts.framework(metas[0]) or None,
         "devices": facts.devices(tuple(devices.values())) or None,
         "ranks": len(ranks) or None,
         "recorded_at": pd.Timestamp(min(times), unit="ns", tz="UTC") if times else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,8 @@ import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, mark, say
-from perfkit_core.model import meta, schema
+from perfkit_core.model import schema
+from perfkit_core.model.columns import DEVICE
 from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
@@ -39,25 +40,23 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
     return result
 
 
-def not_recorded(
-    holds: Callable[[str], bool], quality: Iterable[meta.Finding], whole: pd.DataFrame, request: ViewRequest
-) -> tuple[str, ...]:
-    """Return the names of the columns of ``whole``, a view's table, whose data were not recorded.
+def not_recorded(view: View, whole: pd.DataFrame, computed: Computed) -> tuple[str, ...]:
+    """Return the names of the columns of ``whole``, the table of ``view``, whose data were not recorded.
 
-    - If no device work was recorded: columns with ``device`` in their name, if they are empty or always 0.
+    - If no device work was recorded: columns about device work, if they are empty or always 0.
     - Other columns, if they are empty and the request covers all events. If the event table has a column of the same
-      name, the name is returned only if that column is empty, too (``holds(name)`` is false).
+      name, the name is returned only if that column is empty, too (``computed.holds(name)`` is false).
     """
-    no_devices = any(finding.code == "no-device-events" for finding in quality)
+    no_devices = any(finding.code == "no-device-events" for finding in computed.quality)
     names = []
     for name in map(str, whole.columns):
         column = whole[name]
         empty = bool(column.isna().all())
-        if no_devices and "device" in name.split("_"):
+        if no_devices and view.column(name).place == DEVICE:
             zeros = pd.api.types.is_numeric_dtype(column) and not column.fillna(0).any()
             never = empty or zeros
         else:
-            never = empty and of_all(request) and not (name in schema.COLUMN_NAMES and holds(name))
+            never = empty and of_all(computed.request) and not (name in schema.COLUMN_NAMES and computed.holds(name))
         if never:
             names.append(name)
     return tuple(names)
@@ -142,7 +141,7 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
         empty=empty,
         limit=display.limit,
         unit=display.unit,
-        unknown=not_recorded(computed.holds, computed.quality, whole, computed.request),
+        unknown=not_recorded(view, whole, computed),
     )
 
 

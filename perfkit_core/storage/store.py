@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import socket
-import sys
 import uuid
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -20,7 +19,8 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.storage import recorded_events, writer
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.storage import background, recorded_events, writer
 from perfkit_core.storage.stored_file import KEY, Stored, read_metadata, stored_columns
 from perfkit_core.system import failures, paths
 
@@ -29,7 +29,6 @@ PARTIAL_SUFFIX: Final = ".perfkit.partial"
 INCOMPLETE_MARK: Final = "INCOMPLETE"
 """Name of the file in a run folder that lists the cycles that could not be saved, and the reasons."""
 _ROW_GROUP: Final = 1 << 18
-_BACKGROUND_WRITER: Final = "perfkit_core.recording.background"
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
@@ -79,8 +78,6 @@ def read_stored(path: Path) -> Trace:
         if stored.stage == "trace":
             quality = tuple(finding.finding() for finding in stored.quality)
             return Trace(stored_columns(path, footer, stored.empty), stored.meta, quality)
-        from perfkit_core.plugins.manager import get_plugins  # at the top, this import would be circular
-
         plugins = get_plugins()
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
         complete = next(filter(None, completing), None)
@@ -96,8 +93,8 @@ def read_stored(path: Path) -> Trace:
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:
     """Wait until all cycles that have been recorded so far are on disk. Return False after ``timeout`` seconds; None
     means no limit. If ``path`` is given, wait only for cycles in this path and in folders above and below it."""
-    background = sys.modules.get(_BACKGROUND_WRITER)  # None in a process that has recorded nothing
-    return True if background is None else bool(background.shared().flush(path, timeout))
+    # A process that has recorded nothing has no queue. Making one here would change the order of its exit functions.
+    return not background.shared.cache_info().currsize or background.shared().flush(path, timeout)
 
 
 def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:

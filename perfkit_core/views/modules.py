@@ -19,7 +19,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import mark, message
 from perfkit_core.model import architecture, columns, schema
 from perfkit_core.model.columns import CALLS, CPU, DEPTH, DEVICE, FIRST, FLOPS, HOST, NAME, ON_DEVICE, Share, share
 from perfkit_core.model.trace import Trace
@@ -31,7 +31,7 @@ from perfkit_core.views.select import check_groupings, in_steps, selected
 from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
 GROUPINGS: Final = ("phase", "step", "rank")
-NO_MODULE: Final = "(no module)"
+NO_MODULE: Final = mark("(no module)")
 _SUMMED: Final = {
     "cpu_ns": ("total_cpu_ns", "self_cpu_ns"),
     "device_ns": ("total_device_ns", "self_device_ns"),

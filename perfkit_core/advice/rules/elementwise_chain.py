@@ -66,9 +66,9 @@ def find(facts: Facts) -> list[Candidate]:
     spared = np.append(launches, removed)
     return [Candidate(
         facts.plural(
-            "{count:count} chain {per_step}, with {kernels:.3g} elementwise kernels, takes {device:ns} on the device. "
-            "A fused kernel would save launches that take {time} on the host.",
-            "{count:count} chains {per_step}, with {kernels:.3g} elementwise kernels on average, take {device:ns} on "
+            "{count:count} chain {per_step}, with {kernels:count} elementwise kernels, takes {device:ns} on the "
+            "device. A fused kernel would save launches that take {time} on the host.",
+            "{count:count} chains {per_step}, with {kernels:count} elementwise kernels on average, take {device:ns} on "
             "the device. Fused kernels would save launches that take {time} on the host.",
             facts.median_total(kernels[np.diff(chain, prepend=-1) != 0]),
             kernels=length, device=device, time=facts.of_step(host),

@@ -63,9 +63,9 @@ def find(facts: Facts) -> list[Candidate]:
     return [Candidate(
         plural(
             "{n} of {count:count} steps starts a loader and waits {longer:ns} longer for data than the other steps. "
-            "This wait takes {share:.0%} of the time of all steps (mean step: {mean:ns}).",
+            "This wait takes {share:ratio} of the time of all steps (mean step: {mean:ns}).",
             "{n} of {count:count} steps start a loader and wait {longer:ns} longer for data than the other steps. "
-            "These waits take {share:.0%} of the time of all steps (mean step: {mean:ns}).",
+            "These waits take {share:ratio} of the time of all steps (mean step: {mean:ns}).",
             starts, count=count, longer=total / starts, mean=mean, share=total / count / mean,
         ),
         evidence={

@@ -46,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     ratio = exposed / facts.step_ns
     return [Candidate(
         message(
-            "Communication runs for {time} while nothing is computed ({share:.0%}{uncounted}).",
+            "Communication runs for {time} while nothing is computed ({share:ratio}{uncounted}).",
             time=facts.of_step(exposed), share=ratio, uncounted=uncounted,
         ),
         evidence={**{name: round(value) for name, value in median.items()}, "exposed_ratio": ratio},

@@ -62,8 +62,8 @@ def find(facts: Facts) -> list[Candidate]:
     vetoes = [message("calls that copy to or from the host, synchronise or communicate, which stay unchanged")]
     if len(once):
         vetoes.append(plural(
-            "{n:count} call that takes over {times:.0f} times as long as usual and may not recur in later steps",
-            "{n:count} calls that take over {times:.0f} times as long as usual and may not recur in later steps",
+            "{n:count} call that takes over {times:count} times as long as usual and may not recur in later steps",
+            "{n:count} calls that take over {times:count} times as long as usual and may not recur in later steps",
             len(once), times=_ONE_TIME,
         ))  # fmt: skip
     return [Candidate(

@@ -38,7 +38,7 @@ _FROM_THREAD: Final = Quantity(
 def find(facts: Facts) -> list[Candidate]:
     """Return the advice to use :data:`WORKERS` workers, or one worker per core if there are fewer cores."""
     rows, loading = facts.batch_rows, facts.loading_ns
-    if in_workers(facts.trace, rows).any() or loading / max(facts.step_ns, 1) <= facts.thresholds.loader_share:
+    if in_workers(facts.trace, rows).any() or not facts.exceeds(loading, facts.thresholds.loader_share):
         return []
     workers = WORKERS if facts.cores is None else min(WORKERS, facts.cores)
     useful = loading > facts.batches_per_step * HANDOVER_NS.mid  # handing over the batches must take less time

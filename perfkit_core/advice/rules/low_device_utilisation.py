@@ -22,10 +22,10 @@ def find(facts: Facts) -> list[Candidate]:
         memory = {}
     loading = message("no data loading was recorded")
     if facts.trace.rows("kind", DATALOADER).any():
-        loading = message("data loading takes {share:.1%} of each step", share=loading_ratio)
+        loading = message("data loading takes {share:ratio} of each step", share=loading_ratio)
     return [Candidate(
         message(
-            "The device is busy for {time} ({ratio:.1%}): it has room for larger batches.",
+            "The device is busy for {time} ({ratio:ratio}): it has room for larger batches.",
             time=facts.of_step(facts.busy_ns), ratio=busy_ratio,
         ),
         evidence={**facts.part("busy", facts.busy_ns), **memory},

@@ -33,7 +33,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [
         Candidate(
             message(
-                "At the peak, {bytes:bytes} of the {total:bytes} of memory of {device} are allocated ({ratio:.0%}).",
+                "At the peak, {bytes:bytes} of the {total:bytes} of memory of {device} are allocated ({ratio:ratio}).",
                 bytes=peak.bytes, total=peak.of_bytes, ratio=peak.ratio, device=peak.device,
             ),
             evidence={

@@ -101,8 +101,8 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
         return []
     return [Candidate(
         message(
-            "The same {kernels:count} kernels take {factor:.2f} times as long in the last third of the steps as in the "
-            "first third: the device clock dropped, or another process uses the device.",
+            "The same {kernels:count} kernels take {factor:count} times as long in the last third of the steps as in "
+            "the first third: the device clock dropped, or another process uses the device.",
             kernels=len(both), factor=factor,
         ),
         evidence={"factor": factor, "kernels": len(both), "agreeing_ratio": agreeing},

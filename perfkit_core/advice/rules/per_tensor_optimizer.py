@@ -176,7 +176,7 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
         rows=parts,
         transforms=tuple(changes),
         ceiling_ns=facts.ceiling_ns(part),
-        preconditions=(message("the same operators update {tensors:.0f} tensors", tensors=loop.tensors),),
+        preconditions=(message("the same operators update {tensors:count} tensors", tensors=loop.tensors),),
         vetoes=(message("an operator that updates many tensors in one call"),),
         assumptions=assumptions,
         risks=(message("The order of additions changes, so results differ in the last bits."),),

@@ -26,13 +26,13 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
 from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
-from perfkit_core.language.messages import SIDES
+from perfkit_core.language.messages import SIDES, mark
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps import activity, step_rows
 
 STEP, RUN = "step", "run"
 OPERATOR, EVENT = "operator", "event"
-BESIDE_MEDIAN: Final = "(median minus mean of the middle steps)"
+BESIDE_MEDIAN: Final = mark("(median minus mean of the middle steps)")
 COLUMNS: Final = (
     "depth", "level", "name", "place", "parent", "base_calls", "other_calls", "base_ns", "other_ns", "difference_ns",
     "count_effect_ns", "per_call_effect_ns", "explained_ratio",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.compare.attribute.attribute import with_effects
-from perfkit_core.compare.attribute.leaves import BEFORE, NO_LAYER, OUTSIDE, UNLAUNCHED, bare
+from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, with_effects
+from perfkit_core.compare.attribute.leaves import NO_LAYER, OUTSIDE, TRANSLATED, UNLAUNCHED, bare, nothing_before
 from perfkit_core.language.messages import mark, say
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
@@ -124,9 +124,9 @@ def explained(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(explained_ratio=pd.arrays.FloatingArray(share, np.full(len(table), total == 0)))
 
 
-def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.DataFrame:
-    """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest causes, one row for all other
-    causes, and the total ``last``. A total is a name and a time in ns. If nothing differs, the table is empty.
+def waterfall(causes: pd.DataFrame, trees: Sequence[pd.DataFrame], first: End, last: End, shown: int) -> pd.DataFrame:
+    """Return the rows of a waterfall chart: the total ``first``, the ``shown`` largest ``causes`` of ``trees``, one row
+    for all other causes, and the total ``last``. A total is a name and a time in ns. No rows if nothing differs.
 
     Columns: name; difference_ns, missing for totals; time_so_far_ns, ``first`` plus the differences up to this row.
     """
@@ -134,7 +134,7 @@ def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.Dat
     if differing.empty:
         return pd.DataFrame(columns=["name", "difference_ns", "time_so_far_ns"])
     largest = differing.head(shown)
-    names, differences = [label(row) for row in largest.to_dict("records")], largest["difference_ns"].tolist()
+    names, differences = list(labels(largest, trees)), largest["difference_ns"].tolist()
     if len(differing) > shown:
         names.append(say(REST))
         differences.append(int(differing["difference_ns"].iloc[shown:].sum()))
@@ -143,21 +143,24 @@ def waterfall(causes: pd.DataFrame, first: End, last: End, shown: int) -> pd.Dat
     return pd.DataFrame({"name": [first[0], *names, last[0]], "difference_ns": steps, "time_so_far_ns": reached})
 
 
-def label(row: Mapping[Any, Any]) -> str:
-    """Return the label of a row of :func:`causes`, such as ``matmul, forward, on the device``."""
-    name, category = row["operator"], row["category"]
-    family = bare(row["family"]).replace("_", " ")
-    if name == UNLAUNCHED and family:
-        subject = say("{family} without a recorded launch", family=family)
-    elif name == OUTSIDE and row["family"] not in ("", OUTSIDE):
-        subject = say("{family} outside operators", family=family)
-    elif name == OUTSIDE:
-        subject = say("outside operators")
-    elif name.startswith(BEFORE):
-        subject = say("nothing recorded before {name}", name=bare(name).removeprefix(BEFORE[1:]))
-    else:  # Only names in parentheses are translated. Others are names of operators.
-        subject = bare(say(name)) if name.startswith("(") else name
-    phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
-    place = _PLACES.get(category)
-    place = bare(say(category)).replace("_", " ") if place is None else place and say(place)
-    return say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), place)) if part)
+def labels(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> Iterator[str]:
+    """Yield the labels of the ``causes`` of ``trees``, such as ``matmul, forward, on the device``."""
+    # Idle time is named after the next operator or event, which is a row of the same tree.
+    following = {nothing_before(name): bare(name) for tree in trees for name in tree["name"].unique()}
+    for row in causes.to_dict("records"):
+        name, category = row["operator"], row["category"]
+        family = bare(row["family"]).replace("_", " ")
+        if name == UNLAUNCHED and family:
+            subject = say("{family} without a recorded launch", family=family)
+        elif name == OUTSIDE and row["family"] not in ("", OUTSIDE):
+            subject = say("{family} outside operators", family=family)
+        elif name == OUTSIDE:
+            subject = say("outside operators")
+        elif name in TRANSLATED or name == BESIDE_MEDIAN:
+            subject = bare(say(name))
+        else:  # Names of operators are not translated.
+            subject = say("nothing recorded before {name}", name=following[name]) if name in following else name
+        phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
+        place = _PLACES.get(category)
+        place = bare(say(category)).replace("_", " ") if place is None else place and say(place)
+        yield say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), place)) if part)

@@ -26,11 +26,10 @@ from perfkit_core.views.steps.activity import activities
 
 OUTSIDE: Final = mark("(outside operators)")
 UNLAUNCHED: Final = mark("(no launch recorded)")
-NOTHING: Final = "(nothing recorded)"
-NO_PHASE: Final = "(no phase)"
-NO_LAYER, NO_FAMILY = "(no layer)", "(no family)"
+NOTHING: Final = mark("(nothing recorded)")
+NO_PHASE: Final = mark("(no phase)")
+NO_LAYER, NO_FAMILY = mark("(no layer)"), mark("(no family)")
 UNTIL_THE_END: Final = mark("(nothing recorded at the end)")
-BEFORE: Final = "(nothing recorded before "
 _KINDS: Final[Mapping[str, str]] = {
     schema.DATALOADER: mark("(data loader)"),
     schema.PYTHON: mark("(Python code)"),
@@ -42,6 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     schema.OTHER: mark("(other host events)"),
 }
 """Kind of a host event outside operators → name that the tree shows for its time. Other kinds: :data:`OUTSIDE`."""
+TRANSLATED: Final = frozenset({OUTSIDE, UNLAUNCHED, UNTIL_THE_END, *_KINDS.values()})  # on the level "operator"
 CATEGORY: Final = "category"
 LEVELS: Final = ("phase", "layer", "family", "operator", "event")
 """Levels of the tree below the category."""
@@ -53,7 +53,7 @@ TextArray = npt.NDArray[np.object_]
 
 def nothing_before(name: str) -> str:
     """Return the name of idle time before the operator or event ``name``, or at a window's end if ``name`` is ""."""
-    return f"{BEFORE}{bare(name)})" if name else UNTIL_THE_END
+    return f"(nothing recorded before {bare(name)})" if name else UNTIL_THE_END
 
 
 def bare(name: str) -> str:

@@ -34,14 +34,17 @@ from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language import units
 from perfkit_core.language.messages import say
+from perfkit_core.model import columns
 from perfkit_core.model.report_data import Section
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.reduce import split
 from perfkit_core.report import summary
 from perfkit_core.views.select import step_numbers
 
 Kind = Literal["change", "difference", "budget"]
 STEP_TIME: Final = "step_time"
+_STEP_TIME: Final = columns.duration(STEP_TIME, "Step time")
 CHANGE: Final = "change"
 DIFFERENCE: Final = "difference"
 BUDGET: Final = "budget"
@@ -73,11 +76,7 @@ class Condition:
     upward: bool  # Whether the condition fails above the limit (true) or below it (false).
     kind: Kind
     limit: float  # In the unit of the column. If ``kind`` is "change": a share of base (0.03 means 3 %).
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the number is a duration in ns."""
-        return self.column is None or self.column.endswith("_ns")
+    unit: str  # The declared unit of the column.
 
 
 def parsed(text: str) -> Condition:
@@ -90,19 +89,20 @@ def parsed(text: str) -> Condition:
         raise UsageError(f"--fail-on {text!r}: {view!r} is not a number", _HINT)
     number, unit, upward = match["limit"].replace(" ", "").replace("_", ""), match["unit"], match["sign"] == ">"
     kind: Kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
-    scale, of = 0.01, units.TIMES if column is None else units.family(column)
+    known = get_plugins().views().get(view)
+    tested = _STEP_TIME if column is None else columns.column(known.columns if known else (), column)
+    scale, of = 0.01, units.family(tested.unit)
     if kind != CHANGE:
         unit_of = {"": 1.0} if not unit and of not in (units.TIMES, units.SIZES) else units.writable_units(of)
         if unit not in unit_of:
-            name = column or STEP_TIME
-            problem = f"{unit} is not a unit of {name}" if unit else f"the limit of {name} needs a unit"
+            problem = f"{unit} is not a unit of {tested.name}" if unit else f"the limit of {tested.name} needs a unit"
             raise UsageError(f"--fail-on {text!r}: {problem}", f"use {', '.join(dict.fromkeys(('%', *unit_of)))}")
         scale = unit_of[unit]
     limit = float(number) * scale
     if kind != BUDGET and (limit < 0) == upward:
         problem = f"--fail-on {text!r}: the limit after {match['sign']} has the wrong sign (+ or -)"
         raise UsageError(problem, "write > 3% for an increase, or < -3% for a decrease")
-    return Condition(" ".join(text.split()), view, column, row, upward, kind, limit)
+    return Condition(" ".join(text.split()), view, column, row, upward, kind, limit, tested.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def outcomes(
             # Equal runs repeat this number exactly. Statistics need two samples, so a single sample is used twice.
             sides = [[np.repeat(samples, 2) for samples in side] for side in sides]
         assumed = 0.0 if exact else of_device if number.on_device(rows) else between
-        scale = 1 if condition.in_time else _FINE
+        scale = 1 if condition.unit == units.TIMES.suffix else _FINE
         scaled = [[samples * scale for samples in side] for side in sides]
         statistics = step_statistics(scaled[0], scaled[1], np.mean, assumed)
         results.append(replace(_judged(condition, statistics, scale), of_capture=of_capture))
@@ -198,14 +198,14 @@ def table(outcomes: Sequence[Outcome]) -> pd.DataFrame:
         ]
         for outcome in outcomes
     ]  # fmt: skip
-    columns = ["condition", "result", "base", "other", "difference", "change_ratio", "noise"]
-    return pd.DataFrame(rows, columns=columns).astype({"change_ratio": "Float64"})
+    names = ["condition", "result", "base", "other", "difference", "change_ratio", "noise"]
+    return pd.DataFrame(rows, columns=names).astype({"change_ratio": "Float64"})
 
 
 def _words(outcome: Outcome, value: float | None, signed: bool = False) -> str | None:
     if value is None:
         return None
-    number_family = units.family(outcome.condition.column or f"{STEP_TIME}_ns")
+    number_family = units.family(outcome.condition.unit)
     if number_family is None:
         return f"{'+' if signed and value > 0 else ''}{units.format_count(value)}"
     return units.format_quantity(value, number_family, signed)
@@ -223,8 +223,7 @@ def data(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [
         {
             "condition": outcome.condition.text, "result": outcome.result,
-            "unit": "ns" if outcome.condition.in_time
-            else "bytes" if (outcome.condition.column or "").endswith("bytes") else "",
+            "unit": outcome.condition.unit if outcome.condition.unit in ("ns", "bytes") else "",
             "base": outcome.base, "other": outcome.other, "difference": outcome.difference,
             "change_ratio": outcome.change_ratio, "noise": outcome.noise,
             "interval": None if outcome.low is None else [outcome.low, outcome.high],

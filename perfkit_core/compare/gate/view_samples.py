@@ -150,11 +150,10 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
     # Total times must not be summed, because operators with the same canonical name may call each other.
-    self_column = number.column.replace("total_", "self_", 1)
-    nested = self_column != number.column and self_column in table.columns
-    inclusive = nested and number.column.startswith("total_") and "depth" not in table.columns
-    if len(values) > 1 and (not number.declared.sums or inclusive):
-        hint = f", or use {self_column}, whose rows can be summed" if nested else ": COLUMN[ROW]"
+    own = number.declared.own
+    nested = own in table.columns and number.view.column(own).sums
+    if len(values) > 1 and (not number.declared.sums or (nested and "depth" not in table.columns)):
+        hint = f", or use {own}, whose rows can be summed" if nested else ": COLUMN[ROW]"
         text = f"{number.name} is not a single number, because it has {len(values)} rows"
         raise UsageError(text, f"write the name of one row in brackets{hint}")
     if values.empty:

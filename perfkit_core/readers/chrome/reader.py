@@ -15,11 +15,12 @@ import pyarrow as pa
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, message
 from perfkit_core.model.meta import Finding
+from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
-from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
+from perfkit_core.storage.recorded_events import ROW_GROUP
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
@@ -167,7 +168,7 @@ class Reading(Generic[AnyDialect]):
         for portion in self.file.portions(self.dialect):
             self.recorder.add(portion)
 
-    def stream(self, writer: RecordedWriter) -> None:
+    def stream(self, writer: EventWriter) -> None:
         """Read the file into the writer, one row group at a time. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
             self.recorder.add(portion)
@@ -176,7 +177,7 @@ class Reading(Generic[AnyDialect]):
         if self.recorder.held:
             self._write(writer)
 
-    def _write(self, writer: RecordedWriter) -> None:
+    def _write(self, writer: EventWriter) -> None:
         events = self.recorder.taken()
         self.see(events)
         for batch in events.to_batches():

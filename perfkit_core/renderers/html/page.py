@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
@@ -68,12 +67,6 @@ def bar(share: float | None) -> str:
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 
-def bare(value: str, name: str) -> str:
-    """Return ``value`` without the word of its heading ``name``: ``2 steps`` becomes ``2`` below ``Steps``."""
-    word = re.escape(say(name).lower().removesuffix("s"))
-    return re.sub(rf"^{word}s?\s+|\s+{word}s?$", "", value, flags=re.IGNORECASE)
-
-
 @functools.cache
 def _environment() -> jinja2.Environment:
     import jinja2
@@ -86,7 +79,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(say=say)
-    environment.filters.update(visible=cells.visible, bar=bar, cut=cells.cut, bare=bare, packed=packing.packed)
+    environment.filters.update(visible=cells.visible, bar=bar, cut=cells.cut, packed=packing.packed)
     return environment
 
 

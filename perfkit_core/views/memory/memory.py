@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
+from perfkit_core.language.messages import mark
 from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, size
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
@@ -25,8 +26,8 @@ from perfkit_core.views.operators import calls
 from perfkit_core.views.steps.step_rows import cut_off_rows
 from perfkit_core.views.tables import plain, texts
 
-IN_STEP: Final = "(in a step, outside operators)"
-OUTSIDE: Final = "(outside host events)"
+IN_STEP: Final = mark("(in a step, outside operators)")
+OUTSIDE: Final = mark("(outside host events)")
 GROUPINGS: Final = ("phase", "module", "step", "thread", "category", "rank")
 _OF_THE_OWNER: Final = ("shape", "stack", "category")
 _CATEGORY: Final = {"category": ("category", grouping.text_key("category"))}

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray, matches
+from perfkit_core.language.messages import mark
 from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -23,8 +24,8 @@ from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "step", "thread")
-BEFORE: Final = "(allocated before the recording)"
-UNEXPLAINED: Final = "(not explained by the events)"
+BEFORE: Final = mark("(allocated before the recording)")
+UNEXPLAINED: Final = mark("(not explained by the events)")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting, trees
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import mark, message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.operators.names import FAMILIES, family, kernel_family
@@ -68,10 +68,10 @@ def _keys(trace: Trace, request: ViewRequest, operators: IntArray, work: IntArra
     of_operators = grouping.keys(trace, request, operators, GROUPINGS, by_name)
     of_work = grouping.keys(trace, request, work, GROUPINGS, OF_LAUNCH)
     families = texts(event_families(trace), np.append(operators, work))
-    keys: dict[str, Any] = {"name": _filled(families, "(no family)")}
+    keys: dict[str, Any] = {"name": _filled(families, mark("(no family)"))}
     for name, column in of_operators.items():
         both = pd.concat([pd.Series(column), pd.Series(of_work[name])], ignore_index=True)
-        keys[name] = _filled(pd.Categorical(both), "(no operator)") if name == OPERATOR else both
+        keys[name] = _filled(pd.Categorical(both), mark("(no operator)")) if name == OPERATOR else both
     return keys
 
 

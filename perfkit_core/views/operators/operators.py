@@ -17,9 +17,9 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import mark, message
 from perfkit_core.model import columns, schema
-from perfkit_core.model.columns import Share
+from perfkit_core.model.columns import DEVICE, HOST, Share, size
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
@@ -32,13 +32,15 @@ GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "m
 SPAN_COLUMNS: Final = (
     columns.CALLS,
     columns.SELF_CPU,
-    *columns.CPU,
+    replace(columns.CPU[0], own="self_cpu_ns"),
+    *columns.CPU[1:],
     columns.SELF_DEVICE,
-    *columns.ON_DEVICE,
-    columns.size("self_cpu_bytes", "Self CPU memory", place=columns.HOST, per_step=True),
-    columns.size("total_cpu_bytes", "Total CPU memory", place=columns.HOST, per_step=True),
-    columns.size("self_device_bytes", "Self device memory", place=columns.DEVICE, per_step=True),
-    columns.size("total_device_bytes", "Total device memory", place=columns.DEVICE, per_step=True),
+    replace(columns.ON_DEVICE[0], own="self_device_ns"),
+    *columns.ON_DEVICE[1:],
+    size("self_cpu_bytes", "Self CPU memory", place=HOST, per_step=True, noun=""),
+    size("total_cpu_bytes", "Total CPU memory", place=HOST, per_step=True, noun="", own="self_cpu_bytes"),
+    size("self_device_bytes", "Self device memory", place=DEVICE, per_step=True, noun=""),
+    size("total_device_bytes", "Total device memory", place=DEVICE, per_step=True, noun="", own="self_device_bytes"),
     columns.FLOPS,
 )
 """Columns of :func:`span_table` without its keys and shares. A size is the bytes allocated less the bytes freed."""
@@ -148,7 +150,7 @@ def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
     launched_by = trace.ints("launched_by")[work]
     launched = launched_by != NO_ROW
     outside = launched & (calls.outermost(trace)[launched_by] == NO_ROW)
-    reasons = {"(no launch recorded)": ~launched, "(launched outside operators)": outside}
+    reasons = {mark("(no launch recorded)"): ~launched, mark("(launched outside operators)"): outside}
     return {name: work[mask] for name, mask in reasons.items() if mask.any()}
 
 
@@ -233,9 +235,9 @@ COLUMNS: Final = (
     *columns.added_by(GROUPINGS),
     columns.OP_NAME,
     *SPAN_COLUMNS,
-    columns.share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", whole=_native_self_ns), place=columns.HOST),
-    columns.share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=columns.HOST),
-    columns.share("self_device_ratio", "Self device", Share("self_device_ns"), place=columns.DEVICE),
+    columns.share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", whole=_native_self_ns), place=HOST),
+    columns.share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=HOST),
+    columns.share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
 )
 
 VIEW = View(

@@ -59,7 +59,6 @@ def partition(trace: Trace, steps: IntArray) -> IntArray:
     return result
 
 
-table, REDUCTION = step_rows.over_steps("partition", by_step, "category")
 IN_STEPS: Final = (
     duration("device_compute_ns", "Device compute", place=DEVICE),
     duration("compute_ns", "Compute"),
@@ -71,6 +70,7 @@ IN_STEPS: Final = (
     duration("idle_ns", "Idle"),
 )
 """Time of each category in a step. The columns sum to the duration of the step."""
+table, REDUCTION = step_rows.over_steps("partition", by_step, "category", IN_STEPS)
 COLUMNS: Final = (
     words("category", "Category", device_values=("device_compute", "exposed_copy")),
     *step_rows.OVER_STEPS,

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Share, count, duration, key
+from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Column, Share, by_name, count, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
@@ -156,11 +156,12 @@ BY_STEP: Final = (
 Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 
 
-def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
+def over_steps(view: str, divide: Table, part: str, parts: Sequence[Column]) -> tuple[Table, Reduction]:
     """Return ``(table, reduction)`` of a view that divides steps into parts, such as ``idle``.
 
     ``divide(trace, request)`` returns one row per step. The columns are those of :func:`step_frame`, and for each part
-    a column ``{name}_ns`` with its time (NA if unknown). The rows of the table depend on the requested groupings:
+    a column ``{name}_ns`` of ``parts`` with its time (NA if unknown). It may leave out some of the ``parts``, and may
+    have further columns. The rows of the table depend on the requested groupings:
 
     - grouped by step: the rows of ``divide``,
     - grouped by rank: one row per rank and part,
@@ -184,7 +185,7 @@ def over_steps(view: str, divide: Table, part: str) -> tuple[Table, Reduction]:
             ranks, unknown = sorted(all_steps["rank"].dropna().unique()), all_steps[all_steps["rank"].isna()]
             groups = [(rank, all_steps[(all_steps["rank"] == rank).fillna(False)]) for rank in ranks]
             groups += [(pd.NA, unknown)] if len(unknown) else []
-        names = [str(name) for name in all_steps.columns if str(name).endswith("_ns") and name != "dur_ns"]
+        names = [name for name in map(str, all_steps.columns) if name in by_name(parts)]
         rows = []
         for (rank, steps), name in itertools.product(groups, names):
             steps = steps[steps[name].notna()]

@@ -22,7 +22,11 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_phases, step_rows
 
-PARTS: Final = ("interval", "forward_backward", "tail")
+IN_STEPS: Final = (
+    duration("interval_ns", "Interval", by=("step",)),
+    duration("forward_backward_ns", "Forward backward", by=("step",)),
+    duration("tail_ns", "Tail", by=("step",)),
+)
 
 
 def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -38,8 +42,8 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
     result, start, end = step_rows.step_frame(trace, steps), trace.ints("start_ns")[steps], trace.end_ns[steps]
     times = (forward_start - start, backward_end - forward_start, end - backward_end)
-    for name, values in zip(PARTS, times, strict=True):
-        result[f"{name}_ns"] = pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown)
+    for part, values in zip(IN_STEPS, times, strict=True):
+        result[part.name] = pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown)
     if unknown.any():
         cases = [no_forward & no_backward, no_forward, no_backward, unknown]
         reasons = ["no forward and no backward", "no forward", "no backward", "backward ends before forward begins"]
@@ -49,14 +53,12 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return result
 
 
-table, REDUCTION = step_rows.over_steps("step_trace", _by_step, "part")
+table, REDUCTION = step_rows.over_steps("step_trace", _by_step, "part", IN_STEPS)
 COLUMNS: Final = (
     words("part", "Part"),
     *step_rows.OVER_STEPS,
     *step_rows.BY_STEP,
-    duration("interval_ns", "Interval", by=("step",)),
-    duration("forward_backward_ns", "Forward backward", by=("step",)),
-    duration("tail_ns", "Tail", by=("step",)),
+    *IN_STEPS,
     text("missing", "Missing", by=("step",), description="reason why the step cannot be divided"),
 )
 
