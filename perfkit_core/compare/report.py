@@ -70,7 +70,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     words("result", "Result"),
     share("change_ratio", "Change", quantity=CHANGE),
     text("capture", "Capture"),
-    words("category", "Category"),
+    key("category", "Category", words="ids"),
     words("phase", "Phase"),
     words("place", "Place"),
     words("kind", "Kind"),

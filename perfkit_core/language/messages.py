@@ -245,5 +245,7 @@ def worded(value: str, column: _HasWords | None = None) -> str:
     if isinstance(value, Sentence):
         return render(value.message)
     words = column.words if column else False
+    if words == "ids":
+        return say(value).replace("_", " ").capitalize()
     is_word = value in words if isinstance(words, tuple) else words is True
     return say(value) if is_word or (value.startswith("(") and value.endswith(")")) else value

@@ -87,6 +87,7 @@ class Column:
     - ``own``: if values include child rows or nested events, the column that excludes these, such as "self_cpu_ns".
     - ``by``: the groupings that add the column. If it is empty, the column is always present.
     - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
+      "ids" are shown as words, too: ``exposed_copy`` as "Exposed copy".
     - ``device_values``: if the column has one of these values in a row, the row contains only device work.
     - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name.
     - ``compared``: values belong to a comparison of runs, such as base, other and difference. Compared columns of one
@@ -107,7 +108,7 @@ class Column:
     place: Place = ""
     own: str = ""
     by: tuple[str, ...] = ()
-    words: bool | tuple[str, ...] | Literal["sentences"] = False
+    words: bool | tuple[str, ...] | Literal["ids", "sentences"] = False
     device_values: tuple[str, ...] = ()
     quantity: str | None = None
     compared: bool = False

@@ -106,12 +106,8 @@ def _source(path: Path) -> Source | None:
 
 
 def _places(root: Path) -> Iterator[Path]:
-    walk = (
-        paths.walk_store(root)
-        if paths.is_remote(root)
-        else ((Path(here), dirs, files) for here, dirs, files in os.walk(root))
-    )
-    for here, subfolders, files in walk:
+    for place, subfolders, files in paths.walk_store(root) if paths.is_remote(root) else os.walk(root):
+        here = paths.as_path(place)
         # The list is changed in place, because os.walk continues with this list.
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         cycles = [name for name in files if name.endswith(store.SUFFIX)]

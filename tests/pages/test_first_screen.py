@@ -48,7 +48,7 @@ def test_the_first_screen(opened: Callable[[Path], Any], traces: Path, tmp_path:
         row.category: row.total_ns / partition["total_ns"].sum() for row in partition.itertuples() if row.total_ns
     }
     said = page.locator(".glance .shares .legend span").all_text_contents()
-    assert said == [f"{name} {format_ratio(share)}" for name, share in shares.items()]
+    assert said == [f"{name.replace('_', ' ').capitalize()} {format_ratio(share)}" for name, share in shares.items()]
     widths = [one.bounding_box()["width"] for one in page.locator(".glance .whole i").all()]
     assert sum(widths) == pytest.approx(page.locator(".glance .whole").bounding_box()["width"], rel=0.01)
     assert widths[0] / sum(widths) == pytest.approx(next(iter(shares.values())), abs=0.01)

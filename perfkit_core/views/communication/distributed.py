@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration, size, words
+from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration, key, size
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
@@ -167,7 +167,7 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 
 COLUMNS: Final = (
     *added_by(GROUPINGS),
-    words("part", "Part"),
+    key("part", "Part", words="ids"),
     count("host_calls", "Host calls", exact=True, per_step=True, description="communication: only outermost calls"),
     count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
     duration("time_ns", "Time", per_step=True),

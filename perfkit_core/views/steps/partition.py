@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.columns import DEVICE, duration, words
+from perfkit_core.model.columns import DEVICE, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_rows
@@ -72,7 +72,7 @@ IN_STEPS: Final = (
 """Time of each category in a step. The columns sum to the duration of the step."""
 table, REDUCTION = step_rows.over_steps("partition", by_step, "category", IN_STEPS)
 COLUMNS: Final = (
-    words("category", "Category", device_values=("device_compute", "exposed_copy")),
+    key("category", "Category", words="ids", device_values=("device_compute", "exposed_copy")),
     *step_rows.OVER_STEPS,
     *step_rows.BY_STEP,
     *(replace(part, by=("step",)) for part in IN_STEPS),

@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import duration, text, words
+from perfkit_core.model.columns import duration, key, text
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -55,7 +55,7 @@ def _by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 table, REDUCTION = step_rows.over_steps("step_trace", _by_step, "part", IN_STEPS)
 COLUMNS: Final = (
-    words("part", "Part"),
+    key("part", "Part", words="ids"),
     *step_rows.OVER_STEPS,
     *step_rows.BY_STEP,
     *IN_STEPS,
