@@ -34,7 +34,7 @@ NESTED: Final = 8
 _NEAR: Final = 8
 """Maximum number of operators between a copy to the host and the copy back. Copies farther apart count as unrelated."""
 HOST_NS: Final = Quantity(
-    2_500, 7_000, 26_000, message("estimate: medians of operators on tiny tensors in 5 public recordings")
+    2_500, 7_000, 26_000, message("estimate: median times of operators on tiny tensors in 5 public recordings")
 )
 LAUNCH_NS: Final = Quantity(
     10_000, 30_000, 52_000,

@@ -25,12 +25,12 @@ _ORIGINS: Final = {
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    ("base", "cpu"): mark("Unmatched in base: {share:ratio} of host operator time."),
-    ("base", "device"): mark("Unmatched in base: {share:ratio} of device operator time."),
-    ("base", "step"): mark("Unmatched in base: {share:ratio} of wall-clock time."),
-    ("other", "cpu"): mark("Unmatched in other: {share:ratio} of host operator time."),
-    ("other", "device"): mark("Unmatched in other: {share:ratio} of device operator time."),
-    ("other", "step"): mark("Unmatched in other: {share:ratio} of wall-clock time."),
+    ("base", "cpu"): mark("{share:ratio} of the base's host operator time has no match in the other run."),
+    ("base", "device"): mark("{share:ratio} of the base's device operator time has no match in the other run."),
+    ("base", "step"): mark("{share:ratio} of the base's wall-clock time has no match in the other run."),
+    ("other", "cpu"): mark("{share:ratio} of the other run's host operator time has no match in the base."),
+    ("other", "device"): mark("{share:ratio} of the other run's device operator time has no match in the base."),
+    ("other", "step"): mark("{share:ratio} of the other run's wall-clock time has no match in the base."),
 }
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""

@@ -251,7 +251,7 @@ class _StoreFile(io.RawIOBase):
 @contextlib.contextmanager
 def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary local file to write. The file replaces ``path`` when the block ends, so that
-    readers never see a part of it. It is deleted if the block fails.
+    readers never see a partly written file. The temporary file is deleted if the block fails.
 
     The folder of ``path`` is created. A file in a store is uploaded in a single operation. Pipes and terminals cannot
     be replaced and are written directly. Raises OSError. If a store refuses the file and ``keep`` is set, the file is

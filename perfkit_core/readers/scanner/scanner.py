@@ -158,7 +158,7 @@ class Scanned:
 
 
 class Scanner:
-    """Scans one buffer after the other, in one thread at a time. Names keep their numbers in later buffers."""
+    """Scans one buffer after the other. Only one thread may use it at a time. A name keeps its id in all buffers."""
 
     def __init__(self, dialect: Dialect) -> None:
         assert dialect.scan_rules is not None
