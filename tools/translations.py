@@ -82,6 +82,9 @@ def _registered() -> Iterator[tuple[str, Id]]:
         yield "rules", rule.title
     for framework in plugins.remedied_frameworks():
         yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
+    broken = [f"{name} ({plugin.error})" for name, plugin in plugins.listed.items() if plugin.error]
+    if broken:  # their translations would be removed
+        raise SystemExit(f"plugins cannot be loaded: {', '.join(broken)}")
 
 
 def _titles() -> Iterator[tuple[str, Id]]:
