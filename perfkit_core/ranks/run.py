@@ -99,7 +99,7 @@ def _connected(work: Callable[[], T], address: str) -> T:
     # a daemon, so that the process can end while the thread hangs
     threading.Thread(target=settle, daemon=True).start()
     try:
-        return future.result(2 * CONNECT_SECONDS)
+        return future.result(2 * CONNECT_SECONDS)  # above the limits of the work itself
     except Exception as error:
         raise UsageError(
             f"no Dask scheduler answers at {address} ({_in_one_line(error)})", "'dask scheduler' prints its address"

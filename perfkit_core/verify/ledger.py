@@ -1,4 +1,4 @@
-"""The ledger: a file of predictions and outcomes, one JSON record per line. Several processes may append at once."""
+"""The ledger: a file of predictions and outcomes, one JSON record per line. Processes may append in parallel."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ VIEW = View(
 )
 
 _LEAST_NS: Final = 500
-"""Smaller offsets are not reported, because they cannot be told from the scatter of the ends of collectives."""
+"""Smaller offsets are not reported, because the end times of collectives scatter by as much."""
 _MOST_LISTED: Final = 8
 
 
