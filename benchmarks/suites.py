@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import advice, all_views, command, console, ingest, job_of_ranks, large_runs, streaming
+from benchmarks import advice_speed, all_views, command, console, ingest, job_of_ranks, large_runs, streaming
 from benchmarks.inputs import large
 from benchmarks.readers import READERS
 from benchmarks.results import Section
@@ -41,7 +41,7 @@ def _views(options: Options) -> Section:
 
 
 def _advice(options: Options) -> Section:
-    return advice.section((100_000,) if options.quick else advice.SIZES, options.rounds, console.progress)
+    return advice_speed.section((100_000,) if options.quick else advice_speed.SIZES, options.rounds, console.progress)
 
 
 def _pages(options: Options) -> Section:

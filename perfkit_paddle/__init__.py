@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from perfkit_paddle.layers import annotate, describe
     from perfkit_paddle.on_trace_ready import trace_handler
     from perfkit_paddle.throughput import Throughput
+    from perfkit_paddle.timed_schedule import make_scheduler
 
-__all__ = ["Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"]
+__all__ = ["Throughput", "annotate", "annotate_collectives", "describe", "make_scheduler", "trace_handler"]
 
 _HOMES = {
     "Throughput": "throughput",
     "annotate": "layers",
     "annotate_collectives": "collectives",
     "describe": "layers",
+    "make_scheduler": "timed_schedule",
     "trace_handler": "on_trace_ready",
 }
 

@@ -19,7 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.recording import annotation, environment
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.system import failures
-from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire
+from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, timed_schedule
 from perfkit_paddle.pb_rows import rows
 
 SOURCE: Final = "paddle.profiler"
@@ -69,7 +69,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
         content = saved(result)
     except Exception as error:
         trace = _from_tree(result, live, error)
-        return Taken(lambda: trace).then(with_partial_step)
+        return Taken(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
     def decoded() -> Trace:
         try:
@@ -78,7 +78,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
             return _from_tree(result, live, error)
         return pb_source.finish(scanned.tables, events, SOURCE, live=live)
 
-    return Taken(decoded).then(with_partial_step)
+    return Taken(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
 
 def saved(result: Any) -> memoryview:

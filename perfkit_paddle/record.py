@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
@@ -28,7 +30,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         arguments = profiler_arguments(options, _OPTIONS, "paddle")
-        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, _take_iterations, place=place)
+        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState
 
@@ -47,6 +49,7 @@ class ScriptRecording:
             raise CaptureError(_NO_START, hint) from None
         self._left = None if steps is None else steps + 1  # the first update only begins step 1
         self._running = True
+        self._step, self._clock = 0, StepClock()
         self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
         self._updates = framework.Updates(self._updated)
 
@@ -57,6 +60,11 @@ class ScriptRecording:
         written = len(self._writer.written)
         self._other.check()
         return written
+
+    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+        """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
+        taken = take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
+        return replace(taken, clock=self._clock)
 
     def _stop(self) -> None:
         if not self._running:
@@ -70,6 +78,8 @@ class ScriptRecording:
         self._profiler.profiler = None  # Paddle creates no other profiler while this is set
 
     def _updated(self) -> None:
+        self._step += 1
+        self._clock.begins(self._step, Action.RECORD if self._running and self._left != 1 else Action.OFF)
         if not self._running:
             return
         try:
@@ -81,11 +91,6 @@ class ScriptRecording:
             self._left -= 1
             if self._left <= 0:
                 self._stop()
-
-
-def _take_iterations(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
-    return take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
 
 
 class PaddleRecording(CallbackRecording):
@@ -104,6 +109,7 @@ class PaddleStepProfiler:
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.clock = StepClock()
         self._options = recording.options
         self._profiler: Any = None
         self._state: Any = None
@@ -162,7 +168,8 @@ class PaddleStepProfiler:
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
         interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
         partial = tuple(map(findings.partial_step, interrupted))
-        return take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
+        taken = take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
+        return replace(taken, clock=self.clock)
 
 
 WARMUP: Final = 2

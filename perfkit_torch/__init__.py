@@ -8,10 +8,17 @@ if TYPE_CHECKING:
     from perfkit_torch.layers import annotate, describe
     from perfkit_torch.on_trace_ready import trace_handler
     from perfkit_torch.throughput import Throughput
+    from perfkit_torch.timed_schedule import schedule
 
-__all__ = ["Throughput", "annotate", "describe", "trace_handler"]
+__all__ = ["Throughput", "annotate", "describe", "schedule", "trace_handler"]
 
-_HOMES = {"Throughput": "throughput", "annotate": "layers", "describe": "layers", "trace_handler": "on_trace_ready"}
+_HOMES = {
+    "Throughput": "throughput",
+    "annotate": "layers",
+    "describe": "layers",
+    "schedule": "timed_schedule",
+    "trace_handler": "on_trace_ready",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_torch import dialect, framework, live_events, operator_names
+from perfkit_torch import dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
         # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
-    return writer.Taken(finish, background=not getattr(profiler, "with_stack", False))
+    return writer.Taken(finish, not getattr(profiler, "with_stack", False), timed_schedule.clock(profiler))
 
 
 def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:

@@ -13,6 +13,7 @@ from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_torch import framework
@@ -31,7 +32,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
-        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, take, place=place)
+        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         arguments = profiler_arguments(options, _OPTIONS, "torch")
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
         self._label = torch.profiler.record_function
@@ -39,24 +40,30 @@ class ScriptRecording:
         self._wanted = steps
         self._ended = -1  # the first update only begins step 0
         self._running = True
+        self._clock = StepClock()
         self._updates = framework.Updates(after=self._after_update, before=self._before_update)
         self._profiler.start()
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
+
+    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+        return replace(take(profiler, place), clock=self._clock)
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
             self._stop_safely()  # stopping within the last step would make that step longer
 
     def _after_update(self) -> None:
+        self._ended += 1
+        records = self._running and (self._wanted is None or self._ended < self._wanted)
+        self._clock.begins(self._ended, Action.RECORD if records else Action.OFF)
         if not self._running:
             return
         try:
-            self._ended += 1
             if self._open is not None:
                 self._open.__exit__(None, None, None)
                 self._open = None
-            if self._wanted is None or self._ended < self._wanted:
+            if records:
                 self._open = self._label(f"ProfilerStep#{self._ended}")
                 self._open.__enter__()
         except Exception as error:
@@ -73,11 +80,11 @@ class ScriptRecording:
             self._running = False
             self._other.restore()
             self._profiler.stop()
-            self._updates.end()
 
     def finish(self) -> int:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
+        self._updates.end()
         written = len(self._handler.written)
         self._other.check()
         return written
@@ -101,6 +108,7 @@ class TorchStepProfiler:
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.clock = StepClock()
         self._torch = framework.torch()
         self._options = recording.options
         self._profiler: Any = None
@@ -146,7 +154,7 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        taken = take(profiler, place)
+        taken = replace(take(profiler, place), clock=self.clock)
         if self._ending is Ending.INTERRUPTED:
             return taken
 

@@ -115,6 +115,23 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """The step from which predictions start: the recorded step without the work of the profiler. Times are in ns."""
+
+    recorded_ns: int  # median recorded step time
+    step_ns: int  # replayed median step time without the profiler
+    measured_ns: int | None  # median time of a step without the profiler, None if no clock timed such steps
+    event_ns: float  # time that the profiler took to record an operator
+    speed: float  # factor by which the time of all host work was scaled; 1 if the profiler explains the difference
+    error: float | None  # base error: how far step_ns is from measured_ns, as a share of measured_ns
+
+    @property
+    def overhead(self) -> float:
+        """The share by which recording made a step longer."""
+        return self.recorded_ns / max(self.step_ns, 1) - 1
+
+
+@dataclass(frozen=True, slots=True)
 class After:
     """The saving of one item of advice after other advice is followed."""
 
@@ -137,6 +154,7 @@ class Advices:
     after: Mapping[str, After] = field(default_factory=dict)  # advice id → its saving, if other advice changes it much
     asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
+    base: Base | None = None  # the step without the profiler; None if the recording has no host events
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a table with one row per item of advice, with the columns of :func:`table`."""

@@ -19,7 +19,7 @@ import numpy as np
 from perfkit_core.advice import place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
-from perfkit_core.advice.predict import identity, noise, predict, step_ns, step_times
+from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, message
@@ -79,7 +79,9 @@ def advise(
         p = one.prediction
         least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
         (with_saving if p.saving_ns is None or p.saving_ns > least_ns else without).append(one)
-    advices = Advices(identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without))
+    advices = Advices(
+        identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without), base=base(facts)
+    )
     return replace(combined(facts, advices), noise_ns=noise_ns(facts))
 
 
@@ -106,7 +108,7 @@ def what_ifs(
     ]
     return Advices(
         identity(facts), tuple(one for _, one in answers), evaluation.not_evaluable, noise_ns=noise_ns(facts),
-        asked=tuple(text for text, _ in answers),
+        asked=tuple(text for text, _ in answers), base=base(facts),
     )  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def noise_ns(facts: Facts) -> int | None:
     if len(step_times(facts)) < 2:
         return None
     low, high = noise(facts)
-    return round((high - low) / 2 * facts.step_ns)
+    return round((high - low) / 2 * facts.training.step_ns)
 
 
 def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[Facts, Candidate]]:
@@ -294,7 +296,9 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
         return advice[0].prediction.p50_ns
     return step_ns(
         facts,
-        transforms.transformed(facts.replay, [transform for one in advice for transform in one.candidate.transforms]),
+        transforms.transformed(
+            facts.training.replay, [transform for one in advice for transform in one.candidate.transforms]
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,14 +14,19 @@ import numpy.typing as npt
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.calibration.bench import SOURCE
 from perfkit_core.language.messages import Message, Text, message, plural, render
+from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.timed_steps import TimedSteps, typical_ns
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches, build
-from perfkit_core.replay.graph import Replay
+from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps
 from perfkit_core.replay.transforms import Number, Quantity, Transform
+from perfkit_core.replay.unprofiled import Unprofiled, unprofiled
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
@@ -124,6 +130,27 @@ class Facts:
         if not len(self.steps):
             raise NotEvaluableError(message("no host events were recorded, so the start of a step is unknown"))
         return int(self.typical(self.steps.recorded_ns))
+
+    @cached_property
+    def timed(self) -> TimedSteps | None:
+        """The steps of the first rank that a clock timed, None if there are none."""
+        return next((timed for _, timed in sorted(self.trace.meta.timed.items())), None)
+
+    @cached_property
+    def training(self) -> Unprofiled:
+        """The replay of the training without its profiler. Predictions start from it."""
+        measured_ns = typical_ns(self.timed.unprofiled()) if self.timed and self.has_steps else None
+        return unprofiled(self.replay, recording_cost(self.trace.meta), measured_ns, self.played_ns)
+
+    def played_ns(self, graph: Graph, period: int = 1) -> float:
+        """Return the median step time in ns after playing a graph. Raises CyclicGraphError. ``period`` is explained at
+        :func:`perfkit_core.advice.predict.step_ns`."""
+        return float(np.median(self.steps.lasting_ns(self.replay, graph, play(graph), period)))
+
+    @property
+    def slowdown(self) -> float:
+        """The recorded step time, divided by the step time without the profiler."""
+        return self.step_ns / max(self.training.step_ns, 1.0)
 
     @cached_property
     def in_steps(self) -> BoolArray:
@@ -328,6 +355,26 @@ class Facts:
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
+
+
+def recording_cost(meta: TraceMeta) -> Quantity:
+    """Return the time in ns that the profiler of a recording took to record an operator. If it was
+    recorded on this machine, the time comes from the calibration of the machine, else from the framework's adapter. It
+    is 0 for a framework without adapter."""
+    from perfkit_core.calibration import calibrate
+
+    options = ["", *(name for name, on in meta.options.items() if on)]
+    here = meta.hostname == socket.gethostname()
+    calibration = calibrate.newest(meta.framework or "") if here else None
+    measured = [] if calibration is None else [calibration.quantity(f"record_{name}") for name in options]
+    parts = [part.ends for part in measured if part is not None]
+    if parts:
+        return Quantity(*(sum(end) for end in zip(*parts, strict=True)), source=SOURCE)
+    calibrator = get_plugins().calibrators().get(meta.framework or "")
+    prior = {} if calibrator is None else calibrator.recording_ns
+    parts = [prior[name] for name in options if name in prior]
+    ends = [sum(end) for end in zip(*parts, strict=True)] or [0.0, 0.0, 0.0]
+    return Quantity(*ends, source=message("typical of this profiler"))
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:

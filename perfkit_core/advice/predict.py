@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.advice import Identity, Prediction
+from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
@@ -35,16 +35,16 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
     steps that differ, so medians are taken over periods of N steps. Then the result is
-    ``recorded step time * replayed time of a period / recorded time of a period``. If too few loader workers make
+    ``step time now * replayed time of a period / time of a period now``. If too few loader workers make
     steps differ with the period ``facts.period``, N is the least common multiple of both periods."""
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
-    after = float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph), period)))
+    after = facts.played_ns(graph, period)
     if period == 1:
         return after
-    now = float(np.median(facts.steps.of_periods(facts.steps.recorded_ns, period)))
-    return after / max(now, 1.0) * facts.step_ns
+    now = facts.played_ns(facts.training.replay.graph, period)
+    return after / max(now, 1.0) * facts.training.step_ns
 
 
 def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
@@ -53,8 +53,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
-    graph = transforms.transformed(facts.replay, [transform for part in limits for transform in part or ()])
-    return max(facts.step_ns - round(step_ns(facts, graph, period)), 0)
+    graph = transforms.transformed(facts.training.replay, [transform for part in limits for transform in part or ()])
+    return max(round(facts.training.step_ns - step_ns(facts, graph, period)), 0)
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
@@ -85,35 +85,40 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
 
 
 def predict(facts: Facts, candidate: Candidate) -> Prediction:
-    if candidate.base_ns is None:
-        base = facts.step_ns
-        base_low, base_high = (base * factor for factor in noise(facts))
-    else:
-        base = candidate.base_ns
-        base_low, base_high = sample_statistics.interval(sample_statistics.means(step_times(facts)), _LEVEL)
-    naive = candidate.ceiling_ns if candidate.share_ns is None else candidate.share_ns
+    def without_profiler(recorded: float | None) -> int | None:
+        return None if recorded is None else round(recorded / facts.slowdown)
+
+    now_ns, factors = round(facts.training.step_ns), noise(facts)
+    base_low, base_high = (now_ns * factor for factor in factors)
+    if candidate.base_ns is not None:
+        now_ns = round(candidate.base_ns / facts.slowdown)
+        ends = sample_statistics.interval(sample_statistics.means(step_times(facts)), _LEVEL)
+        base_low, base_high = (end / facts.slowdown for end in ends)
+    naive = without_profiler(candidate.ceiling_ns if candidate.share_ns is None else candidate.share_ns)
+    ceiling, most = without_profiler(candidate.ceiling_ns), None
     now = Prediction(
-        candidate.method, base, ceiling_ns=candidate.ceiling_ns, base_p10_ns=round(base_low),
-        base_p90_ns=round(base_high), naive_ns=None if naive is None else max(base - naive, 0),
+        candidate.method, now_ns, ceiling_ns=ceiling, base_p10_ns=round(base_low), base_p90_ns=round(base_high),
+        naive_ns=None if naive is None else max(now_ns - naive, 0),
     )  # fmt: skip
-    after, most = candidate.after_ns, None
     if candidate.method == "replay":
         changes, period = candidate.transforms, candidate.period
         low, mid, high = sorted(
-            step_ns(facts, transforms.transformed(facts.replay, changes, case), period) for case in transforms.Case
+            step_ns(facts, transforms.transformed(facts.training.replay, changes, case), period)
+            for case in transforms.Case
         )
-        after, most = transforms.Quantity(low, mid, high, "replay"), most_ns(facts, changes, period)
-    if candidate.method == "none" or after is None:
+        most = most_ns(facts, changes, period)
+    elif candidate.method == "none" or candidate.after_ns is None:
         return now
-    ceiling = candidate.ceiling_ns if most is None else most
+    else:
+        low, mid, high = (end / facts.slowdown for end in candidate.after_ns.ends)
+    ceiling = ceiling if most is None else most
     if ceiling is not None:  # the replay of the best case may save more than the rule's ceiling
-        ceiling = max(ceiling, base - round(after.low))
-    factors = noise(facts)
-    saving_low = round(min((base - after.high) * factor for factor in factors))
-    saving_high = round(max((base - after.low) * factor for factor in factors))
+        ceiling = max(ceiling, now_ns - round(low))
+    saving_low = round(min((now_ns - high) * factor for factor in factors))
+    saving_high = round(max((now_ns - low) * factor for factor in factors))
     return replace(
-        now, p10_ns=round(after.low * factors[0]), p50_ns=round(after.mid), p90_ns=round(after.high * factors[1]),
-        saving_ns=base - round(after.mid), saving_p10_ns=saving_low,
+        now, p10_ns=round(low * factors[0]), p50_ns=round(mid), p90_ns=round(high * factors[1]),
+        saving_ns=now_ns - round(mid), saving_p10_ns=saving_low,
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
     )  # fmt: skip
 
@@ -137,6 +142,14 @@ def step_times(facts: Facts) -> FloatArray:
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
     return means
+
+
+def base(facts: Facts) -> Base | None:
+    """Return the step from which predictions start."""
+    if not len(facts.steps):
+        return None
+    it = facts.training
+    return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error)
 
 
 def identity(facts: Facts) -> Identity:

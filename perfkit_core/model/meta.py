@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
+from perfkit_core.model import frame_samples
+from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.model.timed_steps import TimedSteps
+
+Part = TypeVar("Part")
 
 _MOST_MESSAGES: Final = 3
 """Maximum number of distinct messages per finding code. If there are more, only those of the first rank are shown."""
@@ -67,6 +72,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``window_ns``: start and end of the recording. If it is None, the range of the events is used.
     - ``recording``: a text that is equal for all cycles of one process.
     - ``thread_names``: names of threads by "rank:pid:tid".
+    - ``samples``: samples of Python frames, by rank ("-" if it is unknown).
+    - ``timed``: step times that were measured with a clock, by rank ("-" if it is unknown).
     - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
     - ``worlds``: a pair (rank, world size) for each part of a joined trace, as recorded.
     """
@@ -87,6 +94,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
     options: dict[str, Any] = {}
     thread_names: dict[str, str] = {}
+    samples: dict[str, FrameSamples] = {}
+    timed: dict[str, TimedSteps] = {}
     cpu_utilisation: dict[str, float] = {}
     extra: dict[str, Any] = {}
     worlds: tuple[tuple[int, int], ...] = ()
@@ -104,10 +113,17 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
         worlds=tuple(sorted({world for m in metas for world in m.recorded_worlds()})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
+        samples=_by_rank([m.samples for m in metas], frame_samples.joined),
+        timed={key: timed for m in metas for key, timed in m.timed.items()},
         window_ns=hull([m.window_ns for m in metas if m.window_ns]),
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
+
+
+def _by_rank(parts: Sequence[Mapping[str, Part]], join: Callable[[Sequence[Part]], Part]) -> dict[str, Part]:
+    ranks = dict.fromkeys(rank for part in parts for rank in part)
+    return {rank: join([part[rank] for part in parts if rank in part]) for rank in ranks}
 
 
 def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

@@ -317,11 +317,15 @@ class Calibrator:
     - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
     - ``bench()`` returns the operations to measure (:func:`perfkit_core.calibration.calibrate.measured`), or raises
       CaptureError.
+    - ``recording_ns``: time that the framework's profiler takes to record an operator, in ns: the least, a likely and
+      the longest. The key is an option of the profiler, such as ``record_shapes``, that adds to the time; "" is the
+      time without options. It is used on machines that are not calibrated.
     """
 
     framework: str
     version: Callable[[], str | None]
     bench: Callable[[], Bench]
+    recording_ns: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)
 
 
 class StepTimer(Protocol):

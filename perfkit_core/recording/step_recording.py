@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError
+from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
 from perfkit_core.system.paths import absolute
@@ -27,14 +28,6 @@ from perfkit_core.system.paths import absolute
 P = ParamSpec("P")
 
 DEFAULT_WARMUP: Final = 1
-
-
-class Action(enum.Enum):
-    """State of the profiler during a step."""
-
-    OFF = enum.auto()
-    WARM_UP = enum.auto()
-    RECORD = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +128,7 @@ class StepProfiler(Protocol):
     """Interface of a framework's profiler that a StepRecording controls."""
 
     writer: CycleWriter[Any]
+    clock: StepClock
 
     def warm_up(self, step: int) -> None:
         """Warm up the profiler during ``step``."""
@@ -175,6 +169,7 @@ class StepRecording:
     """Recording of one or more trainings. A training is a call of ``fit`` or ``train``. The methods never raise."""
 
     _profiler: StepProfiler
+    _clock: StepClock
 
     def __init__(self, window: StepWindow, new_profiler: Callable[[], StepProfiler]) -> None:
         self._window = window
@@ -188,9 +183,11 @@ class StepRecording:
         """Begin a training with this step. If the previous training did not end, first write its recording."""
         self.abort()
         self._profiler = self._new_profiler()
+        self._clock = self._profiler.clock
         self._running, self._paused, self._begun = True, False, step
         self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
         atexit.register(self.abort)  # a training loop that raises may not call finish()
+        self._clock.begins(step, self._window.action(step, step))
         self._enter(step)
 
     @_guarded
@@ -199,6 +196,7 @@ class StepRecording:
         if not self._running:
             return
         self._paused = False
+        self._clock.begins(self._step + 1, self._window.action(self._step + 1, self._begun))
         if self._action is Action.RECORD:
             self._steps_of_cycle += 1
             self._recorded += 1
@@ -211,6 +209,7 @@ class StepRecording:
         """Suspend the recording, for example during validation."""
         if self._running and not self._paused:
             self._paused = True
+            self._clock.interrupted()
             self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
 
     @_guarded
@@ -218,6 +217,7 @@ class StepRecording:
         """Continue after ``pause``. If the recording is not paused, do nothing."""
         if self._running and self._paused:
             self._paused = False
+            self._clock.begins(self._step, self._window.action(self._step, self._begun))
             self._enter(self._step)
 
     @_guarded
@@ -226,6 +226,7 @@ class StepRecording:
         if not self._running:
             return
         self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
+        self._clock.save_rest()
         self._end()
         if not self._recorded:
             trained = f"steps {self._begun} to {self._step - 1}" if self._step > self._begun else "no step"

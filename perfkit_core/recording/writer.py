@@ -8,6 +8,8 @@ taken.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gc
 import logging
 import os
@@ -15,14 +17,16 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals
+from perfkit_core.recording.step_clock import StepClock
 from perfkit_core.storage import background, store
 from perfkit_core.system import failures, paths
 
@@ -33,14 +37,16 @@ Profiler = TypeVar("Profiler")
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A cycle that no longer needs its profiler. ``finish()`` returns the Trace, and may be called only once. If
-    ``background`` is set, another thread may call ``finish()`` while the training continues."""
+    ``background`` is set, another thread may call ``finish()`` while the training continues. ``clock`` is the clock of
+    the training, if it has one."""
 
     finish: Callable[[], Trace]
     background: bool = True
+    clock: StepClock | None = None
 
     def then(self, change: Callable[[Trace], Trace]) -> Taken:
         """Return the cycle with the function ``change`` applied to its Trace."""
-        return Taken(lambda: change(self.finish()), self.background)
+        return replace(self, finish=lambda: change(self.finish()))
 
 
 Take = Callable[[Profiler, environment.Place], Taken]
@@ -100,6 +106,8 @@ class CycleWriter(Generic[Profiler]):
                     "recorded_at_ns": time.time_ns(),
                 }
                 taken = _without_gc(lambda: self._take(profiler, place))
+                if taken.clock is not None:
+                    facts |= self._timed(taken.clock, TraceMeta(source="", format="", **facts))
             except BaseException as error:
                 self._lost(cycle, error)
             else:
@@ -122,16 +130,35 @@ class CycleWriter(Generic[Profiler]):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait at most ``timeout`` seconds until every cycle is written. Return False if the time was too short."""
+        if self._clock is not None:
+            self._clock.save_rest()
         return store.flush(self.run_dir, timeout)
 
     def mark_incomplete(self, error: BaseException) -> None:
         """Note in the run folder that the last cycle of this process is missing because of ``error``. Never raises."""
         store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
+    def _timed(self, clock: StepClock, meta: TraceMeta) -> dict[str, Any]:
+        """Return the step times so far as a field of the metadata. Let the clock save the times of later steps, because
+        the training may go on without the profiler when the cycle is already written."""
+        clock.cycle_taken()
+        rank = str(meta.ranks[0]) if meta.ranks else "-"
+        path = store.steps_path(self.run_dir / store.cycle_name(meta))
+
+        def save() -> None:
+            write = functools.partial(store.write_steps, path, {rank: clock.times()})
+            background.shared().submit(self.run_dir, write)
+
+        if clock.save is None:
+            atexit.register(clock.save_rest)
+        clock.save, self._clock = save, clock
+        return {"timed": {rank: clock.times()}, "samples": {rank: clock.samples()}}
+
     def _begin(self) -> None:
         self._pid, self._recording, self._cycle = os.getpid(), store.new_recording(), 0
         self._forked_ns: int | None = None
         self._written: list[Path] = []
+        self._clock: StepClock | None = None
 
     def _follow_fork(self) -> None:
         if self._pid != os.getpid():

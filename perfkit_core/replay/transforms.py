@@ -38,6 +38,10 @@ class Quantity:
     high: float  # value with the longest steps
     source: Text  # "recorded", "calibrated on this machine", or a citation
 
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        return self.low, self.mid, self.high
+
 
 Number = int | float | Quantity
 

@@ -97,6 +97,10 @@ class Background:
         with self._changed:
             return self._changed.wait_for(lambda: not any(related(place) for place, _ in self._jobs), timeout)
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
 
 @functools.cache
 def shared() -> Background:
@@ -115,6 +119,11 @@ def shared() -> Background:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lambda: background.flush(timeout=FORK_SECONDS), after_in_child=background.forget)
     return background
+
+
+def busy() -> bool:
+    """Return whether the thread of this process is working. Unlike :func:`shared`, this makes no queue."""
+    return bool(shared.cache_info().currsize) and shared().busy
 
 
 def _end_by_interrupt() -> None:

@@ -9,15 +9,18 @@ import os
 import re
 import socket
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import StoredFinding, TraceMeta
+from perfkit_core.model.timed_steps import TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.storage import background, recorded_events, writer
@@ -25,10 +28,13 @@ from perfkit_core.storage.stored_file import KEY, Stored, read_metadata, stored_
 from perfkit_core.system import failures, paths
 
 SUFFIX: Final = ".perfkit.parquet"
+STEPS_SUFFIX: Final = ".perfkit.steps"
+"""Suffix of the files with the step times of a process. They include steps after the last cycle was written."""
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
 INCOMPLETE_MARK: Final = "INCOMPLETE"
 """Name of the file in a run folder that lists the cycles that could not be saved, and the reasons."""
 _ROW_GROUP: Final = 1 << 18
+_CYCLE: Final = re.compile(r"-cycle\d+")
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
@@ -63,6 +69,31 @@ def cycle_name(meta: TraceMeta) -> str:
     return f"{rank}-cycle{meta.cycle or 0:05d}-{host}-{recording}{SUFFIX}"
 
 
+def steps_path(cycle: Path) -> Path:
+    """Return the file with the step times of the process that wrote the file ``cycle``."""
+    return cycle.with_name(_CYCLE.sub("", cycle.name.removesuffix(SUFFIX)) + STEPS_SUFFIX)
+
+
+def write_steps(path: Path, timed: Mapping[str, TimedSteps]) -> None:
+    """Write the step times of a process, by rank. An older file is replaced. Never raises."""
+    try:
+        with paths.replacing(path) as file:
+            file.write_bytes(msgspec.json.encode(timed))
+    except Exception as error:
+        failures.log("the step times could not be saved, training continues", error)
+
+
+def _with_steps(meta: TraceMeta, path: Path) -> TraceMeta:
+    """Return the metadata of a cycle with the step times that were saved after the cycle, if there are any."""
+    if not meta.timed:
+        return meta
+    try:
+        timed = msgspec.json.decode(steps_path(path).read_bytes(), type=dict[str, TimedSteps])
+    except (OSError, msgspec.MsgspecError):  # no step followed, or the file was damaged or not copied
+        return meta
+    return msgspec.structs.replace(meta, timed={**meta.timed, **timed})
+
+
 def new_recording() -> str:
     """Return a new id of a recording. All cycles of the recording have this id, and no other recording has it."""
     return f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
@@ -77,7 +108,7 @@ def read_stored(path: Path) -> Trace:
         stored = read_metadata(footer, path)
         if stored.stage == "trace":
             quality = tuple(finding.finding() for finding in stored.quality)
-            return Trace(stored_columns(path, footer, stored.empty), stored.meta, quality)
+            return Trace(stored_columns(path, footer, stored.empty), _with_steps(stored.meta, path), quality)
         plugins = get_plugins()
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
         complete = next(filter(None, completing), None)

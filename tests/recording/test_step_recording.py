@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.recording.step_recording import Action, Ending, StepRecording, StepWindow, step_window
+from perfkit_core.recording.step_clock import Action, StepClock
+from perfkit_core.recording.step_recording import Ending, StepRecording, StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.storage.store import INCOMPLETE_MARK
 
@@ -56,6 +57,7 @@ class NotedCalls:
 
     def __init__(self, run_dir: Path, fails_at: str = "") -> None:
         self.writer: CycleWriter[Any] = CycleWriter(run_dir, lambda profiler, place: 1 / 0)  # type: ignore[arg-type, return-value]
+        self.clock = StepClock()
         self.calls: list[str] = []
         self.fails_at = fails_at
 

@@ -1,4 +1,4 @@
-"""Measure the time and memory that advice on a trace takes: ``python -m benchmarks.advice``
+"""Measure the time and memory that advice on a trace takes: ``python -m benchmarks.advice_speed``
 
 The measured work is the replay graph, all rules, the predictions and the combined saving. The trace is one long
 recording of one rank: a real training, repeated in memory. It has no computed columns. Each size runs in a separate
@@ -48,7 +48,7 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
     """Return the results for each size. Only the size ``TARGET`` has targets."""
-    asked = [(f"{size:,} events", ["-m", "benchmarks.advice", "--one", str(size), str(rounds)], 1) for size in sizes]
+    asked = [(f"{size:,} events", ["-m", "benchmarks.advice_speed", "--one", str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(
         check for size, one in zip(sizes, results, strict=True) if size == TARGET for check in _checks(size, one)

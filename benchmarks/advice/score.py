@@ -1,0 +1,161 @@
+"""Predict what the fix of each pair saves, and compare the predictions with the measurements."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.advice import truth
+from benchmarks.advice.pairs import Pair
+from benchmarks.advice.truth import Truth
+from perfkit_core.advice.advice import Advice, Advices
+from perfkit_core.verify.statistics import Measured
+
+LARGE = 0.10
+"""A fix with a larger saving should be found."""
+PROMISE = 0.03
+"""A smaller predicted saving is no promise."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A measured pair, and the advice on its two recordings. Savings are shares of the step time of the base."""
+
+    pair: Pair
+    truth: Truth
+    before: Advices
+    after: Advices
+
+    @cached_property
+    def measured(self) -> Measured:
+        return self.truth.measured
+
+    @property
+    def advice(self) -> Advice | None:
+        """The advice that suggests the fix: that of the pair's rule with the largest saving. None if there is none."""
+        found = [one for one in self.before.advice if one.rule == self.pair.rule]
+        return max(found, key=lambda one: one.prediction.saving_ratio or 0.0, default=None)
+
+    @property
+    def predicted(self) -> tuple[float, float, float] | None:
+        """The predicted saving: p10, p50 and p90. None without advice, or if the advice has no number."""
+        prediction = self.advice.prediction if self.advice else None
+        if prediction is None or prediction.saving_ns is None:
+            return None
+        low, high = prediction.saving_p10_ns or 0, prediction.saving_p90_ns or 0
+        return low / prediction.base_ns, prediction.saving_ns / prediction.base_ns, high / prediction.base_ns
+
+    @property
+    def large(self) -> bool:
+        return self.measured.better and self.measured.saving > LARGE
+
+    @property
+    def promise(self) -> bool:
+        return self.predicted is not None and self.predicted[1] >= PROMISE
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is both a prediction and a verdict on the change."""
+        return self.predicted is not None and (self.measured.better or self.measured.worse)
+
+    @property
+    def sign_right(self) -> bool:
+        return self.predicted is not None and (self.predicted[1] > 0) == self.measured.better
+
+    @property
+    def error(self) -> float | None:
+        """Signed error of the predicted saving, as a share of the measured saving. None without a real saving."""
+        if self.predicted is None or not self.measured.better:
+            return None
+        return self.predicted[1] / self.measured.saving - 1
+
+    @property
+    def covered(self) -> bool:
+        low, _, high = self.predicted or (0.0, 0.0, 0.0)
+        return low <= self.measured.saving <= high
+
+    @property
+    def base_error(self) -> float:
+        """Signed error of the step time from which predictions start, as a share of the measured step time."""
+        return self.before.base.step_ns / (self.measured.base * 1e6) - 1
+
+    @property
+    def recorded_ratio(self) -> float:
+        """The recorded step time, divided by the measured step time."""
+        return self.before.base.recorded_ns / (self.measured.base * 1e6)
+
+
+def scores(pairs: Iterable[Pair], folder: Path, say: Callable[[str], None]) -> list[Score]:
+    """Return the scores of the pairs that were measured and recorded."""
+    from perfkit_core.advice.engine import advise
+
+    known, result = truth.known(), []
+    for pair in pairs:
+        places = [truth.recording(pair, side, folder) for side in ("base", "change")]
+        measured = known.get(pair.program)
+        if measured is None or measured.hash != pair.hash or not all(place.exists() for place in places):
+            say(f"{pair.program}: not measured")
+            continue
+        before, after = map(advise, places)
+        result.append(Score(pair, measured, before, after))
+    return result
+
+
+def table(found: Sequence[Score]) -> list[tuple[str, str, str]]:
+    """Return the rows of the summary: what, measured, wanted."""
+    large = [one for one in found if one.large]
+    told = [one for one in large if one.promise]
+    judged, covered = [one for one in found if one.judged], [one for one in found if one.predicted is not None]
+    refuted = [one for one in found if one.promise and one.measured.worse]
+    noise = [one for one in found if one.promise and not one.measured.worse and not one.measured.better]
+    gaps = [one for one in found if _share(one.after, "host-gap") >= PROMISE]
+    again = [one for one in found if _share(one.after, one.pair.rule) >= PROMISE]
+    errors = [one.error for one in found if one.error is not None]
+    bases = [one.base_error for one in found]
+    ratios = [one.recorded_ratio for one in found]
+    rows = [
+        ("fixes that save more than 10 % and that a rule found", f"{len(told)} of {len(large)}", "≥ 14 of 16"),
+        ("promises of ≥ 3 % that the fix refutes", _of(refuted, found), "0"),
+        ("promises of ≥ 3 % whose fix saves nothing measurable", _of(noise, found), "≤ 1"),
+        ("programs with their fix that still get a host-gap of ≥ 3 %", _of(gaps, found), "≤ 2"),
+        ("programs with their fix that still get its advice of ≥ 3 %", _of(again, found), ""),
+        ("sign of the saving right, where there is a verdict", _of([one for one in judged if one.sign_right], judged),
+         "≥ 19 of 20"),
+        ("median error of the saving", _signed(errors), "≤ 15 %"),
+        ("truth inside p10–p90", _of([one for one in covered if one.covered], covered), "75–85 %"),
+        ("recorded step ÷ real step, median", f"{statistics.median(ratios):.2f} (up to {max(ratios):.2f})", ""),
+        ("base error, median", f"{statistics.median(map(abs, bases)):.1%}", "≤ 5 %"),
+        ("base error, worst", f"{max(map(abs, bases)):.1%}", "≤ 12 %"),
+    ]  # fmt: skip
+    return rows
+
+
+def line(one: Score) -> tuple[str, ...]:
+    """Return the row of a pair: program, measured saving, predicted saving, advice, base error, recorded ratio."""
+    m = one.measured
+    verdict = "better" if m.better else "worse" if m.worse else "noise"
+    said = "–" if one.advice is None else "no number"
+    if one.predicted is not None:
+        low, mid, high = one.predicted
+        said = f"{mid:.0%} ({low:.0%} to {high:.0%})"
+    return (
+        one.pair.program, f"{m.saving:.0%} ({m.saving_low:.0%} to {m.saving_high:.0%})", verdict, one.pair.rule, said,
+        f"{one.base_error:+.0%}", f"{one.recorded_ratio:.2f}", f"{m.noise:.0%}",
+    )  # fmt: skip
+
+
+def _share(advices: Advices, rule: str) -> float:
+    return max((one.prediction.saving_ratio or 0.0 for one in advices.advice if one.rule == rule), default=0.0)
+
+
+def _of(part: Sequence[object], whole: Sequence[object]) -> str:
+    return f"{len(part)} of {len(whole)}"
+
+
+def _signed(errors: Sequence[float]) -> str:
+    if not errors:
+        return "–"
+    return f"{statistics.median(map(abs, errors)):.0%} ({min(errors):+.0%} to {max(errors):+.0%})"

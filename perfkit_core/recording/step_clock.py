@@ -1,0 +1,161 @@
+"""The clock of a recorded training. It times every step, also those that the profiler does not record.
+
+A profiler makes steps longer. The steps outside its window show how long a step is without it. perfkit's schedules,
+callbacks and ``perfkit record`` tell a clock where each step begins. The clock takes some microseconds a step. While
+steps are recorded, it also samples the Python frames of the training."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.recording.frame_sampler import FrameSampler
+from perfkit_core.storage import background
+from perfkit_core.system import failures
+
+Native = TypeVar("Native")
+_Reading = tuple[int, int | None, int | None, int | None, int | None]
+
+_KEPT: Final = 64
+"""The clock keeps this many steps without the profiler, and four times as many with it: the latest of each."""
+SAVED_AFTER: Final = (8, _KEPT)
+"""The clock saves the step times after these numbers of steps without the profiler that follow a cycle."""
+
+
+class Action(enum.Enum):
+    """State of the profiler during a step."""
+
+    OFF = enum.auto()
+    WARM_UP = enum.auto()
+    RECORD = enum.auto()
+
+
+class StepClock:
+    """Times the steps of one training. The methods never raise. :class:`perfkit_core.recording.writer.CycleWriter` sets
+    ``save``, which writes the step times into the run folder, because steps also follow the last cycle."""
+
+    def __init__(self) -> None:
+        self.save: Callable[[], None] | None = None
+        self._off: deque[TimedStep] = deque(maxlen=_KEPT)
+        self._recorded: deque[TimedStep] = deque(maxlen=4 * _KEPT)
+        self._usage = _Usage()
+        self._frames = FrameSampler()
+        self._first: int | None = None
+        self._step, self._action, self._begun = 0, Action.WARM_UP, self._usage.read()
+        self._usual = False  # whether the running step contains nothing but training, and perhaps recording
+        self._since_cycle = self._unsaved = 0
+        self._pid = os.getpid()
+
+    def begins(self, step: int, action: Action) -> None:
+        """End the running step, and begin ``step``."""
+        begun = self._usage.read()
+        idle = not background.busy()
+        if self._first is None:
+            self._first = step
+        elif self._usual and idle:
+            self._add(begun)
+        # If the action changes, the profiler is started or stopped within the step.
+        self._usual = idle and action is self._action and action is not Action.WARM_UP
+        self._step, self._action, self._begun = step, action, begun
+        if action is Action.RECORD:
+            self._frames.start()
+        else:
+            self._frames.stop()
+
+    def interrupted(self) -> None:
+        """Leave out the running step, which contains something else, for example a validation."""
+        self._usual = False
+
+    def cycle_taken(self) -> None:
+        """Leave out the running step, in which a cycle was taken from the profiler."""
+        self._usual = False
+        self._since_cycle = self._unsaved = 0
+
+    def save_rest(self) -> None:
+        """Save the times of the steps since the last cycle, unless they are saved already."""
+        if self.save is not None and self._unsaved and self._pid == os.getpid():
+            self._unsaved = 0
+            try:
+                self.save()
+            except Exception as error:
+                failures.log("the step times could not be saved, training continues", error)
+
+    def times(self) -> TimedSteps:
+        """Return the steps that have ended, sorted by number."""
+        steps = sorted((*self._off, *self._recorded), key=lambda step: step.number)
+        return TimedSteps(tuple(steps), self._first or 0)
+
+    def samples(self) -> FrameSamples:
+        """Return the samples of the cycle that was just recorded."""
+        return self._frames.taken()
+
+    def _add(self, now: _Reading) -> None:
+        wall_ns, *used = (
+            None if before is None or after is None else after - before
+            for before, after in zip(self._begun, now, strict=True)
+        )
+        step = TimedStep(self._step, self._action is Action.RECORD, wall_ns or 0, *used)
+        if step.recorded:
+            self._recorded.append(step)
+            return
+        self._off.append(step)
+        self._since_cycle += 1
+        self._unsaved += 1
+        if self._since_cycle in SAVED_AFTER:
+            self.save_rest()
+
+
+class _Usage:
+    """Reads the time, and what the calling thread has used of the machine."""
+
+    def __init__(self) -> None:
+        self._thread: tuple[int, int] | None = None  # process and thread that the open file is about
+        self._file: int | None = None
+
+    def read(self) -> _Reading:
+        """Return the time in ns, the time that the thread ran and waited for a processor in ns, how often the system
+        took its processor away, and the pages that it touched first. Unknown numbers are None."""
+        ran_ns = waited_ns = preempted = faults = None
+        with contextlib.suppress(Exception):  # not every system has these numbers
+            import resource
+
+            usage = resource.getrusage(resource.RUSAGE_THREAD)
+            preempted, faults = usage.ru_nivcsw, usage.ru_minflt
+            thread = os.getpid(), threading.get_native_id()
+            if thread != self._thread:
+                self.close()
+                self._thread = thread
+                self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            if self._file is not None:
+                ran_ns, waited_ns = map(int, os.pread(self._file, 64, 0).split()[:2])
+        return time.perf_counter_ns(), ran_ns, waited_ns, preempted, faults
+
+    def close(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+    __del__ = close
+
+
+class TimedSchedule(Generic[Native]):
+    """A schedule of a framework's profiler that also tells a clock where each step begins. ``actions`` translates what
+    the schedule returns. Values that it lacks mean that the profiler is on."""
+
+    def __init__(self, schedule: Callable[[int], Native], actions: Mapping[Native, Action]) -> None:
+        self.clock = StepClock()
+        self._schedule, self._actions = schedule, actions
+
+    def __call__(self, step: int) -> Native:
+        native = self._schedule(step)
+        self.clock.begins(step, self._actions.get(native, Action.RECORD))
+        return native

@@ -1,0 +1,35 @@
+"""``schedule``, which takes the place of ``torch.profiler.schedule`` and also times the steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
+from perfkit_torch import framework
+
+if TYPE_CHECKING:
+    import torch
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> TimedSchedule[torch.profiler.ProfilerAction]:
+    """Return a schedule for ``torch.profiler.profile``, with the arguments of ``torch.profiler.schedule``.
+
+    The schedule also times each step. :func:`perfkit_torch.trace_handler` stores the times of the steps that are not
+    recorded. They show what a step takes without the profiler, so the training should go on for some steps after the
+    last recorded step. Timing takes about 10 µs per step.
+    """
+    profiler = framework.torch().profiler
+    optional = {"skip_first_wait": skip_first_wait} if skip_first_wait else {}  # older versions lack it
+    native = profiler.schedule(
+        wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip_first, **optional
+    )
+    actions = profiler.ProfilerAction
+    return TimedSchedule(native, {actions.NONE: Action.OFF, actions.WARMUP: Action.WARM_UP})
+
+
+def clock(profiler: object) -> StepClock | None:
+    """Return the clock of the schedule that the profiler has, or None if it is another schedule."""
+    found = getattr(profiler, "schedule", None)
+    return found.clock if isinstance(found, TimedSchedule) else None
