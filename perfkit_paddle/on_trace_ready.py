@@ -49,12 +49,13 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     from perfkit_paddle.layers import FRAMEWORK
 
     threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets this variable if the user did not
+    dtype = framework.paddle().get_default_dtype()
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = pb_source.Live(
         place.rank,
         no_steps,
         {"framework_version": framework.paddle().__version__, "options": options},
-        {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None)},
+        {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None, dtype)},
     )
     running = getattr(profiler, "step_num", None)
 

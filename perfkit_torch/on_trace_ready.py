@@ -52,7 +52,7 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
         devices=_devices(torch),
         options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
-        extra={**annotation.extra(FRAMEWORK), **environment.host(torch.get_num_threads())},
+        extra={**annotation.extra(FRAMEWORK), **environment.host(torch.get_num_threads(), str(torch.get_default_dtype()))},
     )
 
     def finish() -> Trace:

@@ -19,6 +19,7 @@ import numpy as np
 from perfkit_core.advice import place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
+from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
@@ -186,7 +187,9 @@ class Evaluation:
             return []
         for candidate, name in zip(candidates, names, strict=True):
             try:
-                advice.append(self._advice(rule, candidate, name))
+                one = self._advice(rule, candidate, name)
+                if one.remedy is not None or not candidate.needs_remedy:
+                    advice.append(one)
             except Exception as error:
                 self.not_evaluable[rule.id] = why(error)
         return advice
@@ -201,7 +204,7 @@ class Evaluation:
             framework=trace.meta.framework or "unknown", mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
-            place=self._places.of(rows, candidate.rows_ns),
+            place=candidate.place or self._places.of(rows, candidate.rows_ns) or frames(trace).line_during(trace, rows),
             remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
         )  # fmt: skip
 

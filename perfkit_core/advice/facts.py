@@ -102,6 +102,8 @@ class Candidate:
     direction: str | None = None  # "to host" or "to device" if work moves there
     fill: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, part of the advice id
     words: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, not part of the id
+    needs_remedy: bool = False  # whether the advice is left out if the framework has no remedy for this recording
+    place: str | None = None  # line of code, if the rule knows it; None: it is found by ``rows``
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,13 @@ class Facts:
         """The replay of the training without its profiler. Predictions start from it."""
         measured_ns = typical_ns(self.timed.unprofiled()) if self.timed and self.has_steps else None
         return unprofiled(self.replay, recording_cost(self.trace.meta), measured_ns, self.played_ns)
+
+    @cached_property
+    def preempted(self) -> float:
+        """The share of the recorded steps in which the thread could have run, but other threads had the processors."""
+        steps = self.timed.recorded() if self.timed else ()
+        shares = [min((step.waited_ns or 0) / max(step.wall_ns, 1), 1.0) for step in steps]
+        return float(np.median(shares)) if shares else 0.0
 
     def played_ns(self, graph: Graph, period: int = 1) -> float:
         """Return the median step time in ns after playing a graph. Raises CyclicGraphError. ``period`` is explained at

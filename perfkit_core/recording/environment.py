@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from perfkit_core.system.machine import usable_cpus
+from perfkit_core.system.machine import processor_flags, usable_cpus
 
 HOST: Final = "host"
 """Key of ``TraceMeta.extra``. Its value is a dictionary with the keys below."""
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
 """Keys of the entry HOST. Their values are the number of cores that the process may use, the number of threads per
 operator, and the number of processes of the job on this machine."""
+INSTRUCTIONS: Final = "instructions"
+"""Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
+DTYPE: Final = "default_dtype"
+"""Key of ``TraceMeta.extra``. Its value is the name of the default floating-point type, such as ``float32``."""
+_REDUCED: Final = re.compile(r"\b(amx_bf16|amx_fp16|avx512_bf16|avx512_fp16|bf16|i8mm|fphp|asimdhp)\b")
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")
 """Environment variables in which launchers store the number of processes on this machine."""
@@ -48,12 +54,16 @@ def _integer(variable: str) -> int | None:
     return int(value) if value.isdecimal() else None
 
 
-def host(threads: int | None) -> dict[str, dict[str, int]]:
-    """Return the entry :data:`HOST` of ``TraceMeta.extra``. ``threads`` is the framework's number of threads per
-    operator, or None if it is unknown. The entry does not contain unknown numbers."""
+def host(threads: int | None, dtype: str | None = None) -> dict[str, Any]:
+    """Return the entries :data:`HOST` and :data:`DTYPE` of ``TraceMeta.extra``. ``threads`` is the framework's number of
+    threads per operator, and ``dtype`` its default floating-point type. Entries do not contain what is unknown."""
     processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
-    return {HOST: {name: number for name, number in numbers.items() if number}}
+    known: dict[str, Any] = {name: number for name, number in numbers.items() if number}
+    flags = processor_flags()
+    if flags:
+        known[INSTRUCTIONS] = sorted(set(_REDUCED.findall(flags)))
+    return {HOST: known, **({DTYPE: dtype.rpartition(".")[2]} if dtype else {})}
 
 
 def cores(quota: Path = _QUOTA) -> int:

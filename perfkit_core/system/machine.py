@@ -26,12 +26,22 @@ def this_machine() -> Machine:
 
 
 def cpu_model() -> str:
+    return _cpu_info("model name", "Hardware") or platform.processor() or platform.machine() or "unknown"
+
+
+def processor_flags() -> str:
+    """Return the flags of the first processor, separated by spaces, or "" if they are unknown."""
+    return _cpu_info("flags", "Features")
+
+
+def _cpu_info(*keys: str) -> str:
+    """Return the first value that Linux states for one of the keys, or "" if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Hardware"))]
-    return next(filter(None, named), "") or platform.processor() or platform.machine() or "unknown"
+        return ""
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith(keys))
+    return next(filter(None, named), "")
 
 
 def usable_cpus() -> tuple[int, ...]:

@@ -52,5 +52,16 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("rank-skew", 34, 1, "Make the slow rank as fast as the others"),
     _rule("recompilation", 35, 1, "Compile once"),
     _rule("outlier-steps", 36, 1, "Find the cause of slow steps"),
+    _rule("unbatched-loop", 37, 1, "Replace the loop by operators on all items"),
+    _rule("micro-batches", 38, 1, "Use larger batches instead of many small ones"),
+    _rule("double-precision", 39, 1, "Compute in single precision"),
+    _rule("emulated-precision", 40, 1, "Use single precision on this processor"),
+    _rule("autograd-in-inference", 41, 1, "Turn gradients off"),
+    _rule("rebuilt-constants", 42, 1, "Compute constant tensors once"),
+    _rule("tensors-from-lists", 43, 1, "Make tensors from arrays, not from Python lists"),
+    _rule("save-each-step", 44, 1, "Write checkpoints, logs and statistics less often"),
+    _rule("too-few-threads", 45, 1, "Use all cores"),
+    _rule("conv-layout", 46, 1, "Keep images in the layout channels last"),
+    _rule("repeated-forward", 47, 1, "Compute the result once"),
 )
 """All built-in rules, sorted by number."""

@@ -10,11 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import matching, operators
+from perfkit_core.advice.operators import backward_of, matching, operator_order, operators
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
-from perfkit_core.model.schema import KERNEL, OPTIMIZER
+from perfkit_core.model.schema import BACKWARD, DATALOADER, KERNEL, OPTIMIZER
 from perfkit_core.replay import device_work, transforms
 
 _OPERATORS: Final = {
@@ -23,6 +24,10 @@ _OPERATORS: Final = {
     "clip", "where", "compare", "logical", "sin", "cos", "erf", "reciprocal", "remainder", "maximum", "minimum",
     "square", "cast", "scale",
 }  # fmt: skip
+_REDUCTIONS: Final = {"mean", "var", "sum"}
+_FUSED_ON_HOST: Final = transforms.Quantity(
+    0.25, 0.5, 0.9, message("estimate: a fused operator reads and writes each tensor once")
+)
 _KERNELS: Final = re.compile(
     r"element_?wise|(?<!no)broadcast_?kernel|activation_?(grad_?)?kernel|dropout_?kernel", re.IGNORECASE
 )
@@ -32,7 +37,8 @@ _OTHERS: Final = re.compile(
 
 
 def find(facts: Facts) -> list[Candidate]:
-    facts.need_device()
+    if not facts.on_device:
+        return _on_host(facts)
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     launch, parent = trace.ints("launched_by"), trace.ints("parent")
     if not trace.rows("kind", KERNEL).any():
@@ -87,6 +93,44 @@ def find(facts: Facts) -> list[Candidate]:
         vetoes=(message("optimizer kernels, reductions, and kernels that are already fused"),),
         assumptions=assume(longest_kernel_factor=factor),
         risks=(message("Consecutive kernels may be independent of each other; only dependent kernels are fused."),),
+    )]  # fmt: skip
+
+
+def _on_host(facts: Facts) -> list[Candidate]:
+    """Return the advice for chains of operators on the host. Reductions count, because compilers fuse them, too."""
+    trace, order = facts.trace, operator_order(facts.trace)
+    canonical = trace.codes("op_name")
+    names = np.array([name in _OPERATORS or name in _REDUCTIONS for name in canonical.values], np.bool_)
+    row = order.row[(facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER))[order.row]]
+    inside = canonical.lookup(names, False)[row]
+    cut = (np.diff(trace.ints("step")[row]) != 0) | ~inside[1:] | ~inside[:-1]
+    chain = np.cumsum(np.append(True, cut)[: len(row)])
+    long = inside & (np.bincount(chain)[chain] >= facts.thresholds.chain_operators) if len(row) else inside
+    rows = row[long]
+    # operators on few elements take as long as their call, and fusing saves little
+    rows = rows[trace.ints("dur_ns")[rows] > 2 * call_ns(facts)]
+    if not len(rows):
+        return []
+    both = np.append(rows, backward_of(trace, rows))
+    spent, chains = facts.mean_ns(both), len(np.unique(chain[long]))
+    if not facts.exceeds(spent, facts.thresholds.chain_host_share):
+        return []
+    return [Candidate(
+        facts.plural(
+            "{count:count} chain {per_step} of elementwise operators reads and writes whole tensors again and again. "
+            "This takes {time}.",
+            "{count:count} chains {per_step} of elementwise operators read and write whole tensors again and again. "
+            "This takes {time}.",
+            facts.per_step(chains), time=facts.of_step(spent),
+        ),
+        evidence={"chains": chains, "operators": len(rows), **facts.part("chain", spent)},
+        rows=rows,
+        transforms=(transforms.Scale(both, _FUSED_ON_HOST),),
+        ceiling_ns=round(spent),
+        preconditions=(message("the operators follow each other in one phase of one step"),),
+        vetoes=(message("operators on few elements"),),
+        assumptions=assume(host_factor=_FUSED_ON_HOST),
+        risks=(message("Consecutive operators may be independent of each other; only dependent ones are fused."),),
     )]  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """Rule 20, host-gap: the host does other work while no thread runs an operator.
-Detected: gaps, which are parts of a step in which only Python, annotations and phases were recorded. Long gaps and many
-short gaps are separate advice.
-Predicted: the step time with shorter gaps on all ranks."""
+Detected: gaps, which are parts of a step in which only Python, annotations and phases were recorded. The time that the
+profiler takes, and time in which the thread waits for a processor, do not count. Long gaps and, with a device, many
+short gaps are separate advice. Recorded or sampled frames name the Python code that fills them.
+Predicted: with a device, the step time if the named Python code runs while the device works. Without a device, nothing:
+work that must be done takes as long on another thread."""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.frames import frames
+from perfkit_core.advice.gaps import Gaps, idle_gaps
 from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.algorithms import groupby
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
 from perfkit_core.replay.transforms import Quantity, Shorten
@@ -21,50 +24,46 @@ from perfkit_core.views.code import frame_names
 from perfkit_core.views.steps.activity import covered_ns
 
 _LONG_FACTOR: Final = Quantity(
-    0.0, 0.0, 0.5, message("estimate: the work is dropped or moved to another thread; at worst half of it stays")
+    0.0, 0.5, 1.0, message("estimate: at best the work runs while the device works; at worst it must be done before")
 )
 _SHORT_FACTOR: Final = Quantity(
     0.0,
     0.4,
-    0.9,
-    message("estimate: compiling removes all gaps (best); compiling hardly shortens the time in Python (worst)"),
+    1.0,
+    message("estimate: compiling removes all gaps (best); compiling does not shorten the time in Python (worst)"),
 )
-_WORK: Final = (
-    schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,
-    schema.OVERHEAD,
-)  # fmt: skip
 _FRAMES: Final = 3
-Gaps = dict[int, Intervals]
-"""The gaps of each rank. Messages show the gaps of ``facts.rank``. The prediction shortens the gaps of all ranks."""
 
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     if len(facts.steps) < 2:
         raise NotEvaluableError(message("only one step was recorded, so recurring gaps cannot be recognised"))
-    trace, limits = facts.trace, facts.thresholds
+    limits = facts.thresholds
     bound = round(max(limits.host_gap_one * facts.step_ns, limits.host_gap_ns))
     long, short = Gaps(), Gaps()
-    for rank in facts.ranks:
-        # the time within steps in which no thread of the rank does recorded work
-        here = trace.host & (trace.ints("rank") == rank)
-        work = here & trace.rows("kind", *_WORK)
-        steps = here & trace.rows("kind", schema.STEP) & (facts.replay.first >= 0)
-        start, end = intervals.subtract(
-            *(intervals.union_of(np.flatnonzero(part), trace.ints("start_ns"), trace.end_ns) for part in (steps, work))
-        )
+    for rank, (start, end) in idle_gaps(facts).items():
         is_long, is_short = end - start >= bound, (end - start >= limits.host_gap_least_ns) & (end - start < bound)
         long[rank], short[rank] = (start[is_long], end[is_long]), (start[is_short], end[is_short])
     candidates = []
-    if facts.exceeds(_median_ns(facts, long), limits.host_gap_share):
+    if facts.exceeds(_own_ns(facts, long), limits.host_gap_share):
         candidates.append(_long(facts, long))
+    if not facts.on_device:
+        return candidates
     start, end = short[facts.rank]
     count = len(start) / int(facts.mine.sum())
     # fewer than ``host_gaps`` short gaps count only if one of them exceeds ``host_gap_share`` of the step
     many = count >= limits.host_gaps or (end - start > limits.host_gap_share * facts.step_ns).any()
-    if many and facts.exceeds(_median_ns(facts, short), limits.host_gap_share):
+    if many and facts.exceeds(_own_ns(facts, short), limits.host_gap_share):
         candidates.append(_short(facts, short, count))
     return candidates
+
+
+def _own_ns(facts: Facts, gaps: Gaps) -> float:
+    """Return the median time of the gaps per step, without the profiler and without waits for a processor."""
+    start, end = gaps[facts.rank]
+    overhead = facts.training.event_ns * len(start) / max(int(facts.mine.sum()), 1)
+    return max(_median_ns(facts, gaps) - overhead, 0.0) * (1 - facts.preempted)
 
 
 def _median_ns(facts: Facts, gaps: Gaps) -> float:
@@ -74,6 +73,7 @@ def _median_ns(facts: Facts, gaps: Gaps) -> float:
 
 def _long(facts: Facts, gaps: Gaps) -> Candidate:
     shared, functions = _shared(facts, gaps, _LONG_FACTOR)
+    named = bool(functions) and facts.on_device
     trace, (start, end) = facts.trace, gaps[facts.rank]
     # the operators around the longest gap
     rows, longest = facts.of_rank(outermost(trace, operators(trace))), int((end - start).argmax())
@@ -95,8 +95,11 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
             time=facts.of_step(_median_ns(facts, gaps)), longest=int((end - start).max()), where=where,
         ),
         evidence={**shared.evidence, "python": functions, "longest": beside},
+        method="replay" if named else "none",
         vetoes=(message("shorter gaps, such as Python between operators: they count separately"),),
-        risks=(message("Work that is moved to another thread still competes for Python's GIL."),),
+        risks=(
+            message("Work that is moved to another thread still competes for Python's GIL and for the cores."),
+        ),
     )  # fmt: skip
 
 
@@ -113,6 +116,7 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
             where=where,
         ),
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
+        method="replay" if functions else "none",
         vetoes=(message("gaps as short as the overhead of calling an operator"),),
         risks=(message("The profiler itself works between operators, so the gaps are shorter without a profiler."),),
         conflicts=("launch-bound",),  # launch-bound removes the same gaps
@@ -146,4 +150,9 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
         preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
         assumptions=assume(gap_factor=factor),
     )  # fmt: skip
-    return shared, [names.values[code] for code in most]
+    functions = [names.values[code] for code in most]
+    if not functions:
+        sampled = frames(trace)
+        functions = [line for line, _ in sampled.most_common(sampled.inside(own))[:_FRAMES]]
+        shared = replace(shared, place=functions[0] if functions else None)
+    return shared, functions

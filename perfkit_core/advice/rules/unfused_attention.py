@@ -1,6 +1,6 @@
 """Rule 27, unfused-attention: attention runs operator by operator, with its matrix of scores in memory.
 Detected: chains of product, softmax and product, with only scaling, masks, dropout and shape changes between them.
-Predicted: the step time if one fused kernel replaces each chain and its backward pass."""
+Predicted: the step time if one fused kernel or operator replaces each chain and its backward pass."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ from perfkit_core.replay.transforms import Quantity, Scale
 
 _FUSED: Final = Quantity(
     0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast, less for short sequences")
+)
+_FUSED_ON_HOST: Final = Quantity(0.3, 0.5, 0.95, message("estimate: the scores stay in the cache"))
+_BETWEEN_PRODUCTS: Final = message(
+    "between the two matrix products are only scaling, masks, dropout and shape changes"
+)
+_RISKS: Final = (
+    message("The attention weights are no longer available for inspection."),
+    message("Some kinds of masks are not fused."),
 )
 _PRODUCT, _SOFTMAX, _BETWEEN, _OTHER = 1, 2, 3, 4
 _ROLES: Final = {
@@ -39,12 +47,14 @@ _SCORES: Final = 3
 
 
 def find(facts: Facts) -> list[Candidate]:
-    facts.need_device()
     trace = facts.trace
     if not trace.known("op_name"):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
     chains, count = chain_rows(trace)
-    work = launched_within(trace, np.concatenate([chains, backward_of(trace, chains)]))
+    both = np.concatenate([chains, backward_of(trace, chains)])
+    if not facts.on_device:
+        return _on_host(facts, both, chains, count)
+    work = launched_within(trace, both)
     spent = facts.covered_ns(work)
     if not facts.exceeds(spent, facts.thresholds.attention_share):
         return []
@@ -60,13 +70,32 @@ def find(facts: Facts) -> list[Candidate]:
         rows=chains,
         transforms=(Scale(work, _FUSED, below=False, host=False),),
         ceiling_ns=round(spent),
-        preconditions=(message("between the two matrix products are only scaling, masks, dropout and shape changes"),),
+        preconditions=(_BETWEEN_PRODUCTS,),
         vetoes=(message("attention that is already fused"),),
         assumptions=assume(device_factor=_FUSED),
-        risks=(
-            message("The attention weights are no longer available for inspection."),
-            message("Some kinds of masks are not fused."),
+        risks=_RISKS,
+    )]  # fmt: skip
+
+
+def _on_host(facts: Facts, rows: arrays.IntArray, chains: arrays.IntArray, count: int) -> list[Candidate]:
+    spent = facts.mean_ns(rows)
+    if not facts.exceeds(spent, facts.thresholds.attention_share):
+        return []
+    return [Candidate(
+        facts.plural(
+            "Attention runs as separate products and softmax {count:count} time {per_step}. This takes {time}.",
+            "Attention runs as separate products and softmax {count:count} times {per_step}. This takes {time}.",
+            facts.per_step(count), time=facts.of_step(spent),
         ),
+        evidence={"chains": count, **facts.part("attention", spent)},
+        rows=chains,
+        transforms=(Scale(rows, _FUSED_ON_HOST),),
+        ceiling_ns=round(spent),
+        preconditions=(_BETWEEN_PRODUCTS,),
+        vetoes=(message("attention that is already fused"),),
+        assumptions=assume(host_factor=_FUSED_ON_HOST),
+        risks=_RISKS,
+        needs_remedy=True,
     )]  # fmt: skip
 
 

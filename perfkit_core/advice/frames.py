@@ -1,0 +1,89 @@
+"""What the training's Python code did in given intervals, from samples of its frames."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.place import innermost
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.intervals import Intervals, union_of
+from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.model.trace import Trace, once
+
+REPORTS: Final = re.compile(
+    r"serialization\.py|framework/io|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_\w+|print|report\w*|save"
+    r"|save_\w+|dump\w*|write_\w+|plot\w*|histogram\w*|statistics|tensorboard\w*|visualdl|wandb|mlflow|tqdm)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of files and functions that write checkpoints, logs or statistics. Training does not need their results."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The samples of one rank's training thread."""
+
+    samples: FrameSamples
+    framework: str | None
+
+    def __len__(self) -> int:
+        return len(self.samples.stack)
+
+    @cached_property
+    def at_ns(self) -> IntArray:
+        return self.samples.at_ns
+
+    def inside(self, intervals: Intervals) -> BoolArray:
+        """Return the mask of the samples within disjoint, sorted intervals, shape (samples,)."""
+        start, end = intervals
+        if not len(start):
+            return np.zeros(len(self), np.bool_)
+        at = np.searchsorted(start, self.at_ns, side="right") - 1
+        mask: BoolArray = (at >= 0) & (self.at_ns < end[np.maximum(at, 0)])
+        return mask
+
+    @cached_property
+    def lines(self) -> list[str | None]:
+        """The innermost line of user code of each distinct stack."""
+        return [innermost(stack, self.framework) for stack in self.samples.stacks]
+
+    @cached_property
+    def reports(self) -> BoolArray:
+        """Whether each sample was taken while the training wrote checkpoints, logs or statistics, shape (samples,)."""
+        stacks = np.array([bool(REPORTS.search(_own(stack))) for stack in self.samples.stacks], np.bool_)
+        mask: BoolArray = np.append(stacks, False)[np.array(self.samples.stack, np.int64)]
+        return mask
+
+    def line_during(self, trace: Trace, rows: IntArray) -> str | None:
+        """Return the line of user code that most often ran during host events. Device work counts at its launch. None
+        if no sample was taken during the events."""
+        if not len(self) or not len(rows):
+            return None
+        launched_by = trace.ints("launched_by")[rows]
+        events = np.unique(np.where(launched_by != NO_ROW, launched_by, rows))
+        mask = self.inside(union_of(events, trace.ints("start_ns"), trace.end_ns))
+        lines = self.most_common(mask)
+        return lines[0][0] if lines else None
+
+    def most_common(self, mask: BoolArray) -> list[tuple[str, float]]:
+        """Return the lines of user code of the chosen samples with their shares, the most frequent first."""
+        codes = np.array(self.samples.stack, np.int64)[mask]
+        counts = Counter(line for code in codes.tolist() if (line := self.lines[code]) is not None)
+        return [(line, count / max(len(codes), 1)) for line, count in counts.most_common()]
+
+
+def _own(stack: str) -> str:
+    """Return a stack without the folders of its files, whose names say nothing about the work."""
+    return ";".join("/".join(frame.split("/")[-2:]) for frame in stack.split(";"))
+
+
+@once
+def frames(trace: Trace) -> Frames:
+    """Return the samples of the first rank that has any."""
+    samples = next((one for _, one in sorted(trace.meta.samples.items()) if one.stack), FrameSamples())
+    return Frames(samples, trace.meta.framework)

@@ -1,0 +1,47 @@
+"""Rule 41, autograd-in-inference: operators prepare gradients that nobody computes.
+Detected: steps without a backward pass and without updates, whose operators note what a backward pass would need.
+Predicted: the step time without these notes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.algorithms import nesting
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
+from perfkit_core.replay.transforms import Quantity, Scale
+
+_WITHOUT: Final = Quantity(
+    0.80, 0.92, 0.99, message("measured on a CPU with torch 2.13 and Paddle 3.3: inference with and without gradients")
+)
+_NODES: Final = re.compile(r"node_creation")
+"""Names of events in which a framework creates a node of the backward pass."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    facts.need_steps()
+    trace, order = facts.trace, operator_order(facts.trace)
+    if (trace.rows("phase", BACKWARD, OPTIMIZER) & facts.in_steps).any():
+        return []
+    rows = order.row[facts.in_steps[order.row] & ~trace.rows("phase", DATALOADER)[order.row]]
+    creates = trace.rows("kind", OPERATOR_DETAIL) & matching(trace, "name", _NODES.search)
+    noted = (trace.ints("sequence") >= 0) | nesting.holds(trace.ints("parent"), creates)
+    spent, part = facts.mean_ns(rows), facts.mean_ns(rows[noted[rows]])
+    if not facts.exceeds(part, facts.thresholds.autograd_share):
+        return []
+    return [Candidate(
+        message(
+            "No step computes gradients, but operators that take {time} keep their inputs for a backward pass.",
+            time=facts.of_step(part),
+        ),
+        evidence={"operators": len(rows), **facts.part("operators", spent)},
+        rows=rows[noted[rows]],
+        transforms=(Scale(rows, _WITHOUT),),
+        ceiling_ns=facts.ceiling_ns(facts.totals(rows, trace.ints("dur_ns")[rows])),
+        preconditions=(message("no step has a backward pass or an update"),),
+        assumptions=assume(remaining_factor=_WITHOUT),
+        risks=(message("Tensors made in inference mode cannot be used in a later backward pass."),),
+    )]  # fmt: skip

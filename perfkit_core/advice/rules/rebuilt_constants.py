@@ -1,0 +1,100 @@
+"""Rule 42, rebuilt-constants: every step computes the same tensors again, from numbers alone.
+Detected: operators that create a range of numbers or a filled tensor, and the following operators on tensors of the
+same size. The same operators occur in every step.
+Predicted: the step time if these tensors are computed once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.operators import names_of, operator_order, shapes_of
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
+from perfkit_core.replay.transforms import Case, InCases, Remove
+
+_CREATES: Final = ("arange", "fill")
+_KEEPS: Final = frozenset(
+    {"add", "subtract", "multiply", "divide", "pow", "sqrt", "rsqrt", "exp", "log", "negative", "reciprocal", "sin", "cos",
+     "cumsum", "cumprod", "triangular", "compare", "logical", "where", "cast", "clip", "reshape", "transpose", "expand",
+     "concat", "slice", "stack", "square", "scale", "contiguous", "alias", "copy", "one_hot", "outer", "meshgrid", "pad",
+     "floor", "abs"}
+)  # fmt: skip
+"""Operators that a computation of constants may call."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    facts.need_steps()
+    trace, order = facts.trace, operator_order(facts.trace)
+    chosen = facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER)
+    row = order.row[chosen[order.row]]
+    canonical, shapes = trace.codes("op_name"), trace.codes("shapes")
+    names = [canonical.values[code] if code >= 0 else "" for code in canonical.codes[row].tolist()]
+    step, sizes = trace.ints("step")[row], _Sizes(shapes.values)
+    chains: list[list[int]] = []
+    chain: list[int] = []
+    known: set[int] = set()
+    for at, name in enumerate(names):
+        inputs = sizes.of(int(shapes.codes[row[at]]))
+        begins = name in _CREATES and not inputs
+        goes_on = bool(chain) and step[at] == step[chain[-1]] and name in _KEEPS and (not inputs or inputs & known)
+        if begins or (goes_on and inputs <= known | {1}):
+            chain.append(at)
+        elif goes_on and len(known) == 0:
+            known |= inputs
+            chain.append(at)
+        else:
+            chains.append(chain)
+            chain, known = ([at], set()) if begins else ([], set())
+    chains.append(chain)
+    chosen_rows = _in_every_step(facts, row, chains)
+    spent = facts.mean_ns(chosen_rows)
+    if not facts.exceeds(spent, facts.thresholds.constants_share):
+        return []
+    return [Candidate(
+        message(
+            "Each step computes tensors again that do not depend on its data ({operators:list}). This takes {time}.",
+            operators=names_of(trace, chosen_rows)[:3], time=facts.of_step(spent),
+        ),
+        evidence={"operators": len(chosen_rows), **facts.part("constants", spent)},
+        rows=chosen_rows,
+        transforms=(InCases(Remove(chosen_rows), (Case.SHORT, Case.LIKELY)),),
+        ceiling_ns=round(spent),
+        preconditions=(message("the operators begin with numbers, and they are the same in every step"),),
+        vetoes=(message("random numbers, and tensors that are filled before they are changed"),),
+        assumptions=(),
+        risks=(message("The tensors stay in memory. They must be computed again if their size changes."),),
+    )]  # fmt: skip
+
+
+class _Sizes:
+    """The numbers of elements of the inputs of operators, for each distinct text of shapes."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self._texts = texts
+        self._known: dict[int, set[int]] = {}
+
+    def of(self, code: int) -> set[int]:
+        if code < 0:
+            return set()
+        if code not in self._known:
+            inputs = shapes_of(self._texts[code])
+            self._known[code] = {int(np.prod(shape)) for shape in inputs if shape}
+        return self._known[code]
+
+
+def _in_every_step(facts: Facts, row: IntArray, chains: list[list[int]]) -> IntArray:
+    """Return the rows of the chains of at least two operators whose operators occur in every step."""
+    trace, names = facts.trace, facts.trace.codes("name")
+    steps: dict[tuple[int, ...], set[int]] = {}
+    for chain in chains:
+        if len(chain) > 1:
+            key = tuple(names.codes[row[chain]].tolist())
+            steps.setdefault(key, set()).add(int(trace.ints("step")[row[chain[0]]]))
+    number = len(np.unique(facts.steps.number))
+    kept = {key for key, found in steps.items() if len(found) == number}
+    rows = [at for chain in chains if len(chain) > 1 and tuple(names.codes[row[chain]].tolist()) in kept for at in chain]
+    return row[np.array(rows, np.int64)] if rows else np.empty(0, np.int64)

@@ -1,0 +1,148 @@
+"""Rule 37, unbatched-loop: a loop in Python calls small operators for one item after the other.
+Detected: ``loop_rounds`` (4) or more rounds of the same operators that are not the layers of a network.
+Predicted: the step time if one operator does the work of all rounds. The work remains, the cost of calling does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.calls import calling_factor
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.loops import Loop, backward_loops, forward_loops
+from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, shapes_of
+from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message, plural
+from perfkit_core.replay.transforms import Quantity, Scale, Shorten
+
+_WORK: Final = Quantity(
+    0.2, 0.5, 1.0, message("estimate: batched work is up to five times as fast; at worst it takes as long")
+)
+_PARAMETERS: Final = frozenset(
+    {"linear", "conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
+)
+"""Operators that usually have parameters."""
+_LOOKUPS: Final = frozenset({"embedding", "gather", "slice", "index", "split"})
+"""Operators that take a part of their input. A layer does not begin with one of them."""
+_MOST: Final = 3
+"""Maximum number of loops that are reported."""
+
+
+def find(facts: Facts) -> list[Candidate]:
+    trace, order = facts.trace, operator_order(facts.trace)
+    kinds: dict[int, list[Loop]] = {}
+    for loop in forward_loops(trace):
+        if loop.rounds >= facts.thresholds.loop_rounds:
+            kinds.setdefault(loop.kind, []).append(loop)
+    found = []
+    for loops in kinds.values():
+        if not _is_stack_of_layers(facts, loops):
+            rows = np.concatenate([order.row[loop.first : loop.last] for loop in loops])
+            found.append((int(trace.ints("dur_ns")[rows].sum()), loops, rows))
+    found.sort(key=lambda one: -one[0])
+    rest = list(backward_loops(trace))
+    candidates = []
+    for _, loops, rows in found[:_MOST]:
+        gradients = backward_of(trace, rows)
+        if not len(gradients):  # no sequence numbers: the loops of the backward pass with as many rounds
+            rounds = {loop.rounds for loop in loops}
+            mine = [loop for loop in rest if loop.rounds in rounds]
+            rest = [loop for loop in rest if loop.rounds not in rounds]
+            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in mine)])
+        candidate = _candidate(facts, loops, rows, gradients)
+        if candidate is not None:
+            candidates.append(candidate)
+    return candidates
+
+
+def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
+    trace = facts.trace
+    both = np.append(rows, gradients)
+    once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
+    factor = calling_factor(facts, both, once, _WORK)
+    gaps = _gaps(facts, loops)
+    waits = sum(int((end - start).sum()) for start, end in gaps.values())
+    total = facts.mean_ns(both) + facts.per_step(waits)
+    if not facts.exceeds(total, facts.thresholds.loop_share):
+        return None
+    rounds = round(float(np.median([loop.rounds for loop in loops])))
+    names = names_of(trace, rows)
+    body = round(float(np.median([loop.body for loop in loops])))
+    per_step = facts.per_step(len(loops))
+    return Candidate(
+        plural(
+            "A loop calls {n:count} operator in each of {rounds} rounds ({operators:list}). This takes {time}.",
+            "A loop calls {n:count} operators in each of {rounds} rounds ({operators:list}). This takes {time}.",
+            body, rounds=rounds, operators=names[:3], time=facts.of_step(total),
+        ),
+        evidence={
+            "rounds": rounds, "operators_per_round": body, "loops_per_step": round(per_step, 2),
+            "calls_per_step": round(facts.per_step(len(both))), **facts.part("loop", total),
+        },
+        rows=rows,
+        transforms=(Scale(both, factor), Shorten(gaps, once)),
+        ceiling_ns=round(total),
+        preconditions=(message("the rounds call the same operators, and they are not the layers of a network"),),
+        vetoes=(message("rounds that pass their result to the next layer"),),
+        assumptions=assume(remaining_factor=factor),
+        risks=(
+            message("If each round needs the result of the round before, only a fused operator such as an LSTM helps."),
+            message("Items of different sizes must be padded and masked."),
+        ),
+        conflicts=("select-loop", "host-gap", "launch-bound", "micro-batches"),
+        fill={"operator": name_of(trace, rows[0])},
+    )  # fmt: skip
+
+
+def _gaps(facts: Facts, loops: Sequence[Loop]) -> dict[int, intervals.Intervals]:
+    """Return the time between the operators of the loops, for each rank."""
+    trace, order = facts.trace, operator_order(facts.trace)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    begin = np.concatenate([end[order.row[loop.first : loop.last - 1]] for loop in loops])
+    until = np.concatenate([start[order.row[loop.first + 1 : loop.last]] for loop in loops])
+    rank = np.concatenate([trace.ints("rank")[order.row[loop.first : loop.last - 1]] for loop in loops])
+    kept = until > begin
+    begin, until, rank = begin[kept], until[kept], rank[kept]
+    sort = np.argsort(begin, kind="stable")
+    return {
+        int(number): (begin[sort][rank[sort] == number], until[sort][rank[sort] == number])
+        for number in np.unique(rank)
+    }
+
+
+def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
+    """Return whether the rounds may be the layers of a network, which have parameters of their own. They are not if
+
+    - the round begins with a lookup, which takes a part of the data;
+    - there are more uses of parameters than parameters with gradients, so the rounds share parameters;
+    - the features that a round returns cannot be the input of the next round."""
+    trace, order = facts.trace, operator_order(facts.trace)
+    canonical = trace.codes("op_name")
+    parametric = np.isin(canonical.values, list(_PARAMETERS))
+    uses = np.append(parametric, False)[canonical.codes[order.row]]
+    loop = loops[0]
+    rows = order.row[loop.first : loop.first + -(-loop.operators // loop.rounds)]
+    first = canonical.codes[rows[0]]
+    if not uses[loop.first : loop.last].any() or (first >= 0 and canonical.values[first] in _LOOKUPS):
+        return False
+    in_loops = sum(int(uses[one.first : one.last].sum()) for one in loops)
+    if in_loops > int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum()) > 0:
+        return False
+    shapes = [_features(facts, row) for row in rows[uses[loop.first : loop.first + len(rows)]]]
+    known = [one for one in shapes if one is not None]
+    return not known or known[0][0] == known[-1][1]
+
+
+def _features(facts: Facts, row: int) -> tuple[int, int] | None:
+    """Return the number of features that a layer takes and returns, None if its shapes are unknown."""
+    shapes = facts.trace.codes("shapes")
+    inputs = shapes_of(shapes.values[shapes.codes[row]]) if shapes.codes[row] >= 0 else []
+    if len(inputs) < 2 or len(inputs[1]) < 2 or not inputs[0]:
+        return None
+    (out, taken), values = inputs[1][:2], inputs[0]
+    if len(inputs[1]) > 2:  # a convolution: its channels come after the batch
+        return (values[1], out) if len(values) > 1 else None
+    return values[-1], out if values[-1] == taken else taken
