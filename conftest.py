@@ -39,6 +39,7 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Predictions must not depend on what was measured on this machine before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

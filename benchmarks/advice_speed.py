@@ -48,7 +48,8 @@ def once(events: int, rounds: int) -> dict[str, float]:
 
 def section(sizes: Sequence[int], rounds: int, say: Callable[[str], None]) -> Section:
     """Return the results for each size. Only the size ``TARGET`` has targets."""
-    asked = [(f"{size:,} events", ["-m", "benchmarks.advice_speed", "--one", str(size), str(rounds)], 1) for size in sizes]
+    command = ["-m", "benchmarks.advice_speed", "--one"]
+    asked = [(f"{size:,} events", [*command, str(size), str(rounds)], 1) for size in sizes]
     results = take_turns(asked, 1, say)
     checks = tuple(
         check for size, one in zip(sizes, results, strict=True) if size == TARGET for check in _checks(size, one)

@@ -8,6 +8,7 @@ from perfkit_core.calibration import bench
 from perfkit_core.plugins import contracts
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput
+from perfkit_paddle.on_trace_ready import breadth_first
 
 _DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 """Names of the packages that install the module ``paddle``."""
@@ -34,7 +35,27 @@ def machine_bench() -> contracts.Bench:
             )
     finally:
         paddle.set_device(device)
-    return contracts.Bench(operators, None if device == "cpu" else PaddleBench(paddle, device))
+    bench_of_device = None if device == "cpu" else PaddleBench(paddle, device)
+    return contracts.Bench(operators, bench_of_device, recording=_recording(paddle))
+
+
+def _recording(paddle: Any) -> contracts.RecordingBench:
+    layers = paddle.nn.Sequential(paddle.nn.Linear(16, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 16))
+    inputs = paddle.ones([4, 16])
+    profiling = framework.profiler()
+
+    def profiled(option: str, run: contracts.Call) -> float:
+        targets = [profiling.ProfilerTarget.CPU]
+        profiler = profiling.Profiler(targets=targets, **({option: True} if option else {}))
+        profiler.start()
+        run()
+        profiler.stop()
+        nodes = [node for root in profiler.profiler_result.get_data().values() for node, _ in breadth_first(root)]
+        profiler.profiler = None  # Paddle creates no other profiler while this is set
+        return len(nodes) + sum(len(node.mem_node) for node in nodes) / 2
+
+    options = ("", "record_shapes", "profile_memory")
+    return contracts.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class PaddleBench:

@@ -139,7 +139,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, p
     tables = _Tables()
     for thread, root in trees.items():
         owner = tables.add("thread", 0, thread_id=thread)
-        for number, (node, parent) in enumerate(_breadth_first(root)):
+        for number, (node, parent) in enumerate(breadth_first(root)):
             cells = _read(node, _HOST) | tables.text("name", node.name)
             row = tables.add("host", owner, id=number, parent_id=parent, type=int(node.type), **cells)
             for memory in node.mem_node:
@@ -155,7 +155,7 @@ def walk(trees: Mapping[int, Any], extra_info: Mapping[str, str]) -> dict[str, p
     return tables.finished()
 
 
-def _breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
+def breadth_first(root: Any) -> Iterator[tuple[Any, int]]:
     """Yield each node and the number of its parent, or -1 for the root. The nodes are numbered as they are yielded."""
     level, parents, count = [root], [-1], 0
     while level:

@@ -8,6 +8,7 @@ from perfkit_core.calibration import bench
 from perfkit_core.plugins import contracts
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework, throughput
+from perfkit_torch.dialect import MEMORY_EVENT
 
 
 def version() -> str | None:
@@ -26,7 +27,24 @@ def machine_bench() -> contracts.Bench:
             gather=lambda values, numbers: lambda: torch.index_select(values, 0, numbers),
             cast=lambda numbers: numbers.float,
         )
-    return contracts.Bench(operators, CudaBench(torch) if torch.cuda.is_available() else None, torch.get_num_threads())
+    device = CudaBench(torch) if torch.cuda.is_available() else None
+    return contracts.Bench(operators, device, torch.get_num_threads(), _recording(torch))
+
+
+def _recording(torch: Any) -> contracts.RecordingBench:
+    layers = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16))
+    inputs = torch.ones(4, 16)
+
+    def profiled(option: str, run: contracts.Call) -> float:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, **({option: True} if option else {})) as profiler:
+            run()
+        events = profiler.profiler.kineto_results.events()
+        half = sum(event.name() == MEMORY_EVENT or bool(event.is_python_function()) for event in events)
+        return len(events) - half / 2
+
+    options = ("", "record_shapes", "profile_memory", "with_stack")
+    return contracts.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class CudaBench:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +66,17 @@ class LiveBatch:
         pieces[0::3] = map(openings.__getitem__, keys)
         pieces[1::3] = arguments
         return "".join(pieces)[:-1].encode()
+
+    def without_thread(self, tid: int | None) -> LiveBatch:
+        """Return the batch without the events of a host thread."""
+        kept = np.array([not (other == tid and pid == os.getpid()) for pid, other in zip(self.pids, self.tids, strict=True)])
+        if kept.all():
+            return self
+        columns = (self.categories, self.names, self.pids, self.tids, self.metadata)
+        texts = [list(compress(column, kept)) for column in columns]
+        start, duration = (times[kept] for times in self.times)
+        ids = None if self.ids is None else list(compress(self.ids(self.metadata), kept))
+        return LiveBatch(*texts, (start, duration), None if ids is None else lambda _: ids)
 
     def mended(self) -> LiveBatch:
         """Return the batch with valid metadata. Numbers such as ``inf`` are repaired in the same way as in files.

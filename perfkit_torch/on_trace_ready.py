@@ -12,6 +12,7 @@ from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
+from perfkit_core.recording.step_clock import StepClock
 from perfkit_torch import dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:
@@ -33,17 +34,24 @@ def trace_handler(
     return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
 
 
-def take(profiler: Any, place: environment.Place) -> writer.Taken:
-    """Read the events in the calling thread: reading holds the GIL, so another thread would block the training as well.
+def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:
+    """Take the last cycle of the profiler. ``clock``: the clock of the training, by default that of its schedule.
+
+    Read the events in the calling thread: reading holds the GIL, so another thread would block the training as well.
     A background thread assembles them, unless Python stacks are recorded: its stacks would be in the next cycle."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
         raise RuntimeError("the profiler has no results: start and stop it first")
-    held = [read(live_events.batches(results, bool(getattr(profiler, "with_flops", False))))]
+    clock = clock or timed_schedule.clock(profiler)
+    batches = live_events.batches(results, bool(getattr(profiler, "with_flops", False)))
+    if clock is not None and getattr(profiler, "with_stack", False):  # torch also records the frames of the sampler
+        batches = (batch.without_thread(clock.sampler) for batch in batches)
+    held = [read(batches)]
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK
 
+    host = environment.host(torch.get_num_threads(), str(torch.get_default_dtype()))
     meta = TraceMeta(
         source="live",
         format="perfkit-torch-live",
@@ -52,14 +60,14 @@ def take(profiler: Any, place: environment.Place) -> writer.Taken:
         devices=_devices(torch),
         options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
-        extra={**annotation.extra(FRAMEWORK), **environment.host(torch.get_num_threads(), str(torch.get_default_dtype()))},
+        extra={**annotation.extra(FRAMEWORK), **host},
     )
 
     def finish() -> Trace:
         # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
-    return writer.Taken(finish, not getattr(profiler, "with_stack", False), timed_schedule.clock(profiler))
+    return writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
 
 
 def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:

@@ -47,7 +47,7 @@ class ScriptRecording:
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        return replace(take(profiler, place), clock=self._clock)
+        return take(profiler, place, self._clock)
 
     def _before_update(self) -> None:
         if self._wanted is not None and self._ended >= self._wanted:
@@ -154,7 +154,7 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
-        taken = replace(take(profiler, place), clock=self.clock)
+        taken = take(profiler, place, self.clock)
         if self._ending is Ending.INTERRUPTED:
             return taken
 

@@ -12,6 +12,7 @@ from benchmarks import console
 from benchmarks.advice import score, truth
 from benchmarks.advice.pairs import HERE, pairs
 from perfkit_core.errors import PerfkitError
+from perfkit_core.verify import ledger
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure again what was measured")
     parser.add_argument("--record", action="store_true", help="record again, but measure only what was not measured")
     parser.add_argument("--predict", action="store_true", help="measure nothing, and use what was recorded")
+    parser.add_argument("--ledger", type=Path, metavar="FILE", help="write the outcomes into this file")
     parser.add_argument("--recordings", type=Path, default=HERE / "recordings", help="folder of the recordings")
     options = parser.parse_args()
     chosen, known = pairs(options.part, options.program), truth.known()
@@ -40,6 +42,10 @@ def main() -> None:
     found = score.scores(chosen, options.recordings, console.progress)
     for row in sorted(map(score.line, found), key=lambda row: row[3]):
         print(f"{row[0]:32}{row[1]:>24} {row[2]:7}{row[3]:>26} {row[4]:>26}{row[5]:>7}{row[6]:>6}{row[7]:>5}")
+    if options.ledger:
+        options.ledger.unlink(missing_ok=True)
+        for outcome in filter(None, map(score.record, found)):
+            ledger.append(options.ledger, outcome)
     if found:
         print()
         for what, value, wanted in score.table(found):

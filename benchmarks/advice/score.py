@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import perfkit_core.advice
 from benchmarks.advice import truth
 from benchmarks.advice.pairs import Pair
 from benchmarks.advice.truth import Truth
 from perfkit_core.advice.advice import Advice, Advices
+from perfkit_core.verify import ledger
+from perfkit_core.verify.ledger import Record
 from perfkit_core.verify.statistics import Measured
 
+SHIPPED = Path(perfkit_core.advice.__file__).with_name("outcomes.jsonl")
 LARGE = 0.10
 """A fix with a larger saving should be found."""
 PROMISE = 0.03
@@ -89,7 +93,8 @@ class Score:
 
 
 def scores(pairs: Iterable[Pair], folder: Path, say: Callable[[str], None]) -> list[Score]:
-    """Return the scores of the pairs that were measured and recorded."""
+    """Return the scores of the pairs that were measured and recorded. The outcome of a pair does not adjust its own
+    prediction."""
     from perfkit_core.advice.engine import advise
 
     known, result = truth.known(), []
@@ -99,9 +104,35 @@ def scores(pairs: Iterable[Pair], folder: Path, say: Callable[[str], None]) -> l
         if measured is None or measured.hash != pair.hash or not all(place.exists() for place in places):
             say(f"{pair.program}: not measured")
             continue
-        before, after = map(advise, places)
+        others = [one for one in shipped() if one.base != pair.program]
+        before, after = (advise(place, outcomes=others) for place in places)
         result.append(Score(pair, measured, before, after))
     return result
+
+
+def shipped() -> list[Record]:
+    """Return the outcomes that perfkit ships."""
+    return ledger.read(SHIPPED)
+
+
+def record(one: Score) -> Record | None:
+    """Return the outcome of a pair for the ledger; None if the rule of the pair gave no advice with a number."""
+    if one.advice is None or one.predicted is None:
+        return None
+    advice, m, measured = one.advice, one.measured, one.truth
+    p = advice.prediction
+    outcome: ledger.Outcome = "verified" if m.better else "refuted" if m.worse else "abstained"
+    return Record(
+        date=measured.date, outcome=outcome, base=one.pair.program, change=f"{one.pair.program} --fixed",
+        base_hash=measured.hash, change_hash=measured.hash, cpu=measured.cpu, cpus=list(range(measured.cpus)),
+        advice=advice.id, rule=advice.rule, rule_version=advice.version, framework=advice.framework,
+        framework_version=measured.version, runtime=advice.runtime, metric=truth.METRIC.text, base_ns=p.base_ns,
+        p10_ns=p.p10_ns, p50_ns=p.p50_ns, p90_ns=p.p90_ns, saving_p10_ns=p.saving_p10_ns,
+        saving_p90_ns=p.saving_p90_ns, replayed_saving_ratio=p.replayed_ratio, base_median=m.base,
+        change_median=m.change, runs=m.base_runs + m.change_runs, saving_ratio=m.saving, saving_low_ratio=m.saving_low,
+        saving_high_ratio=m.saving_high, noise_ratio=m.noise, saving_error=one.error,
+        step_error=(1 - one.predicted[1]) / (1 - m.saving) - 1,
+    )  # fmt: skip
 
 
 def table(found: Sequence[Score]) -> list[tuple[str, str, str]]:

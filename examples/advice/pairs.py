@@ -9,7 +9,7 @@ FRAMEWORKS = ("torch", "paddle")
 RULES = {
     "loader": "loader-workers",
     "optimizer": "per-tensor-optimizer",
-    "logging": "host-gap",
+    "logging": "save-each-step",
     "threads": "thread-oversubscription",
     "control_flow": "select-loop",
 }

@@ -66,6 +66,8 @@ class Prediction:
     base_p90_ns: int | None = None  # recorded step time, upper end
     saving_p10_ns: int | None = None  # saving, lower end
     saving_p90_ns: int | None = None  # saving, upper end
+    replayed_ratio: float | None = None  # saving by the replay alone, before earlier outcomes, as a share of base_ns
+    outcomes: int = 0  # number of earlier outcomes of the rule that adjusted the prediction
 
     @property
     def saving_ratio(self) -> float | None:
@@ -94,6 +96,8 @@ class Advice:
     version: int
     title: Message
     framework: str
+    framework_version: str | None
+    runtime: Literal["host", "device"]  # where the recorded training computes
     mode: str
     candidate: Candidate
     prediction: Prediction

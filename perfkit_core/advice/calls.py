@@ -11,19 +11,21 @@ from perfkit_core.advice.operators import operator_order
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.replay.transforms import Quantity
 
-_QUANTILE: Final = 0.1
+_MOST_NS: Final = 20_000
+"""Calling an operator takes at most this time, also in a recording."""
 
 
 def call_ns(facts: Facts) -> float:
-    """Return the time in ns of calling an operator: a low quantile of the times of all outermost operators."""
+    """Return the time in ns of calling an operator: the median time of all outermost operators, if it is short enough
+    to be mostly the call."""
     rows = operator_order(facts.trace).row
-    return float(np.quantile(facts.trace.ints("dur_ns")[rows], _QUANTILE)) if len(rows) else 0.0
+    return min(float(np.median(facts.trace.ints("dur_ns")[rows])), _MOST_NS) if len(rows) else 0.0
 
 
 def calling_factor(facts: Facts, rows: IntArray, left: float, work: Quantity) -> Quantity:
     """Return by which factor the time of the operators in ``rows`` changes if only the share ``left`` of the calls
     remains, and the work in all calls takes ``work`` times as long."""
-    spent = max(float(facts.trace.ints("dur_ns")[rows].sum()), 1.0)
-    calls = min(call_ns(facts) * len(rows), spent)
+    dur = facts.trace.ints("dur_ns")[rows]
+    spent, calls = max(float(dur.sum()), 1.0), float(np.minimum(dur, call_ns(facts)).sum())
     low, mid, high = ((calls * left + (spent - calls) * factor) / spent for factor in work.ends)
     return Quantity(low, mid, high, work.source)

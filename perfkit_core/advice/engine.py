@@ -12,11 +12,11 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from perfkit_core.advice import place, remedies
+from perfkit_core.advice import experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
 from perfkit_core.advice.frames import frames
@@ -30,6 +30,7 @@ from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph, transforms
 from perfkit_core.system.paths import PathLike
+from perfkit_core.verify.ledger import Record
 
 Find = Callable[[Facts], Sequence[Candidate]]
 
@@ -54,6 +55,7 @@ def advise(
     rules: Iterable[str] = (),
     thresholds: Mapping[str, float] | None = None,
     plugins: Plugins | None = None,
+    outcomes: Sequence[Record] | None = None,
 ) -> Advices:
     """Return the advice on a recording, the largest saving first.
 
@@ -61,12 +63,13 @@ def advise(
     - ``rules``: ids of the rules to evaluate (default: all rules)
     - ``thresholds``: values that override those of :class:`perfkit_core.advice.thresholds.Thresholds`
     - ``plugins``: provide the rules and remedies (default: the installed plugins)
+    - ``outcomes``: earlier measurements, which adjust the predictions (default: the shipped ones and the user's own)
 
     Times are integers in ns per step. A recording without steps counts as one step. Raises UsageError for an unknown
     rule or threshold, and SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
-    evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins)
+    evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins, outcomes)
     facts = evaluation.facts
     ranked = sorted(
         (one for rule in chosen for one in evaluation.advice_of(rule, rule.find)),
@@ -79,7 +82,8 @@ def advise(
     for one in ranked:
         p = one.prediction
         least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
-        (with_saving if p.saving_ns is None or p.saving_ns > least_ns else without).append(one)
+        promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) > 0)
+        (with_saving if promises else without).append(one)
     advices = Advices(
         identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without), base=base(facts)
     )
@@ -166,13 +170,14 @@ def question(rule: str, value: float) -> str:
 class Evaluation:
     """Evaluates rules on one recording. If a rule fails, ``not_evaluable`` contains the reason."""
 
-    def __init__(self, facts: Facts, plugins: Plugins) -> None:
+    def __init__(self, facts: Facts, plugins: Plugins, outcomes: Sequence[Record] | None = None) -> None:
         trace = facts.trace
         self.facts = facts
         self.not_evaluable: dict[str, Reason] = {}
         self._remedies: Sequence[Remedy] = plugins.remedies(trace.meta.framework)
         self._mode, self._words = remedies.mode(trace), remedies.recorded_words(trace)
         self._places = place.Places(trace)
+        self._outcomes = experience.outcomes() if outcomes is None else outcomes
 
     def advice_of(self, rule: Rule[Facts, Candidate], find: Find) -> list[Advice]:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
@@ -196,17 +201,28 @@ class Evaluation:
 
     def _advice(self, rule: Rule[Facts, Candidate], candidate: Candidate, name: str) -> Advice:
         facts, trace, rows, words = self.facts, self.facts.trace, candidate.rows, {**candidate.fill, **candidate.words}
-        prediction = predict(facts, candidate)
+        runtime: Literal["host", "device"] = "device" if facts.on_device else "host"
+        learned = experience.experience(self._outcomes, rule.id, rule.version, runtime)
+        prediction = predict(facts, candidate, learned)
         steps = trace.ints("step")[rows]
         steps = steps[steps >= 0]
         return Advice(
             id=name, rule=rule.id, number=rule.number, version=rule.version, title=message(rule.title),
-            framework=trace.meta.framework or "unknown", mode=self._mode, candidate=candidate, prediction=prediction,
+            framework=trace.meta.framework or "unknown", framework_version=trace.meta.framework_version,
+            runtime=runtime, mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
-            place=candidate.place or self._places.of(rows, candidate.rows_ns) or frames(trace).line_during(trace, rows),
+            place=candidate.place or self._place(candidate),
             remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
         )  # fmt: skip
+
+
+    def _place(self, candidate: Candidate) -> str | None:
+        """Return the line of code of a candidate. Recorded frames are only used if there are no samples, because they
+        have the first line of their function."""
+        trace = self.facts.trace
+        sampled = None if trace.known("stack") else frames(trace).line_of(trace, candidate.rows)
+        return sampled or self._places.of(candidate.rows, candidate.rows_ns)
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:

@@ -14,7 +14,7 @@ from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
 from perfkit_core.advice.facts import listed
 from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
-from perfkit_core.language.messages import Message, Text, english, mark, message, render, say
+from perfkit_core.language.messages import Message, Text, english, mark, message, plural, render, say
 from perfkit_core.language.units import format_count
 from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
@@ -114,6 +114,15 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
             share=predict.ONE_STEP,
         )
     trust: list[Text] = [text.replayed(advices.identity, of), noise]
+    profiler = text.unprofiled(advices.base, of)
+    if profiler is not None:
+        trust.append(profiler)
+    if p.outcomes:
+        trust.append(plural(
+            "The replay alone gives a saving of {share:ratio}. {n} earlier outcome of this rule adjusted it.",
+            "The replay alone gives a saving of {share:ratio}. {n} earlier outcomes of this rule adjusted it.",
+            p.outcomes, share=p.replayed_ratio,
+        ))  # fmt: skip
     trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in it.assumptions]
     if not it.assumptions:
         trust.append(say("No assumptions: the prediction uses only what was recorded."))
@@ -186,7 +195,9 @@ def change(transform: Any) -> str:
             return say("are removed, including all events inside them") if transform.below else say("are removed")
         case transforms.Insert():
             times = []
-            if transform.host_ns != 0:
+            if isinstance(transform.host_ns, np.ndarray):
+                times.append(say("{time} longer on the host, in total", time=value("_ns", int(transform.host_ns.sum()))))
+            elif transform.host_ns != 0:
                 times.append(say("{time} longer on the host", time=likely("_ns", transform.host_ns)))
             if transform.device_ns != 0:
                 times.append(say("{time} longer on the device", time=likely("_ns", transform.device_ns)))
@@ -268,6 +279,7 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
         "framework": trace.meta.framework,
         "quality": [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality],
         "identity": identity,
+        "base": None if advices.base is None else asdict(advices.base),
         "noise_ns": advices.noise_ns,
         "advice": [advice_data(advice, advices, records) for advice in advices.advice],
         "combined": combined,
@@ -289,7 +301,8 @@ def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()
     return {
         "id": advice.id, "rule": advice.rule, "number": advice.number, "version": advice.version,
         "title": english(advice.title), "what": english(it.what), "severity": advice.severity,
-        "framework": advice.framework, "mode": advice.mode, "direction": it.direction, "evidence": plain(it.evidence),
+        "framework": advice.framework, "framework_version": advice.framework_version, "runtime": advice.runtime,
+        "mode": advice.mode, "direction": it.direction, "evidence": plain(it.evidence),
         "rows": it.rows.tolist(), "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
         "preconditions": list(map(english, it.preconditions)), "vetoes": list(map(english, it.vetoes)),
         "transform": [plain(transform) for transform in it.transforms], "prediction": asdict(advice.prediction),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.calibration.bench import SOURCE
+from perfkit_core.calibration.bench import SOURCE, recording_name
 from perfkit_core.language.messages import Message, Text, message, plural, render
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.schema import DEVICE_WORK
@@ -38,6 +38,10 @@ _RECORDED_NAMES: Final = {
     PROCESSES: ("processes", "local_world_size"),
 }
 """Keys in the metadata of a recording whose values are the numbers of cores, threads and processes."""
+
+
+_WIDER: Final = 3.0
+"""Factor by which the cost of recording an operator may differ from its calibration, which runs few operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +145,13 @@ class Facts:
     @cached_property
     def training(self) -> Unprofiled:
         """The replay of the training without its profiler. Predictions start from it."""
-        measured_ns = typical_ns(self.timed.unprofiled()) if self.timed and self.has_steps else None
-        return unprofiled(self.replay, recording_cost(self.trace.meta), measured_ns, self.played_ns)
+        measured_ns = typical_ns(self.timed.unprofiled(), self.period) if self.timed and self.has_steps else None
+        cost = recording_cost(self.trace.meta)
+        return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
 
-    @cached_property
+    @property
     def preempted(self) -> float:
-        """The share of the recorded steps in which the thread could have run, but other threads had the processors."""
-        steps = self.timed.recorded() if self.timed else ()
-        shares = [min((step.waited_ns or 0) / max(step.wall_ns, 1), 1.0) for step in steps]
-        return float(np.median(shares)) if shares else 0.0
+        return self.timed.preempted if self.timed else 0.0
 
     def played_ns(self, graph: Graph, period: int = 1) -> float:
         """Return the median step time in ns after playing a graph. Raises CyclicGraphError. ``period`` is explained at
@@ -375,10 +377,11 @@ def recording_cost(meta: TraceMeta) -> Quantity:
     options = ["", *(name for name, on in meta.options.items() if on)]
     here = meta.hostname == socket.gethostname()
     calibration = calibrate.newest(meta.framework or "") if here else None
-    measured = [] if calibration is None else [calibration.quantity(f"record_{name}") for name in options]
+    measured = [] if calibration is None else [calibration.quantity(recording_name(name)) for name in options]
     parts = [part.ends for part in measured if part is not None]
     if parts:
-        return Quantity(*(sum(end) for end in zip(*parts, strict=True)), source=SOURCE)
+        low, mid, high = (sum(end) for end in zip(*parts, strict=True))
+        return Quantity(low / _WIDER, mid, high * _WIDER, SOURCE)
     calibrator = get_plugins().calibrators().get(meta.framework or "")
     prior = {} if calibrator is None else calibrator.recording_ns
     parts = [prior[name] for name in options if name in prior]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.place import innermost
+from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.intervals import Intervals, union_of
+from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model.frame_samples import FrameSamples
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.views.select import marked
 
 REPORTS: Final = re.compile(
     r"serialization\.py|framework/io|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_\w+|print|report\w*|save"
@@ -22,6 +26,10 @@ REPORTS: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of files and functions that write checkpoints, logs or statistics. Training does not need their results."""
+
+
+_LONGEST_NS: Final = 5_000_000_000
+"""A longer time between two samples lies between two cycles."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +63,42 @@ class Frames:
     @cached_property
     def reports(self) -> BoolArray:
         """Whether each sample was taken while the training wrote checkpoints, logs or statistics, shape (samples,)."""
-        stacks = np.array([bool(REPORTS.search(_own(stack))) for stack in self.samples.stacks], np.bool_)
+        return self._where(lambda stack: bool(REPORTS.search(_own(stack))))
+
+    def naming(self, pattern: re.Pattern[str]) -> BoolArray:
+        """Return the mask of the samples in whose stack the pattern occurs, shape (samples,)."""
+        return self._where(lambda stack: bool(pattern.search(stack)))
+
+    def _where(self, test: Callable[[str], bool]) -> BoolArray:
+        stacks = np.array([test(stack) for stack in self.samples.stacks], np.bool_)
         mask: BoolArray = np.append(stacks, False)[np.array(self.samples.stack, np.int64)]
         return mask
 
-    def line_during(self, trace: Trace, rows: IntArray) -> str | None:
-        """Return the line of user code that most often ran during host events. Device work counts at its launch. None
-        if no sample was taken during the events."""
+    def time_ns(self, mask: BoolArray) -> IntArray:
+        """Return the time that each sample stands for: up to the next sample. 0 for samples outside the mask."""
+        apart = np.diff(self.at_ns, append=self.at_ns[-1:])
+        times: IntArray = np.where(mask, np.minimum(apart, _LONGEST_NS), 0)
+        return times
+
+    def line_of(self, trace: Trace, rows: IntArray) -> str | None:
+        """Return the line of user code that most often ran at host events, device work counting at its launch. None if
+        there is no sample.
+
+        Python often takes a sample only between two operators. So a sample counts for the operators around it."""
         if not len(self) or not len(rows):
             return None
         launched_by = trace.ints("launched_by")[rows]
-        events = np.unique(np.where(launched_by != NO_ROW, launched_by, rows))
-        mask = self.inside(union_of(events, trace.ints("start_ns"), trace.end_ns))
-        lines = self.most_common(mask)
+        chosen = marked(trace, np.where(launched_by != NO_ROW, launched_by, rows))
+        parent = trace.ints("parent")
+        chosen |= nesting.lies_in(parent, chosen) | nesting.holds(parent, chosen)
+        order = operator_order(trace).row
+        order = order[np.argsort(trace.ints("start_ns")[order], kind="stable")]
+        if not len(order):
+            return None
+        before = np.searchsorted(trace.ints("start_ns")[order], self.at_ns, side="right") - 1
+        after = np.minimum(before + 1, len(order) - 1)
+        around = chosen[order[np.maximum(before, 0)]] | chosen[order[after]]
+        lines = self.most_common(around)
         return lines[0][0] if lines else None
 
     def most_common(self, mask: BoolArray) -> list[tuple[str, float]]:

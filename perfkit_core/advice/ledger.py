@@ -60,6 +60,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     count("unmeasured", "Not measured"),
     count("sign_right", "Correct sign"),
     share("covered_ratio", "Between p10 and p90"),
+    share("bias_ratio", "Predicted minus measured saving"),
 )
 """The columns of the tables of advice and of the ledger."""
 CHART: Final = Chart(
@@ -217,7 +218,8 @@ def by_rule(records: Sequence[Record]) -> pd.DataFrame:
     - ``verified``, ``refuted``, ``abstained``, ``unmeasured``: number of records with this outcome
     - ``sign_right``: number of records whose predicted saving has the right sign
     - ``saving_error_ratio``, ``step_error_ratio``: medians of the absolute errors
-    - ``covered_ratio``: share of measured savings between the predicted p10 and p90"""
+    - ``covered_ratio``: share of measured savings between the predicted p10 and p90
+    - ``bias_ratio``: mean of the predicted minus the measured saving, as a share of the step time"""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.rule or "", record.framework or ""), []).append(record)
@@ -228,7 +230,7 @@ def by_rule(records: Sequence[Record]) -> pd.DataFrame:
             "rule": rule or pd.NA, "framework": framework or pd.NA, "records": len(group),
             **{name: outcomes[name] for name in _OUTCOMES}, "unmeasured": outcomes["predicted"],
             "sign_right": summary.sign_right, "saving_error_ratio": summary.saving_error,
-            "step_error_ratio": summary.step_error, "covered_ratio": summary.covered,
+            "step_error_ratio": summary.step_error, "covered_ratio": summary.covered, "bias_ratio": summary.bias,
         })  # fmt: skip
     made = pd.DataFrame(rows).sort_values("records", ascending=False, kind="stable", ignore_index=True)
     return made.astype({name: "Float64" for name in made.columns if name.endswith("_ratio")})

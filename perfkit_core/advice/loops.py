@@ -79,7 +79,9 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
         end = np.append(first[1:], at[-1] + 1)
         for begin, stop, period in runs:
             body = tuple(symbol[begin : begin + period].tolist())
-            kind = kinds.setdefault(body, len(trace.codes("name").values) + len(kinds))
+            # a loop is the same loop wherever its first round seems to begin
+            least = min(body[at:] + body[:at] for at in range(period))
+            kind = kinds.setdefault(least, len(trace.codes("name").values) + len(kinds))
             operators = int(size[begin : begin + period].sum())
             low, high = int(first[begin]), int(end[stop - 1])
             for inside in [place for place in found if low <= place < high]:

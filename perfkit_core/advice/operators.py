@@ -108,9 +108,10 @@ def operator_order(trace: Trace) -> OperatorOrder:
 
 
 def backward_of(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the rows of the outermost backward operators with the same sequence numbers as these forward operators."""
+    """Return the rows of the outermost backward operators with the same sequence numbers as these forward operators and
+    the operators inside them."""
     sequence = trace.ints("sequence")
-    wanted = np.unique(sequence[rows])
+    wanted = np.unique(sequence[within(trace, rows)])
     order = operator_order(trace)
     backward = order.row[trace.rows("phase", BACKWARD)[order.row]]
     return backward[np.isin(sequence[backward], wanted[wanted >= 0])]

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.advice import Base, Identity, Prediction
+from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
@@ -28,6 +29,8 @@ _LEVEL: Final = 0.8
 """Probability that a value lies in its interval from p10 to p90."""
 ONE_STEP: Final = 0.05
 """Assumed relative uncertainty if only one step was recorded, typical of steps on an idle machine."""
+
+_NO_EXPERIENCE: Final = Experience()
 
 
 def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
@@ -41,7 +44,7 @@ def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
     after = facts.played_ns(graph, period)
-    if period == 1:
+    if period == facts.period:
         return after
     now = facts.played_ns(facts.training.replay.graph, period)
     return after / max(now, 1.0) * facts.training.step_ns
@@ -84,7 +87,9 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     return None
 
 
-def predict(facts: Facts, candidate: Candidate) -> Prediction:
+def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
+    """Return the prediction for a candidate. ``learned`` is the experience with earlier predictions of its rule."""
+
     def without_profiler(recorded: float | None) -> int | None:
         return None if recorded is None else round(recorded / facts.slowdown)
 
@@ -111,6 +116,9 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
         return now
     else:
         low, mid, high = (end / facts.slowdown for end in candidate.after_ns.ends)
+    replayed = 1 - mid / max(now_ns, 1)
+    savings = learned.adjusted((1 - high / max(now_ns, 1), replayed, 1 - low / max(now_ns, 1)))
+    high, mid, low = (now_ns * (1 - saved) for saved in savings)
     ceiling = ceiling if most is None else most
     if ceiling is not None:  # the replay of the best case may save more than the rule's ceiling
         ceiling = max(ceiling, now_ns - round(low))
@@ -120,6 +128,7 @@ def predict(facts: Facts, candidate: Candidate) -> Prediction:
         now, p10_ns=round(low * factors[0]), p50_ns=round(mid), p90_ns=round(high * factors[1]),
         saving_ns=now_ns - round(mid), saving_p10_ns=saving_low,
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
+        replayed_ratio=replayed, outcomes=len(learned.misses),
     )  # fmt: skip
 
 

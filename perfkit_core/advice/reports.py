@@ -75,6 +75,9 @@ def sentences(advices: Advices, of: str, every: bool = False) -> Iterator[Messag
     yield from combined_in_words(advices, of)
     yield from gains_in_words(advices)
     yield text.replayed(advices.identity, of)
+    profiler = text.unprofiled(advices.base, of)
+    if profiler is not None:
+        yield profiler
     yield from without_saving_in_words(advices)
     yield from not_evaluable_in_words(advices, every)
 
@@ -102,15 +105,21 @@ def gains_in_words(advices: Advices) -> Iterator[Message]:
 def without_saving_in_words(advices: Advices) -> Iterator[Message]:
     rest = [one for one in advices.without_saving if one.id not in advices.after]
     none = [one.id for one in rest if (one.prediction.saving_ns or 0) <= 0]
-    little = [
-        message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
-        for one in rest
-        if (one.prediction.saving_ns or 0) > 0
-    ]
+    saving = [one for one in rest if one.id not in none]
+    little, unsure = (
+        [
+            message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
+            for one in saving
+            if ((one.prediction.saving_p10_ns or 0) > 0) == certain
+        ]
+        for certain in (True, False)
+    )
     if none:
         yield message("Detected problems whose changes save nothing: {ids:list}.", ids=none)
     if little:
         yield message("Detected problems whose changes save too little: {ids:list}.", ids=little)
+    if unsure:
+        yield message("Detected problems whose changes may also cost time: {ids:list}.", ids=unsure)
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:

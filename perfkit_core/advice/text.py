@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from perfkit_core.advice.advice import Advice, Advices, Identity, Prediction
+from perfkit_core.advice.advice import Advice, Advices, Base, Identity, Prediction
 from perfkit_core.advice.facts import Assumption, listed
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
@@ -262,6 +262,30 @@ def steps(advice: Advice) -> Message | None:
     if first == last:
         return message("step {number}", number=first)
     return message("steps {first} to {last}", first=first, last=last)
+
+
+def unprofiled(base: Base | None, of: str) -> Message | None:
+    """Return in words how long a step is without the profiler. None if the profiler took no time."""
+    if base is None or base.recorded_ns == base.step_ns:
+        return None
+    values = {"recorded": base.recorded_ns, "step": base.step_ns, "measured": base.measured_ns, "error": base.error}
+    if of != "step":
+        return message(
+            "Predictions start from {step:ns}: the recording took {recorded:ns}, and the profiler a part of it.",
+            **values,
+        )
+    if base.measured_ns is not None:
+        return message(
+            "Predictions are for a training without the profiler. A step takes {measured:ns} without it (measured "
+            "outside of the recorded steps), {recorded:ns} with it, and {step:ns} in the replay without it "
+            "(base error {error:ratio}).",
+            **values,
+        )  # fmt: skip
+    return message(
+        "Predictions are for a training without the profiler. A step takes {recorded:ns} with it. Without it, a step "
+        "was not measured and is estimated at {step:ns}: record with perfkit's schedule or callbacks to measure it.",
+        **values,
+    )
 
 
 def replayed(identity: Identity, of: str) -> Message:

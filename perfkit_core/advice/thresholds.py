@@ -40,6 +40,7 @@ class Thresholds:
     save_share: float = 0.03  # rule 44: writing checkpoints, logs and statistics takes more than this share of the step
     divided_ns: int = 200_000  # rule 45: least time of an operator whose work can be divided among threads
     divided_share: float = 0.2  # rule 45: such operators take more than this share of the step time
+    compile_share: float = 0.05  # rule 35: sampled compilations take more than this share of the mean step time
     repeated_share: float = 0.02  # rule 47: the repeated operators take more than this share of the step time
     layout_conv_share: float = 0.2  # rule 46: convolutions take more than this share of the step time
     loop_selects: int = 10  # rule 19: least number of iterations of a loop

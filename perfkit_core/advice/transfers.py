@@ -16,8 +16,10 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
+from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.transforms import Quantity
 from perfkit_core.views.select import threads
+from perfkit_core.views.steps.activity import covered_ns
 
 if TYPE_CHECKING:
     from perfkit_core.calibration.bench import Calibration
@@ -109,6 +111,23 @@ def transfers(facts: Facts) -> Transfers:
     sync = np.where(same, sync, -1)
     waited = facts.waiting_ns[call] + np.where(sync >= 0, facts.waiting_ns[sync], 0)
     return Transfers(rows, call, sync, owner, trace.ints("bytes")[rows], direction == "DtoH", waited)
+
+
+def unexplained_ns(facts: Facts, calls: IntArray) -> IntArray:
+    """Return the part of each call's wait in which no device of the rank does recorded work, shape (calls,).
+
+    What the host waits for then was not recorded, for example work of another process. The wait would remain without
+    the call. Short times, such as the start of a copy, count as explained."""
+    trace = facts.trace
+    work = np.flatnonzero(~trace.host & trace.rows("kind", *schema.DEVICE_WORK))
+    end, waiting = trace.end_ns[calls], facts.waiting_ns[calls]
+    explained = np.zeros(len(calls), np.int64)
+    for rank in facts.ranks:
+        here, busy = trace.ints("rank")[calls] == rank, work[trace.ints("rank")[work] == rank]
+        busy_ns = intervals.union_of(busy, trace.ints("start_ns"), trace.end_ns)
+        explained[here] = covered_ns(busy_ns, end[here] - waiting[here], end[here])
+    rest: IntArray = waiting - explained
+    return np.where(rest > UNEXPLAINED_NS, rest, 0)
 
 
 def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:

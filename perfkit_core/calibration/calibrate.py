@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,17 +18,14 @@ import numpy as np
 
 from perfkit_core.calibration import bench
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.plugins.contracts import Bench, Calibrator, Call, DeviceBench, Direction
+from perfkit_core.plugins.contracts import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system import machine, paths
 
 
 def folder() -> Path:
     """Return ``$XDG_CACHE_HOME/perfkit/calibrations``. The default of ``$XDG_CACHE_HOME`` is ``~/.cache``."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG standard requires that relative paths are ignored
-    root = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
-    return root / "perfkit" / "calibrations"
+    return paths.user_folder("XDG_CACHE_HOME", ".cache") / "calibrations"
 
 
 def place(calibration: bench.Calibration) -> Path:
@@ -74,6 +70,8 @@ WARMUP: Final = 100
 QUEUED: Final = 100
 """Number of consecutive kernels in a sample. All of them fit in the queue of the device."""
 LARGE_SAMPLES: Final = 20
+RECORDINGS: Final = 20
+"""Number of recordings with each option of a profiler."""
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("htod", "dtoh")
 
 Clock = Callable[[], int]
@@ -93,6 +91,9 @@ def measured(
             if turn >= 0:
                 times[key].append(max(taken, 0.0))
     measurements = [_percentiles(bench.operator_name(*key), samples) for key, samples in times.items()]
+    if calls.recording is not None:
+        report("timing the profiler")
+        measurements += [_percentiles(name, samples) for name, samples in _of_recording(calls.recording, clock)]
     if calls.device is not None:
         report(f"timing {calls.device.name}")
         measurements += [_percentiles(name, samples) for name, samples in _of_device(calls.device, clock)]
@@ -110,6 +111,19 @@ def _row(call: Call, clock: Clock, calls: int) -> float:
     for _ in range(calls):
         call()
     return (clock() - start) / calls
+
+
+def _of_recording(recording: RecordingBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
+    usual_ns = 0.0
+    for option in recording.options:
+        costs, times = [], list[float]()
+        for _ in range(RECORDINGS):
+            plain = _row(recording.work, clock, CALLS)
+            events = recording.profiled(option, lambda: times.append(_row(recording.work, clock, CALLS)))
+            costs.append(max((times[-1] - plain) * CALLS / max(events, 1.0) - usual_ns, 0.0))
+        if not option:
+            usual_ns = float(np.median(costs))
+        yield bench.recording_name(option), costs
 
 
 def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:

@@ -29,9 +29,10 @@ _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
 def calibrate(
     frameworks: tuple[str, ...], show: bool, refresh: bool, format_name: str | None, output: Path | None
 ) -> None:
-    """Measure the cost of tiny operators, launches and copies.
+    """Measure the cost of tiny operators, launches, copies and of recording an operator.
 
-    perfkit advise uses these times to predict the cost of moving an operator to another device. Costs that the
+    perfkit advise uses these times to predict the cost of moving an operator to another device, and of a step without
+    the profiler. Costs that the
     recording itself shows have precedence. The measurement takes some seconds. The times are saved in the cache folder,
     separately for each version of a framework.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -60,6 +61,7 @@ def verify(
     Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
     """
     from perfkit_core.system import failures
+    from perfkit_core.advice import experience
     from perfkit_core.verify import ledger as ledgers
     from perfkit_core.verify import outcome, prediction, runs
     from perfkit_core.verify.metric import Metric
@@ -84,5 +86,8 @@ def verify(
         result = outcome.verify(plan, predicted, say)
     if ledger is not None:
         ledgers.append(ledger, outcome.record(result))
+    if result.predicted is not None and result.predicted.rule is not None:
+        with contextlib.suppress(UsageError):  # the user asked for a verdict, not for this file
+            ledgers.append(experience.own_ledger(), outcome.record(result))
     emit(outcome.report(result), chosen, output)
     return {"verified": 0, "refuted": 1}.get(result.verdict.value, 3)

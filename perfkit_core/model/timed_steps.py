@@ -48,9 +48,17 @@ class TimedSteps(msgspec.Struct, frozen=True):
     def recorded(self) -> tuple[TimedStep, ...]:
         return tuple(step for step in self.steps if step.recorded)
 
+    @property
+    def preempted(self) -> float:
+        """The share of the recorded steps in which the thread could have run, but other threads had the processors."""
+        shares = [min((step.waited_ns or 0) / max(step.wall_ns, 1), 1.0) for step in self.recorded()]
+        return statistics.median(shares) if shares else 0.0
 
-def typical_ns(steps: Iterable[TimedStep]) -> int | None:
-    """Return the median time of the steps in ns, without the time in which other threads occupied the processors.
-    Return None if there are no steps."""
+
+def typical_ns(steps: Iterable[TimedStep], period: int = 1) -> int | None:
+    """Return the median time of the steps in ns, without the time in which other threads occupied the processors. If
+    one of every ``period`` steps differs from the others, return the median of the means of ``period`` steps. Return
+    None if there are no steps."""
     times = [step.wall_ns - min(step.waited_ns or 0, step.wall_ns) for step in steps]
-    return round(statistics.median(times)) if times else None
+    means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
+    return round(statistics.median(means or times)) if times else None

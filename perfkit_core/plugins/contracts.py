@@ -301,6 +301,20 @@ class DeviceBench(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingBench:
+    """Small operators with gradients, and the framework's profiler, which records them.
+
+    - ``options``: options of the profiler, such as ``record_shapes``. "" stands for no option and comes first.
+    - ``profiled(option, run)`` calls ``run`` while the profiler records, and returns the number of recorded operators. A
+      Python frame and a memory event count as half an operator.
+    """
+
+    work: Call
+    options: tuple[str, ...]
+    profiled: Callable[[str, Call], float]
+
+
+@dataclass(frozen=True, slots=True)
 class Bench:
     """The calls whose time a calibration measures."""
 
@@ -308,6 +322,7 @@ class Bench:
     operators: Mapping[tuple[str, int], Call] = field(default_factory=dict)
     device: DeviceBench | None = None
     threads: int | None = None  # The maximum number of threads that an operator uses.
+    recording: RecordingBench | None = None
 
 
 @dataclass(frozen=True, slots=True)

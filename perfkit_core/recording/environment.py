@@ -55,8 +55,8 @@ def _integer(variable: str) -> int | None:
 
 
 def host(threads: int | None, dtype: str | None = None) -> dict[str, Any]:
-    """Return the entries :data:`HOST` and :data:`DTYPE` of ``TraceMeta.extra``. ``threads`` is the framework's number of
-    threads per operator, and ``dtype`` its default floating-point type. Entries do not contain what is unknown."""
+    """Return the entries :data:`HOST` and :data:`DTYPE` of ``TraceMeta.extra``, without what is unknown. ``threads`` is
+    the framework's number of threads per operator, and ``dtype`` its default floating-point type."""
     processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
     known: dict[str, Any] = {name: number for name, number in numbers.items() if number}

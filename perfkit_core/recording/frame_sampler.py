@@ -26,6 +26,7 @@ class FrameSampler:
     """Samples the thread that calls ``start``. The methods never raise."""
 
     def __init__(self) -> None:
+        self.native_id: int | None = None  # thread id of the last sampling thread
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
         self._forget()
@@ -65,6 +66,7 @@ class FrameSampler:
         self._start_ns = time.time_ns()
 
     def _run(self, thread: int, ended: threading.Event) -> None:
+        self.native_id = threading.get_native_id()
         while not ended.wait(_SECONDS) and len(self._at_ns) < _MOST:
             frame = sys._current_frames().get(thread)
             at_ns, key = time.time_ns(), []

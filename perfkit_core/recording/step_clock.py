@@ -93,6 +93,11 @@ class StepClock:
         steps = sorted((*self._off, *self._recorded), key=lambda step: step.number)
         return TimedSteps(tuple(steps), self._first or 0)
 
+    @property
+    def sampler(self) -> int | None:
+        """The thread id of the sampler of this cycle, which is no thread of the training."""
+        return self._frames.native_id
+
     def samples(self) -> FrameSamples:
         """Return the samples of the cycle that was just recorded."""
         return self._frames.taken()

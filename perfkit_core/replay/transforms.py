@@ -134,16 +134,20 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Insert:
-    """Rows take longer: host events by ``host_ns``, inserted at their beginning, and device work by ``device_ns``."""
+    """Rows take longer: host events by ``host_ns``, inserted at their beginning, and device work by ``device_ns``.
+    ``host_ns`` may be an array with a time for each row."""
 
     rows: IntArray
-    host_ns: Number = 0
+    host_ns: Number | IntArray = 0
     device_ns: Number = 0
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         dur = graph.dur_ns.copy()
         for nodes, added in ((replay.first[self.rows], self.host_ns), (replay.work[self.rows], self.device_ns)):
-            np.add.at(dur, nodes[nodes >= 0], round(value(added, case)))
+            if isinstance(added, np.ndarray):
+                np.add.at(dur, nodes[nodes >= 0], added[nodes >= 0])
+            else:
+                np.add.at(dur, nodes[nodes >= 0], round(value(added, case)))
         return replace(graph, dur_ns=dur)
 
 

@@ -1,10 +1,10 @@
 """The replay of a training without its profiler.
 
-A profiler works before and after each event on the host. This work lengthens the segments around the event: the time of
-the enclosing event, or the gap between two events. :func:`unprofiled` takes it out of the graph. If it is known how long
-a step is without the profiler, the cost of an event is chosen such that the replayed step has this length. If even the
-highest plausible cost leaves the step longer, or the lowest leaves it shorter, the process ran at another speed while it
-was recorded. Then all host work is scaled by the same factor.
+A profiler works before and after each event on the host. This work lengthens the segments around the event: the time
+of the enclosing event, or the gap between two events. :func:`unprofiled` takes it out of the graph. If it is known how
+long a step is without the profiler, the cost of an event is chosen such that the replayed step has this length. If even
+the highest plausible cost leaves the step longer, or the lowest leaves it shorter, the process ran at another speed
+while it was recorded. Then all host work is scaled by the same factor.
 
 Work on devices keeps its time, because profilers do not slow it down."""
 

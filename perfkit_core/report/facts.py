@@ -6,12 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from perfkit_core.language.messages import mark, say
+from perfkit_core.language.messages import mark, message, say
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.report_data import Fact, Source
+from perfkit_core.model.timed_steps import TimedSteps, typical_ns
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.select import step_numbers
+
+_NOTABLE: Final = 0.05
+"""Waits for a processor are stated if they take more than this share of the recorded steps."""
 
 
 def source(trace: Trace) -> Source:
@@ -64,8 +69,30 @@ def facts(meta: TraceMeta) -> dict[str, Fact]:
         mark("Devices"): Fact(devices(meta.devices)),
         mark("Ranks"): ranks,
         mark("Recorded"): Fact(recorded),
+        **_timed(meta),
     }
     return {name: fact for name, fact in known.items() if fact.value}
+
+
+def _timed(meta: TraceMeta) -> dict[str, Fact]:
+    """Return facts about the steps that a clock timed: what recording added to a step, and what other processes did."""
+    timed = next((timed for _, timed in sorted(meta.timed.items())), TimedSteps())
+    usual_ns, recorded_ns = typical_ns(timed.unprofiled()), typical_ns(timed.recorded())
+    known = {}
+    if usual_ns and recorded_ns:
+        share = recorded_ns / usual_ns - 1
+        how = message("recording adds {share:ratio}", share=share)
+        if share < 0:
+            how = message("recorded steps are {share:ratio} shorter", share=-share)
+        value = say("{time:ns} ({how})", time=usual_ns, how=how)
+        known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
+    elif usual_ns:
+        value = say("{time:ns}", time=usual_ns)
+        known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
+    if timed.preempted > _NOTABLE:
+        value = say("{share:ratio} of the recorded time", share=timed.preempted)
+        known[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
+    return known
 
 
 def framework(meta: TraceMeta) -> str:

@@ -64,6 +64,15 @@ def as_path(place: PathLike) -> Path:
     return cast("Path", path)
 
 
+def user_folder(variable: str, default: str) -> Path:
+    """Return perfkit's folder under the folder that an XDG variable names, such as ``$XDG_CACHE_HOME/perfkit``. If the
+    variable is not set, return the folder under ``default`` in the home folder."""
+    given = os.environ.get(variable, "")
+    # the XDG standard requires that relative paths are ignored
+    root = Path(given) if Path(given).is_absolute() else Path.home() / default
+    return root / "perfkit"
+
+
 def is_remote(path: Path) -> bool:
     return not isinstance(path, Path)
 

@@ -26,6 +26,8 @@ class Record:
     - ``base_hash``, ``change_hash``: hashes of the command and its scripts. Editing a script changes the hash.
     - ``p10_ns`` … ``p90_ns``: percentiles of the predicted step time.
     - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the predicted saving.
+    - ``replayed_saving_ratio``: the saving by the replay alone, before it was adjusted by earlier outcomes.
+    - ``rule_version``, ``runtime``, ``framework_version``: of the prediction; ``runtime`` is "host" or "device".
     - ``base_median``, ``change_median``: in the unit of the metric (ns for ``step_time``).
     - ``saving_ratio``, its interval, and ``noise_ratio``: measured, as shares of the base.
     - ``saving_error``, ``step_error``: (predicted − measured) / |measured|.
@@ -43,7 +45,10 @@ class Record:
     threads: Mapping[str, str] = field(default_factory=dict)
     advice: str | None = None
     rule: str | None = None
+    rule_version: int | None = None
     framework: str | None = None
+    framework_version: str | None = None
+    runtime: str | None = None
     metric: str | None = None
     higher_is_better: bool = False
     base_ns: int | None = None
@@ -52,6 +57,7 @@ class Record:
     p90_ns: int | None = None
     saving_p10_ns: int | None = None
     saving_p90_ns: int | None = None
+    replayed_saving_ratio: float | None = None
     base_median: float | None = None
     change_median: float | None = None
     runs: int | None = None
@@ -97,6 +103,7 @@ class Summary:
     saving_error: float | None  # Median of |Record.saving_error| over the verified predictions.
     step_error: float | None  # Median of |Record.step_error| over the judged predictions.
     covered: float | None  # Share of judged predictions whose measured saving lies between p10 and p90.
+    bias: float | None  # Mean of the predicted minus the measured saving ratio over the judged predictions.
 
 
 def append(path: Path, record: Record) -> None:
@@ -156,7 +163,12 @@ def summary(records: Sequence[Record]) -> Summary:
         saving_error=_median([record.saving_error for record in judged if record.outcome == "verified"]),
         step_error=_median([record.step_error for record in judged]),
         covered=float(np.mean(covered)) if judged else None,
+        bias=float(np.mean([_excess(record) for record in judged])) if judged else None,
     )
+
+
+def _excess(record: Record) -> float:
+    return (record.predicted_saving_ratio or 0.0) - (record.saving_ratio or 0.0)
 
 
 def _median(errors: Sequence[float | None]) -> float | None:

@@ -29,7 +29,7 @@ _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
 class Predicted:
     """A prediction: the step time without the change (``base_ns``), and percentiles of the step time with the change.
 
-    - ``advice``, ``rule``, ``framework``: the origin of the prediction.
+    - ``advice``, ``rule``, ``framework`` and the last three fields: the origin of the prediction.
     - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, the saving is the base minus a
       percentile of the step time. This gives a wider interval, because the duration of equal steps varies too.
     - ``saving``, ``saving_low``, ``saving_high``: the median, the 10th and the 90th percentile of the saving, as shares
@@ -45,6 +45,10 @@ class Predicted:
     framework: str | None = None
     saving_p10_ns: int | None = None
     saving_p90_ns: int | None = None
+    replayed_saving_ratio: float | None = None
+    rule_version: int | None = None
+    framework_version: str | None = None
+    runtime: str | None = None
 
     @property
     def saving(self) -> float:
@@ -100,9 +104,11 @@ def from_file(text: str) -> Predicted:
     saving = [prediction.get(name) for name in ("saving_p10_ns", "saving_p90_ns")]
     names = (advice.get(name) for name in ("id", "rule", "framework"))
     base, low, mid, high = (round(number) for number in step if number is not None)
-    return _checked(
-        Predicted(base, low, mid, high, *names, *(round(number) for number in saving if number is not None))
-    )
+    return _checked(Predicted(
+        base, low, mid, high, *names, *(None if number is None else round(number) for number in saving),
+        replayed_saving_ratio=prediction.get("replayed_ratio"), rule_version=advice.get("version"),
+        framework_version=advice.get("framework_version"), runtime=advice.get("runtime"),
+    ))  # fmt: skip
 
 
 def _checked(predicted: Predicted) -> Predicted:

@@ -83,6 +83,10 @@ def scope(paddle, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         "compute_loss": lambda batch: model(batch).sum(), "rows": data[:4], "weight": data[4], "mask": data[:4] > 0,
         "gradient": data[:4], "query": paddle.randn([2, 3, 2, 4]), "key": paddle.randn([2, 3, 2, 4]),
         "value": paddle.randn([2, 3, 2, 4]), "joint": paddle.randn([2, 3, 24]), "heads": 2, "lr": 0.01,
+        "queries": paddle.randn([3, 4, 8]), "keys": paddle.randn([3, 5, 8]), "values": paddle.randn([6, 8]), "nodes": 4,
+        "target": paddle.to_tensor([0, 0, 1, 3, 3, 3]), "indices": [0, 2], "array": np.ones((4, 8)), "numpy": np,
+        "generator": paddle.nn.Linear(8, 8), "noise": data[:4], "critic": paddle.nn.Linear(8, 1), "results": [],
+        "prepare": lambda one: one + 1,
     }  # fmt: skip
     paddle.incubate.autotune.set_config({"kernel": {"enable": False}})
     gc.enable()
@@ -157,6 +161,25 @@ def _same_gradient(left: dict[str, Any]) -> bool:
     return np.array_equal(again, start.grad.numpy())
 
 
+def _loops(left: dict[str, Any]) -> bool:
+    """The operators on all items give the results of loops over the items."""
+    queries, keys, values, target = (left[name].numpy() for name in ("queries", "keys", "values", "target"))
+    products = [query @ key.T for query, key in zip(queries, keys, strict=True)]
+    sums = [values[target == node].sum(0) for node in range(4)]
+    return all(
+        np.allclose(left[name].numpy(), np.stack(expected), atol=1e-6)
+        for name, expected in (("scores", products), ("total", sums))
+    )
+
+
+def _once(left: dict[str, Any]) -> bool:
+    """The critic's loss gives the generator no gradients, and the generator's loss does."""
+    left["critic_loss"].backward()
+    untouched = left["generator"].weight.grad is None
+    left["generator_loss"].backward()
+    return untouched and left["generator"].weight.grad is not None
+
+
 def _environment(name: str, value: str | None) -> Callable[[dict[str, Any]], bool]:
     return lambda left: os.environ.get(name) == value
 
@@ -171,6 +194,21 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "cpu-fallback": lambda left: bool((np.diff(left["values"].numpy()) >= 0).all()),
     "pageable-copies": lambda left: left["loader"].use_buffer_reader,
     "host-sync": lambda left: left["step"] == 255 and float(left["total"]) != 0,
+    "host-sync-no-eager": lambda left: len(left["results"]) == 256,
+    "host-sync-eager-no": lambda left: len(left["results"]) == 256,
+    "unbatched-loop": _loops,
+    "micro-batches": lambda left: left["loader"].batch_sampler.batch_size == 32,
+    "double-precision": lambda left: str(left["inputs"].dtype) == "paddle.float32",
+    "emulated-precision": lambda left: left["model"].weight.grad is not None,
+    "autograd-in-inference": lambda left: left["outputs"].stop_gradient,
+    "rebuilt-constants": lambda left: (
+        (left["Masked"](3)(left["paddle"].zeros([3, 3])).numpy() == 0).tolist() == np.tri(3, dtype=bool).tolist()
+    ),
+    "tensors-from-lists": lambda left: left["batch"].shape == [2, 8],
+    "save-each-step": lambda left: left["logged"] == [1, 1],
+    "too-few-threads": _environment("OMP_NUM_THREADS", FILL["threads"]),
+    "repeated-forward": _once,
+    "data-on-training-thread": lambda left: np.array_equal(left["Prepared"]([np.ones(2)])[0], np.full(2, 2.0)),
     "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),
     "epoch-gap": lambda left: left["loader"]._persistent_workers,
     "more-workers": lambda left: left["loader"].num_workers == 2 and left["loader"].prefetch_factor == 4,

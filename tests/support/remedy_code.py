@@ -17,10 +17,12 @@ RULES: Final = (
     "zero-fill-gradients", "select-loop", "host-gap", "casts", "tensor-cores-unused", "tf32-off", "unaligned-matmul",
     "layout-transposes", "conv-autotune", "unfused-attention", "conv-bias-before-norm", "memory-near-limit",
     "low-device-utilisation", "exposed-communication", "data-parallel", "accumulation-sync", "rank-skew",
-    "recompilation", "outlier-steps",
+    "recompilation", "outlier-steps", "unbatched-loop", "micro-batches", "double-precision", "emulated-precision",
+    "autograd-in-inference", "rebuilt-constants", "tensors-from-lists", "save-each-step", "too-few-threads",
+    "conv-layout", "repeated-forward", "data-on-training-thread",
 )  # fmt: skip
 """The ids of all rules, sorted by number."""
-FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16"}
+FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "8", "dtype": "float16"}
 """Values of words in braces that rules provide."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from packaging.version import Version
 
@@ -101,6 +102,10 @@ def scope(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         "rows": data[:4], "weight": data[4], "mask": data[:4] > 0, "gradient": data[:4], "accumulate": 4,
         "images": torch.randn(2, 3, 4, 4), "query": torch.randn(2, 2, 3, 4), "key": torch.randn(2, 2, 3, 4),
         "value": torch.randn(2, 2, 3, 4), "joint": torch.randn(2, 3, 24), "heads": 2, "lr": 0.01,
+        "queries": torch.randn(3, 4, 8), "keys": torch.randn(3, 5, 8), "values": torch.randn(6, 8), "nodes": 4,
+        "target": torch.tensor([0, 0, 1, 3, 3, 3]), "sequences": [data[:2], data[:3]], "indices": [0, 2],
+        "array": np.ones((4, 8)), "numpy": np, "generator": torch.nn.Linear(8, 8), "noise": data[:4], "results": [],
+        "critic": torch.nn.Linear(8, 1), "prepare": lambda one: one + 1,
     }  # fmt: skip
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(precision)
@@ -199,6 +204,25 @@ def _same_gradient(left: dict[str, Any]) -> bool:
     return torch.equal(again, plain)
 
 
+def _loops(left: dict[str, Any]) -> bool:
+    """The operators on all items give the results of loops over the items."""
+    products = [query @ key.T for query, key in zip(left["queries"], left["keys"], strict=True)]
+    sums = [left["values"][left["target"] == node].sum(0) for node in range(4)]
+    padded = left["padded"].shape == (2, 3, 8) and not left["padded"][0, 2:].any()
+    return padded and all(
+        torch.allclose(left[name], torch.stack(expected), atol=1e-6)
+        for name, expected in (("scores", products), ("total", sums))
+    )
+
+
+def _once(left: dict[str, Any]) -> bool:
+    """The critic's loss gives the generator no gradients, and the generator's loss does."""
+    left["critic_loss"].backward()
+    untouched = left["generator"].weight.grad is None
+    left["generator_loss"].backward()
+    return untouched and left["generator"].weight.grad is not None
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tiny-ops-on-device": lambda left: int(left["count"]) == 1 and not left["gradient"][~left["mask"]].any(),
     "host-tensor-in-graph": lambda left: (
@@ -240,6 +264,21 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "conv-bias-before-norm": _bias_is_lost,
     "memory-near-limit": _same_gradient,
     "low-device-utilisation": lambda left: left["loader"].batch_size == 16,
+    "host-sync-no": lambda left: len(left["results"]) == 256,
+    "unbatched-loop": _loops,
+    "micro-batches": lambda left: left["loader"].batch_size == 32,
+    "double-precision": lambda left: left["inputs"].dtype == left["model"].weight.dtype == torch.float32,
+    "emulated-precision": lambda left: left["model"].weight.grad.dtype == torch.float32,
+    "autograd-in-inference": lambda left: left["outputs"].is_inference(),
+    "rebuilt-constants": lambda left: (
+        left["Masked"](4)(torch.zeros(3, 3)).isinf().tolist() == torch.ones(3, 3).triu(1).bool().tolist()
+    ),
+    "tensors-from-lists": lambda left: left["batch"].dtype == torch.float32 and left["batch"].shape == (2, 8),
+    "save-each-step": lambda left: left["logged"] == [1, 1],
+    "too-few-threads": lambda left: torch.get_num_threads() == int(FILL["threads"]),
+    "conv-layout": lambda left: left["images"].is_contiguous(memory_format=torch.channels_last),
+    "repeated-forward": _once,
+    "data-on-training-thread": lambda left: torch.equal(left["Prepared"](left["rows"])[1], left["rows"][1] + 1),
     "recompilation": lambda left: left["model"](torch.ones(3, 8)).shape == (3, 8),
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import paddle
 
-from perfkit_paddle import trace_handler
+from perfkit_paddle import make_scheduler, trace_handler
 
 WARMUP, RECORDED = 10, 20
 
@@ -41,7 +41,8 @@ def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
 
 def _recorded(batches: Iterable[Any], train: Callable[[Any], None], run_dir: str, ends: list[int]) -> None:
     handler = trace_handler(run_dir)
-    with paddle.profiler.Profiler(scheduler=(WARMUP, WARMUP + RECORDED), on_trace_ready=handler) as profiler:
+    plan = make_scheduler(closed=WARMUP - 1, ready=1, record=RECORDED, repeat=1)
+    with paddle.profiler.Profiler(scheduler=plan, on_trace_ready=handler) as profiler:
         for batch in batches:
             train(batch)
             profiler.step()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from perfkit_torch import trace_handler
+from perfkit_torch import schedule, trace_handler
 
 WARMUP, RECORDED = 10, 20
 
@@ -49,7 +49,7 @@ def measured(batches: Iterable[Any], train: Callable[[Any], None]) -> None:
 
 
 def _recorded(batches: Iterable[Any], train: Callable[[Any], None], run_dir: str, ends: list[int]) -> None:
-    plan = torch.profiler.schedule(wait=WARMUP - 2, warmup=2, active=RECORDED, repeat=1)
+    plan = schedule(wait=WARMUP - 2, warmup=2, active=RECORDED, repeat=1)
     handler = trace_handler(run_dir)
     with torch.profiler.profile(schedule=plan, on_trace_ready=handler) as profiler:
         for batch in batches:

@@ -63,5 +63,6 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("too-few-threads", 45, 1, "Use all cores"),
     _rule("conv-layout", 46, 1, "Keep images in the layout channels last"),
     _rule("repeated-forward", 47, 1, "Compute the result once"),
+    _rule("data-on-training-thread", 48, 1, "Prepare batches in the workers"),
 )
 """All built-in rules, sorted by number."""

@@ -26,6 +26,10 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(spent, facts.thresholds.sync_share):
         return []
     call = operators.name_of(trace, rows[0])
+    unexplained = transfers.unexplained_ns(facts, rows)
+    changes: tuple[transforms.Transform, ...] = (transforms.Remove(rows, below=False),)
+    if unexplained.any():
+        changes += (transforms.Insert(rows, unexplained),)
     return [Candidate(
         message(
             "For {time}, the host waits in {call} until the device has finished all work, and launches nothing.",
@@ -36,7 +40,7 @@ def find(facts: Facts) -> list[Candidate]:
             "step_ns": facts.step_ns,
         },
         rows=rows,
-        transforms=(transforms.Remove(rows, below=False),),
+        transforms=changes,
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the call lies within a step"), message("work is launched after the call")),

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.operators import matching, operator_order, operators
+from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.recording.environment import HOST, INSTRUCTIONS
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
@@ -44,12 +45,13 @@ def find(facts: Facts) -> list[Candidate]:
     for dtype, native in _NATIVE.items():
         if native & set(instructions):
             continue
-        reduced = matching(trace, "dtypes", _NAMES[dtype].search)
-        rows = order.row[(reduced & product & facts.in_steps)[order.row]]
+        reduced = matching(trace, "dtypes", _NAMES[dtype].search) & operators(trace) & facts.in_steps
+        products = reduced & product
+        rows = order.row[(products | nesting.holds(trace.ints("parent"), products))[order.row]]
         spent = facts.mean_ns(rows)
         if not facts.exceeds(spent, facts.thresholds.emulated_share):
             continue
-        casts = order.row[(reduced & trace.rows("op_name", "cast") & facts.in_steps)[order.row]]
+        casts = order.row[(reduced & trace.rows("op_name", "cast", "copy"))[order.row]]
         return [Candidate(
             message(
                 "Products in {dtype} take {time}, and this processor has no instructions for them.",

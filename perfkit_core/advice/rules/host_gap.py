@@ -29,8 +29,8 @@ _LONG_FACTOR: Final = Quantity(
 _SHORT_FACTOR: Final = Quantity(
     0.0,
     0.4,
-    1.0,
-    message("estimate: compiling removes all gaps (best); compiling does not shorten the time in Python (worst)"),
+    0.9,
+    message("estimate: compiling removes all gaps (best); compiling hardly shortens the time in Python (worst)"),
 )
 _FRAMES: Final = 3
 
@@ -116,7 +116,6 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
             where=where,
         ),
         evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
-        method="replay" if functions else "none",
         vetoes=(message("gaps as short as the overhead of calling an operator"),),
         risks=(message("The profiler itself works between operators, so the gaps are shorter without a profiler."),),
         conflicts=("launch-bound",),  # launch-bound removes the same gaps

@@ -2,7 +2,8 @@
 Detected: copies to the host that end before the host continues. The host waits for them either in the call that
 launches the copy or in a later synchronisation.
 Predicted: the step time without small copies, and with large copies that do not wait. With ``--what-if host-sync=N``,
-only every N-th step fetches results."""
+only every N-th step fetches results. A wait that no recorded device work explains remains. For an inference nothing is
+predicted, because it must fetch its results."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
+from perfkit_core.model.schema import BACKWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay.transforms import Remove, Transform, Unblock
+from perfkit_core.replay.transforms import Insert, Remove, Transform, Unblock
 from perfkit_core.views.select import marked
 
 
@@ -74,6 +76,16 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
     changes: list[Transform] = [Remove(few.everything)] if len(few) else []
     if len(many):
         changes += [Unblock(many.call), Remove(many.syncs, below=False)]
+    waits = np.unique(np.append(copies.call, copies.syncs))
+    unexplained = transfers.unexplained_ns(facts, waits)
+    for_other = facts.per_step(int(unexplained.sum()))
+    if for_other:
+        changes.append(Insert(waits, unexplained))
+        how = message(
+            "{how} For {time:ns} of it, no recorded device work explains the wait, which would remain.", how=how,
+            time=for_other,
+        )  # fmt: skip
+    infers = not trace.rows("phase", BACKWARD, OPTIMIZER).any() and trace.known("phase")
     return Candidate(
         facts.plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it. This takes {time}.{how}",
@@ -81,14 +93,16 @@ def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candid
             count, names=listed(names) if names else message("copies"), time=facts.of_step(spent), how=how,
         ),
         evidence={
-            "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited, "step_ns": facts.step_ns,
-            "operators": names[:5],
+            "copies_per_step": count, "call_ns": round(spent), "waiting_ns": waited,
+            "unexplained_ns": round(for_other), "step_ns": facts.step_ns, "operators": names[:5],
         },
         rows=rows,
+        method="none" if infers else "replay",
         transforms=tuple(changes),
         ceiling_ns=transfers.wait_ceiling_ns(facts, spent - waited),
         share_ns=round(spent),
         preconditions=(message("the copy goes to the host"), message("the host continues only after the copy")),
         risks=(message("The value is available later: code that branches on it must tolerate the delay."),),
         fill={"operator": names[0] if names else "the copy"},
+        words={"training": "no"} if infers else {},
     )  # fmt: skip

@@ -16,7 +16,7 @@ from perfkit_core.model.schema import BACKWARD, OPTIMIZER
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _WORK: Final = Quantity(
-    0.3, 0.7, 1.1, message("estimate: larger batches use caches and vector units better, but need more memory")
+    0.3, 0.6, 1.0, message("estimate: larger batches use caches and vector units better, but need more memory")
 )
 _ALIKE: Final = 0.1
 """Backward passes are alike if their numbers of operators differ by at most this share."""

@@ -18,10 +18,12 @@ from perfkit_core.replay.transforms import Case, InCases, Remove
 
 _CREATES: Final = ("arange", "fill")
 _KEEPS: Final = frozenset(
-    {"add", "subtract", "multiply", "divide", "pow", "sqrt", "rsqrt", "exp", "log", "negative", "reciprocal", "sin", "cos",
-     "cumsum", "cumprod", "triangular", "compare", "logical", "where", "cast", "clip", "reshape", "transpose", "expand",
-     "concat", "slice", "stack", "square", "scale", "contiguous", "alias", "copy", "one_hot", "outer", "meshgrid", "pad",
-     "floor", "abs"}
+    {
+        "add", "subtract", "multiply", "divide", "pow", "sqrt", "rsqrt", "exp", "log", "negative", "reciprocal", "sin",
+        "cos", "cumsum", "cumprod", "triangular", "compare", "logical", "where", "cast", "clip", "reshape", "transpose",
+        "expand", "concat", "slice", "stack", "square", "scale", "contiguous", "alias", "copy", "one_hot", "outer",
+        "pad", "floor", "abs",
+    }
 )  # fmt: skip
 """Operators that a computation of constants may call."""
 
@@ -96,5 +98,6 @@ def _in_every_step(facts: Facts, row: IntArray, chains: list[list[int]]) -> IntA
             steps.setdefault(key, set()).add(int(trace.ints("step")[row[chain[0]]]))
     number = len(np.unique(facts.steps.number))
     kept = {key for key, found in steps.items() if len(found) == number}
-    rows = [at for chain in chains if len(chain) > 1 and tuple(names.codes[row[chain]].tolist()) in kept for at in chain]
+    long = [chain for chain in chains if len(chain) > 1]
+    rows = [at for chain in long if tuple(names.codes[row[chain]].tolist()) in kept for at in chain]
     return row[np.array(rows, np.int64)] if rows else np.empty(0, np.int64)

@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, numbered_steps
+from perfkit_core.advice.frames import frames
 from perfkit_core.advice.operators import distinct_names, matching, outermost
 from perfkit_core.algorithms import arrays, groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
-from perfkit_core.replay.transforms import Remove
+from perfkit_core.replay.transforms import Quantity, Remove
 from perfkit_core.views.select import rank_codes
 
 _COMPILES: Final = re.compile(
@@ -24,6 +25,11 @@ _COMPILES: Final = re.compile(
 """Names of compilation events: general names, and the names of TorchDynamo and of Paddle's executor."""
 _RESUMES: Final = re.compile(r"dynamo_resume_in_")
 """Names of TorchDynamo functions that resume after a graph break. Paddle's profiler records no such functions."""
+_COMPILING: Final = re.compile(
+    r"torch/(_dynamo/(convert_frame|output_graph|symbolic_convert)|_inductor/(compile_fx|graph|codecache)|fx/experimental)"
+    r"|paddle/jit/(dy2static/(program_translator|partial_program)|sot/(translate|opcode_translator))"
+)
+"""Files whose functions run while code is compiled."""
 _FUNCTIONS: Final = 8
 
 
@@ -36,7 +42,7 @@ def find(facts: Facts) -> list[Candidate]:
     compiles = steady & trace.rows("kind", OPERATOR, OPERATOR_DETAIL, ANNOTATION)
     compiles &= matching(trace, "name", _COMPILES.search)
     breaks = steady & trace.rows("kind", PYTHON, OPERATOR, OPERATOR_DETAIL) & matching(trace, "name", _RESUMES.search)
-    candidates = [_recompiled(facts, outermost(trace, compiles))] if compiles.any() else []
+    candidates = [_recompiled(facts, outermost(trace, compiles))] if compiles.any() else _sampled(facts)
     if breaks.any():
         rows = np.flatnonzero(breaks)
         count = len(rows) / max(len(facts.steps), 1)
@@ -54,6 +60,44 @@ def find(facts: Facts) -> list[Candidate]:
             preconditions=(message("functions that resume after a graph break were recorded"),),
         ))  # fmt: skip
     return candidates
+
+
+def _sampled(facts: Facts) -> list[Candidate]:
+    """Return the advice on compilations that only the sampled Python frames show. Steps that compile are few and long,
+    so the prediction is about the mean step."""
+    sampled = frames(facts.trace)
+    steps = facts.steps.only(facts.mine)
+    if len(steps) < 2 or not len(sampled):
+        return []
+    begin, end = (facts.replay.recorded_ns(nodes) for nodes in (steps.first, steps.after))
+    at = np.searchsorted(begin, sampled.at_ns, side="right") - 1
+    compiling = sampled.naming(_COMPILING) & (at > 0) & (sampled.at_ns < end[np.maximum(at, 0)])
+    spent = np.bincount(at[compiling], sampled.time_ns(compiling)[compiling], len(steps))
+    per_step, mean = spent.sum() / len(steps), round(float(steps.recorded_ns.mean()))
+    if per_step <= facts.thresholds.compile_share * mean:
+        return []
+    numbers = steps.number[spent > 0].tolist()
+    lines = sampled.most_common(compiling)
+    return [Candidate(
+        message(
+            "Code is compiled again in {compiling} of {count} steps, for {time:ns} in total: {steps}. The mean step "
+            "takes {mean:ns}.",
+            compiling=len(numbers), count=len(steps), time=spent.sum(), steps=numbered_steps(numbers), mean=mean,
+        ),
+        evidence={
+            "steps": numbers, "compile_ns": round(spent.sum()), "per_step_ns": round(per_step), "mean_step_ns": mean,
+        },
+        method="prior",
+        base_ns=mean,
+        after_ns=Quantity(
+            mean - per_step, mean - 0.9 * per_step, mean - 0.5 * per_step,
+            message("sampled Python frames; compilations become rarer in a long training"),
+        ),
+        ceiling_ns=round(per_step),
+        preconditions=(message("the first recorded step, which may compile, does not count"),),
+        risks=(message("Code that is not compiled for its shapes, or not compiled at all, may run longer."),),
+        place=lines[0][0] if lines else None,
+    )]  # fmt: skip
 
 
 def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:

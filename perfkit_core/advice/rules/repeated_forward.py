@@ -23,7 +23,9 @@ _FEWEST: Final = 6
 _PLACES: Final = 8
 """Maximum number of equal short sequences that are compared with each other."""
 _NODES: Final = re.compile(r"node_creation")
-_LAYERS: Final = ("linear", "conv", "conv_transpose", "embedding", "batch_norm", "layer_norm", "rnn", "matmul", "attention")
+_LAYERS: Final = (
+    "linear", "conv", "conv_transpose", "embedding", "batch_norm", "layer_norm", "rnn", "matmul", "attention",
+)  # fmt: skip
 """Operators whose forward calls are compared with their backward calls."""
 _GRADIENT: Final = "_grad"
 
@@ -48,11 +50,11 @@ def find(facts: Facts) -> list[Candidate]:
         theirs = canonical.codes[backward[step[backward] == number]].tolist()
         given = [canonical.values[code].removesuffix(_GRADIENT) if code >= 0 else "" for code in theirs]
         # missing: how many more forward than backward calls the step has
-        missing = {name: mine.count(name) - given.count(name) for name in _LAYERS if name in mine}
+        missing = {name: mine.count(name) - given.count(name) for name in _LAYERS if name in mine and name in given}
         for length, first in _repeats(symbol[here].tolist()):
             block = mine[first : first + length]
             layers = [name for name in missing if name in block]
-            if layers and all(missing[name] >= block.count(name) for name in layers):
+            if not _is_loop(symbol[here[first : first + length]]) and layers and all(missing[name] >= block.count(name) for name in layers):
                 removed.append(rows[here[first : first + length]])
                 break
     number_of_steps = len(np.unique(facts.steps.number[facts.mine]))
@@ -82,6 +84,11 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
+def _is_loop(block: IntArray) -> bool:
+    """Return whether a sequence consists of rounds of a shorter sequence."""
+    return any((block[:-period] == block[period:]).all() for period in range(1, len(block) // 2 + 1))
+
+
 def _repeats(symbols: list[int]) -> list[tuple[int, int]]:
     """Return the sequences that occur twice without overlap: their lengths, and the places where they first begin, the
     longest first."""
@@ -92,8 +99,8 @@ def _repeats(symbols: list[int]) -> list[tuple[int, int]]:
         for first in earlier[:_PLACES]:
             if first and at and symbols[first - 1] == symbols[at - 1] and at - 1 >= first - 1 + _FEWEST:
                 continue  # part of a longer sequence
-            length = 0
-            while at + length < len(symbols) and first + length < at and symbols[first + length] == symbols[at + length]:
+            length, most = 0, min(len(symbols) - at, at - first)
+            while length < most and symbols[first + length] == symbols[at + length]:
                 length += 1
             if length >= _FEWEST:
                 found.add((length, first))

@@ -15,7 +15,7 @@ from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _FEWER: Final = Quantity(
-    0.4, 0.75, 1.05, message("estimate: threads of one operator wait for each other while some of them have no core")
+    0.3, 0.6, 0.95, message("estimate: threads of one operator wait for each other while some of them have no core")
 )
 _DIVIDED_NS: Final = 20_000
 """Shorter operators run on one thread, however many there are."""

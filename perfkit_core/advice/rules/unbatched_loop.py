@@ -11,12 +11,13 @@ import numpy as np
 
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, shapes_of
-from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
+from perfkit_core.views.select import marked
 
 _WORK: Final = Quantity(
     0.2, 0.5, 1.0, message("estimate: batched work is up to five times as fast; at worst it takes as long")
@@ -27,6 +28,8 @@ _PARAMETERS: Final = frozenset(
 """Operators that usually have parameters."""
 _LOOKUPS: Final = frozenset({"embedding", "gather", "slice", "index", "split"})
 """Operators that take a part of their input. A layer does not begin with one of them."""
+_ALIKE: Final = 0.1
+"""A loop of the backward pass belongs to a loop if its rounds differ by at most this share, or by one."""
 _MOST: Final = 3
 """Maximum number of loops that are reported."""
 
@@ -47,11 +50,11 @@ def find(facts: Facts) -> list[Candidate]:
     candidates = []
     for _, loops, rows in found[:_MOST]:
         gradients = backward_of(trace, rows)
-        if not len(gradients):  # no sequence numbers: the loops of the backward pass with as many rounds
-            rounds = {loop.rounds for loop in loops}
-            mine = [loop for loop in rest if loop.rounds in rounds]
-            rest = [loop for loop in rest if loop.rounds not in rounds]
-            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in mine)])
+        if not len(gradients):  # no sequence numbers: the loops of the backward pass with about as many rounds
+            rounds = np.array([loop.rounds for loop in loops])
+            behind = [loop for loop in rest if (np.abs(rounds - loop.rounds) <= np.maximum(rounds * _ALIKE, 1)).any()]
+            rest = [loop for loop in rest if loop not in behind]
+            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in behind)])
         candidate = _candidate(facts, loops, rows, gradients)
         if candidate is not None:
             candidates.append(candidate)
@@ -63,7 +66,7 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     both = np.append(rows, gradients)
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
     factor = calling_factor(facts, both, once, _WORK)
-    gaps = _gaps(facts, loops)
+    gaps = _gaps(facts, both)
     waits = sum(int((end - start).sum()) for start, end in gaps.values())
     total = facts.mean_ns(both) + facts.per_step(waits)
     if not facts.exceeds(total, facts.thresholds.loop_share):
@@ -97,20 +100,20 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     )  # fmt: skip
 
 
-def _gaps(facts: Facts, loops: Sequence[Loop]) -> dict[int, intervals.Intervals]:
-    """Return the time between the operators of the loops, for each rank."""
+def _gaps(facts: Facts, rows: IntArray) -> Gaps:
+    """Return the time between neighbouring operators that are both in ``rows``, for each rank."""
     trace, order = facts.trace, operator_order(facts.trace)
-    start, end = trace.ints("start_ns"), trace.end_ns
-    begin = np.concatenate([end[order.row[loop.first : loop.last - 1]] for loop in loops])
-    until = np.concatenate([start[order.row[loop.first + 1 : loop.last]] for loop in loops])
-    rank = np.concatenate([trace.ints("rank")[order.row[loop.first : loop.last - 1]] for loop in loops])
-    kept = until > begin
-    begin, until, rank = begin[kept], until[kept], rank[kept]
-    sort = np.argsort(begin, kind="stable")
-    return {
-        int(number): (begin[sort][rank[sort] == number], until[sort][rank[sort] == number])
-        for number in np.unique(rank)
-    }
+    chosen = marked(trace, rows)[order.row]
+    both = np.flatnonzero(chosen[:-1] & chosen[1:] & (order.thread[:-1] == order.thread[1:]))
+    begin, end = trace.end_ns[order.row[both]], trace.ints("start_ns")[order.row[both + 1]]
+    rank = trace.ints("rank")[order.row[both]]
+    apart = (end > begin) & (trace.ints("step")[order.row[both]] == trace.ints("step")[order.row[both + 1]])
+    gaps = Gaps()
+    for number in facts.ranks:
+        here = apart & (rank == number)
+        sort = np.argsort(begin[here], kind="stable")
+        gaps[number] = begin[here][sort], end[here][sort]
+    return gaps
 
 
 def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:

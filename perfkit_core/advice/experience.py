@@ -1,0 +1,122 @@
+"""What the outcomes of earlier predictions say about the next one.
+
+A replay states what a change saves if its uncertain factors have certain values. How far a rule's replays were off is
+learned from a ledger of measured pairs, which perfkit ships, and from the user's own measurements. Savings are compared
+as speedups on a logarithmic scale, on which savings of changes add up and a loss is as far from 0 as the same gain:
+
+    gain = −log(1 − saving),   miss = (measured gain − replayed gain) / (|replayed gain| + LEAST)
+
+The misses of a rule have a normal distribution with unknown mean and variance (normal-inverse-gamma prior): without
+outcomes, the mean miss is 0 and its spread is that of the replay's own interval. Each outcome of the rule moves the
+prediction and narrows or widens the interval. The predictive distribution is Student's t, so few outcomes mean a wide
+interval."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from statistics import NormalDist
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from perfkit_core.errors import SourceError
+from perfkit_core.system.paths import user_folder
+from perfkit_core.verify import ledger
+from perfkit_core.verify.ledger import Record
+
+LEAST: Final = 0.02
+"""Gain that is added to the replayed gain, so that a miss stays finite."""
+_MEAN_WEIGHT: Final = 1.0
+"""Weight of the prior mean miss of 0, in outcomes."""
+_SPREAD_WEIGHT: Final = 3.0
+"""Weight of the prior spread, in outcomes."""
+_SPREADS: Final = 0.15, 1.0
+"""Limits of the prior spread. Replays are not more exact than the lower limit, and the upper limit is a large miss."""
+_TAIL: Final = 0.9
+"""The interval ends at this quantile of the predictive distribution, and at the opposite one."""
+
+Saving = tuple[float, float, float]
+"""p10, p50 and p90 of a saving, as shares of the step time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """The misses of the predictions of one rule, on a host or on a device."""
+
+    misses: tuple[float, ...] = ()
+
+    def adjusted(self, replayed: Saving) -> Saving:
+        """Return the saving that is expected if the replay says ``replayed``. Without outcomes, it is unchanged."""
+        if not self.misses:
+            return replayed
+        low, mid, high = map(gain, replayed)
+        scale, count = abs(mid) + LEAST, len(self.misses)
+        prior = min(max((high - low) / (2 * NormalDist().inv_cdf(_TAIL)) / scale, _SPREADS[0]), _SPREADS[1])
+        misses = np.array(self.misses)
+        mean = misses.sum() / (_MEAN_WEIGHT + count)
+        squares = float(((misses - misses.mean()) ** 2).sum())
+        squares += _MEAN_WEIGHT * count / (_MEAN_WEIGHT + count) * float(misses.mean()) ** 2
+        freedom = _SPREAD_WEIGHT + count
+        variance = (_SPREAD_WEIGHT * prior**2 + squares) / freedom
+        wide = _quantile(freedom) * math.sqrt(variance * (1 + 1 / (_MEAN_WEIGHT + count)))
+        return saving(mid + scale * (mean - wide)), saving(mid + scale * mean), saving(mid + scale * (mean + wide))
+
+
+def gain(saved: float) -> float:
+    """Return the logarithm of the speedup of a saving. A saving of 1 would be an infinite speedup."""
+    return -math.log(max(1 - saved, 1e-3))
+
+
+def saving(gained: float) -> float:
+    return 1 - math.exp(-gained)
+
+
+def miss(record: Record) -> float | None:
+    """Return by how much the replay of a measured prediction was off, None if the record has no replay or outcome."""
+    replayed, measured = record.replayed_saving_ratio, record.saving_ratio
+    if replayed is None or measured is None:
+        return None
+    return (gain(measured) - gain(replayed)) / (abs(gain(replayed)) + LEAST)
+
+
+def experience(records: Iterable[Record], rule: str, version: int, runtime: str) -> Experience:
+    """Return the experience with a rule's predictions. Outcomes of another version of the rule and on another kind of
+    device do not count, because the misses depend on them."""
+    same = (one for one in records if (one.rule, one.rule_version, one.runtime) == (rule, version, runtime))
+    return Experience(tuple(found for one in same if (found := miss(one)) is not None))
+
+
+@functools.cache
+def outcomes() -> tuple[Record, ...]:
+    """Return the shipped outcomes, followed by the user's own. Unreadable lines of the user's ledger are ignored."""
+    shipped = files("perfkit_core.advice").joinpath("outcomes.jsonl").read_bytes().splitlines()
+    records = [msgspec.json.decode(line, type=Record) for line in shipped if line.strip()]
+    try:
+        records += ledger.read(own_ledger()) if own_ledger().exists() else []
+    except (SourceError, OSError):
+        pass
+    return tuple(records)
+
+
+def own_ledger() -> Path:
+    """Return the ledger of this user, to which ``perfkit verify`` appends."""
+    return user_folder("XDG_STATE_HOME", ".local/state") / "outcomes.jsonl"
+
+
+def _quantile(freedom: float) -> float:
+    """Return the quantile ``_TAIL`` of Student's t distribution (Hill, Communications of the ACM 13, 1970, to third
+    order: errors below 1 % from 3 degrees of freedom)."""
+    z = NormalDist().inv_cdf(_TAIL)
+    terms: Sequence[float] = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))

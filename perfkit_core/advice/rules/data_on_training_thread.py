@@ -1,0 +1,54 @@
+"""Rule 48, data-on-training-thread: the training thread prepares the batch, although workers load the data.
+Detected: gaps after a batch from worker processes arrives and before the first operator on it. Sampled or recorded
+frames show Python code in them.
+Predicted: the step time if the workers do this work."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.frames import frames
+from perfkit_core.advice.gaps import idle_gaps
+from perfkit_core.language.messages import message
+from perfkit_core.replay.batches import in_workers
+from perfkit_core.replay.transforms import Quantity, Shorten
+
+_STAYS: Final = Quantity(
+    0.0, 0.3, 1.0, message("estimate: at best idle workers do the work; at worst no core is free for it")
+)
+
+
+def find(facts: Facts) -> list[Candidate]:
+    trace, rows = facts.trace, facts.of_rank(facts.batch_rows)
+    if not in_workers(trace, rows).any():
+        return []
+    start, end = idle_gaps(facts)[facts.rank]
+    arrived = np.sort(trace.end_ns[rows])
+    # a gap follows a batch if no operator runs between them
+    before = np.searchsorted(arrived, start + 1, side="right") - 1
+    follows = (before >= 0) & (start - arrived[np.maximum(before, 0)] <= facts.thresholds.host_gap_least_ns)
+    gaps = start[follows], end[follows]
+    spent = float(np.median(facts.within_steps(gaps))) if follows.any() else 0.0
+    if not facts.exceeds(spent, facts.thresholds.host_gap_share):
+        return []
+    sampled = frames(trace)
+    lines = sampled.most_common(sampled.inside(gaps))
+    return [Candidate(
+        message(
+            "The training thread spends {time} between the arrival of a batch and the first operator, although workers "
+            "load the data.",
+            time=facts.of_step(spent),
+        ),
+        evidence={**facts.part("preparing", spent), "lines": [line for line, _ in lines[:3]]},
+        rows=rows,
+        transforms=(Shorten({facts.rank: gaps}, _STAYS),),
+        ceiling_ns=round(spent),
+        preconditions=(message("worker processes make the batches"), message("no operator runs meanwhile")),
+        assumptions=assume(remaining_factor=_STAYS),
+        risks=(message("If all cores are busy, the workers take them from the training."),),
+        conflicts=("host-gap",),
+        place=lines[0][0] if lines else None,
+    )]  # fmt: skip

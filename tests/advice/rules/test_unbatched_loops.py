@@ -1,0 +1,129 @@
+"""Rule 37: loops that call small operators for one item after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.advice.loops import forward_loops
+from perfkit_core.advice.rules.unbatched_loop import find as loops
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
+
+WORDS = {
+    "torch": ("aten::index", "aten::mean", "aten::linear", "autograd::engine::evaluate_function: MeanBackward0",
+              "torch::autograd::AccumulateGrad"),
+    "paddle": ("gather dygraph", "mean dygraph", "linear dygraph", "Global_MeanGradNode", "GradNodeAccumulation"),
+}  # fmt: skip
+
+
+def items(framework: str, count: int, body: int = 2) -> Rows:
+    """Return ``count`` rounds of a lookup and of means, 10 µs each."""
+    lookup, mean, *_ = WORDS[framework]
+    names = [lookup] + [mean] * (body - 1)
+    return [op(names[at % body], 10 * at, 10) for at in range(count * body)]
+
+
+@BOTH
+def test_a_loop_over_items(framework: str) -> None:
+    recording = steps(items(framework, 6), 200, framework=framework)
+    (one,) = found(loops, recording)
+    assert (one.evidence["rounds"], one.evidence["operators_per_round"]) == (6, 2)
+    assert (one.evidence["loops_per_step"], one.evidence["loop_ns"]) == (1, 120_000)
+    # all operators take as long as a call, so 2 of 12 calls remain
+    assert predicted(recording, one) == (100_000, 100_000, 100_000)
+
+
+@BOTH
+def test_three_rounds_are_no_loop(framework: str) -> None:
+    assert found(loops, steps(items(framework, 3), 200, framework=framework)) == []
+    assert found(loops, steps(items(framework, 6), 200, framework=framework), loop_rounds=7) == []
+
+
+@BOTH
+def test_a_loop_that_takes_little_time_does_not_count(framework: str) -> None:
+    assert found(loops, steps(items(framework, 5), 2_000, framework=framework)) == []
+    assert len(found(loops, steps(items(framework, 5), 1_999, framework=framework))) == 1
+
+
+def test_the_work_of_long_operators_remains() -> None:
+    """Operators of 10 and 90 µs: a call takes 10 µs, and at worst all the rest remains."""
+    rows = [op(name, 100 * at + start, dur) for at in range(4)
+            for name, start, dur in (("aten::index", 0, 10), ("aten::mean", 10, 90))]  # fmt: skip
+    recording = steps(rows, 500)
+    (one,) = found(loops, recording)
+    low, mid, high = predicted(recording, one)
+    assert high == 500_000 - 60_000  # 6 of 8 calls
+    assert low == 500_000 - 60_000 - round(0.8 * 320_000)
+    assert mid == 500_000 - 60_000 - 160_000
+
+
+def test_the_time_between_operators_counts() -> None:
+    rows = [op(("aten::index", "aten::mean")[at % 2], 20 * at, 10) for at in range(12)]
+    recording = steps(rows, 300)
+    (one,) = found(loops, recording)
+    assert one.evidence["loop_ns"] == 120_000 + 110_000
+    # 110 µs of gaps within the loop become a sixth, and so do the calls
+    assert predicted(recording, one)[1] == pytest.approx(300_000 - 100_000 - 110_000 * 5 / 6, abs=2)
+
+
+def test_the_backward_pass_is_batched_too() -> None:
+    forward = [row | {"sequence": at} for at, row in enumerate(items("torch", 5))]
+    gradient = [op(WORDS["torch"][3], 100 + 10 * at, 10) | {"phase": "backward", "sequence": at} for at in range(10)]
+    (one,) = found(loops, steps([*forward, *gradient], 300))
+    assert one.evidence["loop_ns"] == 200_000
+    other = [row | {"phase": "backward"} for row in items("paddle", 4)]  # no sequence numbers
+    behind = [row | {"start_ns": row["start_ns"] + 100_000} for row in other]
+    (one,) = found(loops, steps([*items("paddle", 5), *behind], 300, framework="paddle"))
+    assert one.evidence["loop_ns"] == 180_000  # one round less, because ends differ
+
+
+@BOTH
+def test_loops_in_a_loop_may_have_different_numbers_of_rounds(framework: str) -> None:
+    lookup, mean, *_ = WORDS[framework]
+    names = [name for count in (4, 6, 5, 4) for name in (lookup, *[mean] * count)]
+    recording = steps([op(name, 10 * at, 10) for at, name in enumerate(names)], 300, framework=framework)
+    (loop, *_) = forward_loops(recording)
+    assert (loop.rounds, loop.body, loop.operators) == (4, 2, 23)
+    assert len(found(loops, recording)) == 1
+
+
+def network(framework: str, taken: int, out: int, gradients: int) -> Rows:
+    """Return six rounds of a layer and a mean, and ``gradients`` gradients of parameters."""
+    _, mean, linear, _, accumulate = WORDS[framework]
+    rows = []
+    for at in range(6):
+        rows += [op(linear, 20 * at, 10, [[8, taken], [out, taken], [out]]), op(mean, 20 * at + 10, 10, [[8, out]])]
+    return rows + [op(accumulate, 130 + at, 1) | {"phase": "backward"} for at in range(gradients)]
+
+
+@BOTH
+def test_layers_are_no_loop(framework: str) -> None:
+    assert found(loops, steps(network(framework, 16, 16, 12), 200, framework=framework)) == []
+    assert found(loops, steps(network(framework, 16, 16, 0), 200, framework=framework)) == []
+
+
+@BOTH
+def test_rounds_that_share_parameters_are_no_layers(framework: str) -> None:
+    (one,) = found(loops, steps(network(framework, 16, 16, 1), 200, framework=framework))
+    assert one.evidence["rounds"] == 6
+
+
+@BOTH
+def test_rounds_that_cannot_follow_each_other_are_no_layers(framework: str) -> None:
+    """A head of attention takes 16 features and returns 4, so the next round does not take its result."""
+    assert len(found(loops, steps(network(framework, 16, 4, 12), 200, framework=framework))) == 1
+
+
+@BOTH
+def test_updates_are_no_loop(framework: str) -> None:
+    rows = [row | {"phase": "optimizer"} for row in items(framework, 6)]
+    assert found(loops, steps(rows, 200, framework=framework)) == []
+
+
+def test_kernels_of_a_loop_become_fewer() -> None:
+    rows: Rows = []
+    for at in range(8):
+        rows += [op("aten::index", 20 * at, 10), call("cudaLaunchKernel", 20 * at + 2, 2, at)]
+        rows += [kernel("gather", 20 * at + 10, 10, at)]
+    recording = steps(rows, 200)
+    (one,) = found(loops, recording)
+    assert predicted(recording, one)[1] < 120_000

@@ -1,0 +1,140 @@
+"""The clock that times the steps of a training: which steps count, and what is stored beside a cycle."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from perfkit_core.model.timed_steps import TimedStep, TimedSteps, typical_ns
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load
+from perfkit_core.recording import step_clock
+from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
+from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.storage.store import STEPS_SUFFIX
+from tests.support.advised import op, steps
+
+OFF, WARM_UP, RECORD = Action.OFF, Action.WARM_UP, Action.RECORD
+
+
+def timed(*actions: Action) -> list[tuple[int, bool]]:
+    """Return the number of each timed step, and whether it was recorded. The last action begins an unfinished step."""
+    clock = StepClock()
+    for number, action in enumerate(actions):
+        clock.begins(number, action)
+    return [(step.number, step.recorded) for step in clock.times().steps]
+
+
+def test_steps_in_which_the_profiler_starts_or_stops_do_not_count() -> None:
+    # step 0 has no beginning, 3 warms up, 4 starts the profiler, 7 stops it
+    actions = [OFF, OFF, OFF, WARM_UP, RECORD, RECORD, RECORD, OFF, OFF, OFF]
+    assert timed(*actions) == [(1, False), (2, False), (5, True), (6, True), (8, False)]
+
+
+def test_the_step_in_which_a_cycle_is_taken_does_not_count() -> None:
+    clock = StepClock()
+    for number in range(6):
+        clock.begins(number, RECORD)
+        if number == 3:
+            clock.cycle_taken()
+    assert [step.number for step in clock.times().steps] == [1, 2, 4]
+
+
+def test_an_interrupted_step_does_not_count() -> None:
+    clock = StepClock()
+    for number in (0, 1, 2):
+        clock.begins(number, OFF)
+    clock.interrupted()
+    for number in (2, 3, 4):
+        clock.begins(number, OFF)
+    assert [step.number for step in clock.times().steps] == [1, 3]
+
+
+def test_the_clock_measures_a_step() -> None:
+    clock = StepClock()
+    for number in range(4):
+        clock.begins(number, OFF)
+        if number == 1:
+            time.sleep(0.02)
+    first, second = clock.times().steps
+    assert first.wall_ns >= 20_000_000
+    assert second.wall_ns < first.wall_ns
+    assert first.ran_ns is None or first.ran_ns < first.wall_ns  # a sleeping thread does not run
+
+
+def test_only_the_latest_steps_are_kept() -> None:
+    clock = StepClock()
+    for number in range(500):
+        clock.begins(number, OFF)
+    kept = [step.number for step in clock.times().steps]
+    assert kept == list(range(499 - step_clock._KEPT, 499))
+
+
+def test_a_schedule_passes_on_its_actions() -> None:
+    schedule = TimedSchedule(lambda step: "off" if step < 3 else "on", {"off": OFF})
+    assert [schedule(step) for step in range(7)] == ["off"] * 3 + ["on"] * 4
+    assert [(step.number, step.recorded) for step in schedule.clock.times().steps] == [(1, False), (2, False), (4, True),
+                                                                                       (5, True)]  # fmt: skip
+
+
+def cycle() -> Trace:
+    return steps([op("add", 0, 10)])
+
+
+def recorded(folder: Path, after: int) -> tuple[StepClock, CycleWriter[None]]:
+    """Record one cycle, and ``after`` steps that follow it."""
+    clock = StepClock()
+    writer: CycleWriter[None] = CycleWriter(folder, lambda profiler, place: Taken(cycle, clock=clock))
+    for number in range(5):
+        clock.begins(number, OFF)
+    writer(None)
+    for number in range(5, 6 + after):
+        clock.begins(number, OFF)
+    return clock, writer
+
+
+def test_a_cycle_contains_the_steps_before_it(tmp_path: Path) -> None:
+    _, writer = recorded(tmp_path / "run", 0)
+    (file,) = writer.written
+    assert [step.number for step in load(file).meta.timed["-"].steps] == [1, 2, 3]
+
+
+def test_steps_after_the_cycle_are_stored_beside_it(tmp_path: Path) -> None:
+    _, writer = recorded(tmp_path / "run", step_clock.SAVED_AFTER[0])
+    assert writer.flush()
+    (beside,) = (tmp_path / "run").glob(f"*{STEPS_SUFFIX}")
+    numbers = [step.number for step in load(tmp_path / "run").meta.timed["-"].steps]
+    assert numbers == [1, 2, 3, *range(5, 5 + step_clock.SAVED_AFTER[0])]  # the cycle was taken in step 4
+    beside.write_text("damaged")
+    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3]
+
+
+def test_flush_stores_the_steps_so_far(tmp_path: Path) -> None:
+    _, writer = recorded(tmp_path / "run", 2)
+    assert not list((tmp_path / "run").glob(f"*{STEPS_SUFFIX}"))
+    assert writer.flush()
+    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
+
+
+def of(*times: tuple[int, int]) -> list[TimedStep]:
+    return [TimedStep(number, False, wall, waited_ns=waited) for number, (wall, waited) in enumerate(times)]
+
+
+def test_the_typical_time_of_a_step() -> None:
+    assert typical_ns(of((10, 0), (30, 0), (20, 0))) == 20
+    assert typical_ns(of((10, 0), (30, 15), (20, 0))) == 15  # 15 of 30 ns were spent waiting for a processor
+    assert typical_ns(of((10, 0), (10, 0), (40, 0), (12, 0), (12, 0), (42, 0)), period=3) == 21
+    assert typical_ns([]) is None
+
+
+def test_the_first_steps_of_a_training_count_only_if_there_are_no_others() -> None:
+    assert [step.number for step in TimedSteps(tuple(of((9, 0), (9, 0), (9, 0)))).unprofiled()] == [0, 1, 2]
+    assert [step.number for step in TimedSteps(tuple(of(*[(9, 0)] * 5))).unprofiled()] == [3, 4]
+    assert [step.number for step in TimedSteps(tuple(of(*[(9, 0)] * 5)), first=1).unprofiled()] == [4]
+
+
+@pytest.mark.parametrize("waited", [None, 0, 4])
+def test_the_share_of_waits_for_a_processor(waited: int | None) -> None:
+    assert TimedSteps((TimedStep(0, True, 10, waited_ns=waited),)).preempted == (waited or 0) / 10
