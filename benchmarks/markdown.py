@@ -18,7 +18,7 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 def page(found: list[tuple[Section, Machine]]) -> str:
     """Return all sections as Markdown. The targets of all sections are listed before the sections."""
     checks = tuple(check for section, _ in found for check in section.checks)
-    parts = ["## Targets", _table(checks_table(checks)), *(_section(section, at) for section, at in found)]
+    parts = ["## Targets", table_of(checks_table(checks)), *(_section(section, at) for section, at in found)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -44,10 +44,10 @@ def _section(section: Section, machine: Machine) -> str:
 
 def _titled(table: Table) -> list[str]:
     title = [f"**{table.title}**"] if table.title else []
-    return [*title, _table(table), *([table.note] if table.note else [])]
+    return [*title, table_of(table), *([table.note] if table.note else [])]
 
 
-def _table(table: Table) -> str:
+def table_of(table: Table) -> str:
     marks = ["---", *("---:" if name != "does" else "---" for name in table.columns[1:])]
     lines = [table.columns, marks, *table.rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -9,6 +9,7 @@ from typing import Any
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_paddle import framework
 
+
 def make_scheduler(*, closed: int, ready: int, record: int, repeat: int = 0, skip_first: int = 0) -> TimedSchedule[Any]:
     """Return a scheduler for ``paddle.profiler.Profiler``, with the arguments of ``paddle.profiler.make_scheduler``.
 

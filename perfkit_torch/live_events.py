@@ -69,7 +69,8 @@ class LiveBatch:
 
     def without_thread(self, tid: int | None) -> LiveBatch:
         """Return the batch without the events of a host thread."""
-        kept = np.array([not (other == tid and pid == os.getpid()) for pid, other in zip(self.pids, self.tids, strict=True)])
+        here = os.getpid()
+        kept = np.array([other != tid or pid != here for pid, other in zip(self.pids, self.tids, strict=True)])
         if kept.all():
             return self
         columns = (self.categories, self.names, self.pids, self.tids, self.metadata)

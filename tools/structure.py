@@ -48,10 +48,10 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 45_000,
-    "files": 330,
+    "product lines": 49_000,
+    "files": 360,
     "private functions used once": 0.18,
-    "import lines": 0.08,
+    "import lines": 0.085,
     "basenames in more than two packages": 0,
     "package circles": 0,
     "file circles": 0,

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import console
-from benchmarks.advice import score, truth
+from benchmarks.advice import page, score, truth
 from benchmarks.advice.pairs import HERE, pairs
 from perfkit_core.errors import PerfkitError
 from perfkit_core.verify import ledger
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="record again, but measure only what was not measured")
     parser.add_argument("--predict", action="store_true", help="measure nothing, and use what was recorded")
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="write the outcomes into this file")
+    parser.add_argument("--write", action="store_true", help="write the tables of docs/advice-accuracy.md")
     parser.add_argument("--recordings", type=Path, default=HERE / "recordings", help="folder of the recordings")
     options = parser.parse_args()
     chosen, known = pairs(options.part, options.program), truth.known()
@@ -46,6 +47,8 @@ def main() -> None:
         options.ledger.unlink(missing_ok=True)
         for outcome in filter(None, map(score.record, found)):
             ledger.append(options.ledger, outcome)
+    if options.write:
+        page.write({part: [one for one in found if one.pair.part == part] for part in ("report", "tune")})
     if found:
         print()
         for what, value, wanted in score.table(found):

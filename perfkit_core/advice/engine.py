@@ -82,7 +82,7 @@ def advise(
     for one in ranked:
         p = one.prediction
         least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
-        promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) > 0)
+        promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) >= 0)
         (with_saving if promises else without).append(one)
     advices = Advices(
         identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without), base=base(facts)
@@ -215,7 +215,6 @@ class Evaluation:
             place=candidate.place or self._place(candidate),
             remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
         )  # fmt: skip
-
 
     def _place(self, candidate: Candidate) -> str | None:
         """Return the line of code of a candidate. Recorded frames are only used if there are no samples, because they

@@ -196,7 +196,8 @@ def change(transform: Any) -> str:
         case transforms.Insert():
             times = []
             if isinstance(transform.host_ns, np.ndarray):
-                times.append(say("{time} longer on the host, in total", time=value("_ns", int(transform.host_ns.sum()))))
+                total = value("_ns", int(transform.host_ns.sum()))
+                times.append(say("{time} longer on the host, in total", time=total))
             elif transform.host_ns != 0:
                 times.append(say("{time} longer on the host", time=likely("_ns", transform.host_ns)))
             if transform.device_ns != 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,16 +10,14 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.calibration.bench import SOURCE, recording_name
 from perfkit_core.language.messages import Message, Text, message, plural, render
-from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.timed_steps import TimedSteps, typical_ns
+from perfkit_core.model.timed_steps import TimedSteps
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches, build
 from perfkit_core.replay.graph import Graph, Replay, play
@@ -38,10 +35,6 @@ _RECORDED_NAMES: Final = {
     PROCESSES: ("processes", "local_world_size"),
 }
 """Keys in the metadata of a recording whose values are the numbers of cores, threads and processes."""
-
-
-_WIDER: Final = 3.0
-"""Factor by which the cost of recording an operator may differ from its calibration, which runs few operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +137,11 @@ class Facts:
 
     @cached_property
     def training(self) -> Unprofiled:
-        """The replay of the training without its profiler. Predictions start from it."""
-        measured_ns = typical_ns(self.timed.unprofiled(), self.period) if self.timed and self.has_steps else None
+        """The replay of the training without its profiler. Predictions start from it. Raises NotEvaluableError if the
+        recording has no host events."""
+        timed, measured_ns = self.timed, None
+        if self.step_ns and timed and self.has_steps:
+            measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
         cost = recording_cost(self.trace.meta)
         return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
 
@@ -366,27 +362,6 @@ class Facts:
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
-
-
-def recording_cost(meta: TraceMeta) -> Quantity:
-    """Return the time in ns that the profiler of a recording took to record an operator. If it was
-    recorded on this machine, the time comes from the calibration of the machine, else from the framework's adapter. It
-    is 0 for a framework without adapter."""
-    from perfkit_core.calibration import calibrate
-
-    options = ["", *(name for name, on in meta.options.items() if on)]
-    here = meta.hostname == socket.gethostname()
-    calibration = calibrate.newest(meta.framework or "") if here else None
-    measured = [] if calibration is None else [calibration.quantity(recording_name(name)) for name in options]
-    parts = [part.ends for part in measured if part is not None]
-    if parts:
-        low, mid, high = (sum(end) for end in zip(*parts, strict=True))
-        return Quantity(low / _WIDER, mid, high * _WIDER, SOURCE)
-    calibrator = get_plugins().calibrators().get(meta.framework or "")
-    prior = {} if calibrator is None else calibrator.recording_ns
-    parts = [prior[name] for name in options if name in prior]
-    ends = [sum(end) for end in zip(*parts, strict=True)] or [0.0, 0.0, 0.0]
-    return Quantity(*ends, source=message("typical of this profiler"))
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:

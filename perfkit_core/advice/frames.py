@@ -21,7 +21,7 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.views.select import marked
 
 REPORTS: Final = re.compile(
-    r"serialization\.py|framework/io|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_\w+|print|report\w*|save"
+    r"serialization\.py|pickle|checkpoint|(?<![a-z])(log|logging|logger|loggers|log_\w+|print|report\w*|save"
     r"|save_\w+|dump\w*|write_\w+|plot\w*|histogram\w*|statistics|tensorboard\w*|visualdl|wandb|mlflow|tqdm)(?![a-z])",
     re.IGNORECASE,
 )
@@ -110,7 +110,7 @@ class Frames:
 
 def _own(stack: str) -> str:
     """Return a stack without the folders of its files, whose names say nothing about the work."""
-    return ";".join("/".join(frame.split("/")[-2:]) for frame in stack.split(";"))
+    return ";".join(frame.rpartition("/")[2] for frame in stack.split(";"))
 
 
 @once

@@ -67,6 +67,7 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
     where = np.flatnonzero(cut) + 1
     symbol = np.insert(symbol, where, _CUT - np.arange(len(where)))
     first = np.insert(at, where, at[where])
+    last = first + 1  # the range of the operators of each symbol
     size = np.insert(np.ones(len(at), np.int64), where, 0)
     found: dict[int, Loop] = {}
     kinds: dict[tuple[int, ...], int] = {}
@@ -75,21 +76,19 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
         if not runs:
             break
         keep = np.ones(len(symbol), np.bool_)
-        symbol, size = symbol.copy(), size.copy()
-        end = np.append(first[1:], at[-1] + 1)
         for begin, stop, period in runs:
             body = tuple(symbol[begin : begin + period].tolist())
             # a loop is the same loop wherever its first round seems to begin
             least = min(body[at:] + body[:at] for at in range(period))
             kind = kinds.setdefault(least, len(trace.codes("name").values) + len(kinds))
             operators = int(size[begin : begin + period].sum())
-            low, high = int(first[begin]), int(end[stop - 1])
+            low, high = int(first[begin]), int(last[stop - 1])
             for inside in [place for place in found if low <= place < high]:
                 del found[inside]
             found[low] = Loop(low, high, (stop - begin) // period, operators, kind)
-            symbol[begin], size[begin] = kind, operators
+            symbol[begin], size[begin], last[begin] = kind, operators, high
             keep[begin + 1 : stop] = False
-        symbol, first, size = symbol[keep], first[keep], size[keep]
+        symbol, first, last, size = symbol[keep], first[keep], last[keep], size[keep]
     return tuple(found[place] for place in sorted(found))
 
 

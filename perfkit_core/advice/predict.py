@@ -57,7 +57,7 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
     if not changes or None in limits:
         return None
     graph = transforms.transformed(facts.training.replay, [transform for part in limits for transform in part or ()])
-    return max(round(facts.training.step_ns - step_ns(facts, graph, period)), 0)
+    return max(round(facts.training.step_ns) - round(step_ns(facts, graph, period)), 0)
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:

@@ -110,7 +110,7 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
         [
             message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
             for one in saving
-            if ((one.prediction.saving_p10_ns or 0) > 0) == certain
+            if ((one.prediction.saving_p10_ns or 0) >= 0) == certain
         ]
         for certain in (True, False)
     )

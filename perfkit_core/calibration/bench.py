@@ -21,6 +21,8 @@ KERNEL: Final = "kernel"
 """Name of this measurement: the time per kernel on the device while many of the smallest kernels are queued."""
 SYNCHRONIZE: Final = "synchronize"
 """Name of this measurement: the time of a synchronize call when the device is already idle."""
+
+
 def recording_name(option: str) -> str:
     """Return the name of the measurement of the profiler's time per operator, or of what an option adds to it."""
     return f"record_{option}" if option else "record"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterator
@@ -116,14 +117,19 @@ def _row(call: Call, clock: Clock, calls: int) -> float:
 def _of_recording(recording: RecordingBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:
     usual_ns = 0.0
     for option in recording.options:
-        costs, times = [], list[float]()
+        costs, times = list[float](), list[float]()
+        run = functools.partial(_timed, recording.work, clock, times)
         for _ in range(RECORDINGS):
             plain = _row(recording.work, clock, CALLS)
-            events = recording.profiled(option, lambda: times.append(_row(recording.work, clock, CALLS)))
+            events = recording.profiled(option, run)
             costs.append(max((times[-1] - plain) * CALLS / max(events, 1.0) - usual_ns, 0.0))
         if not option:
             usual_ns = float(np.median(costs))
         yield bench.recording_name(option), costs
+
+
+def _timed(work: Call, clock: Clock, times: list[float]) -> None:
+    times.append(_row(work, clock, CALLS))
 
 
 def _of_device(device: DeviceBench, clock: Clock) -> Iterator[tuple[str, list[float]]]:

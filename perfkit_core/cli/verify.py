@@ -60,8 +60,8 @@ def verify(
 
     Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
     """
-    from perfkit_core.system import failures
     from perfkit_core.advice import experience
+    from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
     from perfkit_core.verify import outcome, prediction, runs
     from perfkit_core.verify.metric import Metric

@@ -4,11 +4,13 @@ step takes without the profiler, and how much of a step the process did not run 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+_ENOUGH: Final = 3
+"""Minimum number of steps before the first recorded step from which the time of an unprofiled step is taken."""
 _FIRST: Final = 3
 """Number of steps at the beginning of a training that are longer than others, because memory and caches fill."""
 
@@ -23,6 +25,7 @@ class TimedStep(msgspec.Struct, frozen=True, array_like=True):
     - ``waited_ns``: time for which the thread could have run, but other threads occupied the processors
     - ``preempted``: number of times that the system took the processor away from the thread
     - ``faults``: number of pages of memory that the thread touched for the first time
+    - ``process_ns``: time for which all threads of the process ran on processors
     """
 
     number: int
@@ -32,33 +35,50 @@ class TimedStep(msgspec.Struct, frozen=True, array_like=True):
     waited_ns: int | None = None
     preempted: int | None = None
     faults: int | None = None
+    process_ns: int | None = None
 
 
 class TimedSteps(msgspec.Struct, frozen=True):
-    """The timed steps of one process, and the number of the training's first step."""
+    """The timed steps of one process, the number of the training's first step, and the number of processors that the
+    process may use (0 if unknown)."""
 
     steps: tuple[TimedStep, ...] = ()
     first: int = 0
+    cpus: int = 0
 
     def unprofiled(self) -> tuple[TimedStep, ...]:
-        """Return the steps without a profiler, less the first steps of the training if there are others."""
+        """Return steps without a profiler: those before the first recorded step if there are enough, else all of them.
+
+        A profiler changes how memory is used, and this lasts when it has stopped. The first steps of the training are
+        left out if there are others, because memory and caches fill in them."""
         off = [step for step in self.steps if not step.recorded]
-        return tuple([step for step in off if step.number >= self.first + _FIRST] or off)
+        usual = [step for step in off if step.number >= self.first + _FIRST]
+        begin = min((step.number for step in self.recorded()), default=0)
+        before = [step for step in usual if step.number < begin]
+        return tuple(before if len(before) >= _ENOUGH else usual or off)
+
+    def lost_ns(self, step: TimedStep) -> int:
+        """Return for how long other processes occupied the processors while the thread could have run.
+
+        If the process itself uses all processors, its threads wait for each other, and would without other processes
+        as well."""
+        if step.waited_ns is None or step.process_ns is None or not self.cpus:
+            return 0
+        return max(min(step.waited_ns, self.cpus * step.wall_ns - step.process_ns, step.wall_ns), 0)
+
+    def typical_ns(self, steps: Sequence[TimedStep], period: int = 1) -> int | None:
+        """Return the median time of the steps in ns, without the time that was lost to other processes. If one of every
+        ``period`` steps differs from the others, return the median of the means of ``period`` steps. Return None if
+        there are no steps."""
+        times = [step.wall_ns - self.lost_ns(step) for step in steps]
+        means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
+        return round(statistics.median(means or times)) if times else None
 
     def recorded(self) -> tuple[TimedStep, ...]:
         return tuple(step for step in self.steps if step.recorded)
 
     @property
     def preempted(self) -> float:
-        """The share of the recorded steps in which the thread could have run, but other threads had the processors."""
-        shares = [min((step.waited_ns or 0) / max(step.wall_ns, 1), 1.0) for step in self.recorded()]
+        """The share of the recorded steps that was lost to other processes."""
+        shares = [self.lost_ns(step) / max(step.wall_ns, 1) for step in self.recorded()]
         return statistics.median(shares) if shares else 0.0
-
-
-def typical_ns(steps: Iterable[TimedStep], period: int = 1) -> int | None:
-    """Return the median time of the steps in ns, without the time in which other threads occupied the processors. If
-    one of every ``period`` steps differs from the others, return the median of the means of ``period`` steps. Return
-    None if there are no steps."""
-    times = [step.wall_ns - min(step.waited_ns or 0, step.wall_ns) for step in steps]
-    means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
-    return round(statistics.median(means or times)) if times else None

@@ -305,8 +305,8 @@ class RecordingBench:
     """Small operators with gradients, and the framework's profiler, which records them.
 
     - ``options``: options of the profiler, such as ``record_shapes``. "" stands for no option and comes first.
-    - ``profiled(option, run)`` calls ``run`` while the profiler records, and returns the number of recorded operators. A
-      Python frame and a memory event count as half an operator.
+    - ``profiled(option, run)`` calls ``run`` while the profiler records, and returns the number of recorded operators.
+      A Python frame and a memory event count as half an operator.
     """
 
     work: Call

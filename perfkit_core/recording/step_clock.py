@@ -20,12 +20,14 @@ from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.storage import background
 from perfkit_core.system import failures
+from perfkit_core.system.machine import usable_cpus
 
 Native = TypeVar("Native")
-_Reading = tuple[int, int | None, int | None, int | None, int | None]
+_Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
 
 _KEPT: Final = 64
-"""The clock keeps this many steps without the profiler, and four times as many with it: the latest of each."""
+"""The clock keeps this many steps before the first recorded step and after the last, and four times as many recorded
+steps: the latest of each."""
 SAVED_AFTER: Final = (8, _KEPT)
 """The clock saves the step times after these numbers of steps without the profiler that follow a cycle."""
 
@@ -44,7 +46,8 @@ class StepClock:
 
     def __init__(self) -> None:
         self.save: Callable[[], None] | None = None
-        self._off: deque[TimedStep] = deque(maxlen=_KEPT)
+        self._before: deque[TimedStep] = deque(maxlen=_KEPT)
+        self._after: deque[TimedStep] = deque(maxlen=_KEPT)
         self._recorded: deque[TimedStep] = deque(maxlen=4 * _KEPT)
         self._usage = _Usage()
         self._frames = FrameSampler()
@@ -90,8 +93,8 @@ class StepClock:
 
     def times(self) -> TimedSteps:
         """Return the steps that have ended, sorted by number."""
-        steps = sorted((*self._off, *self._recorded), key=lambda step: step.number)
-        return TimedSteps(tuple(steps), self._first or 0)
+        steps = sorted((*self._before, *self._recorded, *self._after), key=lambda step: step.number)
+        return TimedSteps(tuple(steps), self._first or 0, len(usable_cpus()))
 
     @property
     def sampler(self) -> int | None:
@@ -111,7 +114,7 @@ class StepClock:
         if step.recorded:
             self._recorded.append(step)
             return
-        self._off.append(step)
+        (self._after if self._recorded else self._before).append(step)
         self._since_cycle += 1
         self._unsaved += 1
         if self._since_cycle in SAVED_AFTER:
@@ -127,7 +130,8 @@ class _Usage:
 
     def read(self) -> _Reading:
         """Return the time in ns, the time that the thread ran and waited for a processor in ns, how often the system
-        took its processor away, and the pages that it touched first. Unknown numbers are None."""
+        took its processor away, the pages that it touched first, and the time that all threads of the process ran.
+        Unknown numbers are None."""
         ran_ns = waited_ns = preempted = faults = None
         with contextlib.suppress(Exception):  # not every system has these numbers
             import resource
@@ -141,7 +145,7 @@ class _Usage:
                 self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             if self._file is not None:
                 ran_ns, waited_ns = map(int, os.pread(self._file, 64, 0).split()[:2])
-        return time.perf_counter_ns(), ran_ns, waited_ns, preempted, faults
+        return time.perf_counter_ns(), ran_ns, waited_ns, preempted, faults, time.process_time_ns()
 
     def close(self) -> None:
         if self._file is not None:

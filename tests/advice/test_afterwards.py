@@ -148,7 +148,7 @@ def test_notes_on_a_real_recording_equal_a_replay(traces: Path) -> None:
 
     def step_ns(names: Sequence[str]) -> float:
         graph = transformed(
-            facts.replay, [transform for name in names for transform in known[name].candidate.transforms]
+            facts.training.replay, [transform for name in names for transform in known[name].candidate.transforms]
         )
         return float(np.median(facts.steps.lasting_ns(facts.replay, graph, play(graph))))
 

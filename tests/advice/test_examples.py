@@ -88,7 +88,7 @@ def _predicts(found: Advices, name: str) -> None:
     assert advice.remedy is not None
     if name == "threads":
         assert advice.candidate.evidence[CORES] == cores()
-        assert advice.prediction.p50_ns is None
+        assert advice.prediction.saving_ns is not None
     else:
         assert advice.prediction.saving_ns > 0
 

@@ -10,9 +10,9 @@ from perfkit_core.model.frame_samples import FrameSamples, joined
 from perfkit_core.model.trace import Trace
 from tests.support.advised import op, steps
 
-LOOP = "/env/torch/functional.py(3): add;/home/train.py(7): loop;/home/train.py(20): main"
+LOOP = "/env/lib/python3.11/site-packages/torch/functional.py(3): add;/home/train.py(7): loop;/home/train.py(20): main"
 WAIT = "/home/train.py(9): wait;/home/train.py(21): main"
-SAVE = "/env/torch/serialization.py(9): save;/home/train.py(30): main"
+SAVE = "/env/lib/python3.11/site-packages/torch/serialization.py(9): save;/home/train.py(30): main"
 
 
 def recording(**times: list[int]) -> Trace:

@@ -18,7 +18,9 @@ from tests.support.remedy_code import RULES, filled, ident
 
 ADAPTERS = ("perfkit_torch", "perfkit_paddle")
 REMEDIES = [pytest.param(one, id=f"{name}-{ident(one)}") for name in ADAPTERS for one in read_remedies(name)]
-OF_RULES = {"optimizer_class", "workers", "threads", "gaps", "compiled", "outliers", "layout", "numbers"}
+OF_RULES = {
+    "optimizer_class", "workers", "threads", "gaps", "compiled", "outliers", "layout", "numbers", "passes", "dtype",
+}  # fmt: skip
 """Words that rules provide; all other words come from the recording."""
 
 

@@ -207,6 +207,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tensors-from-lists": lambda left: left["batch"].shape == [2, 8],
     "save-each-step": lambda left: left["logged"] == [1, 1],
     "too-few-threads": _environment("OMP_NUM_THREADS", FILL["threads"]),
+    "conv-layout-cuda": _channels_last,
     "repeated-forward": _once,
     "data-on-training-thread": lambda left: np.array_equal(left["Prepared"]([np.ones(2)])[0], np.full(2, 2.0)),
     "loader-workers": lambda left: left["loader"].num_workers == int(FILL["workers"]),

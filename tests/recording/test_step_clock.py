@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps, typical_ns
+from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
@@ -49,7 +49,7 @@ def test_an_interrupted_step_does_not_count() -> None:
     clock.interrupted()
     for number in (2, 3, 4):
         clock.begins(number, OFF)
-    assert [step.number for step in clock.times().steps] == [1, 3]
+    assert [step.number for step in clock.times().steps] == [1, 2, 3]  # step 2 began again
 
 
 def test_the_clock_measures_a_step() -> None:
@@ -75,8 +75,8 @@ def test_only_the_latest_steps_are_kept() -> None:
 def test_a_schedule_passes_on_its_actions() -> None:
     schedule = TimedSchedule(lambda step: "off" if step < 3 else "on", {"off": OFF})
     assert [schedule(step) for step in range(7)] == ["off"] * 3 + ["on"] * 4
-    assert [(step.number, step.recorded) for step in schedule.clock.times().steps] == [(1, False), (2, False), (4, True),
-                                                                                       (5, True)]  # fmt: skip
+    steps_of_clock = [(step.number, step.recorded) for step in schedule.clock.times().steps]
+    assert steps_of_clock == [(1, False), (2, False), (4, True), (5, True)]
 
 
 def cycle() -> Trace:
@@ -90,6 +90,7 @@ def recorded(folder: Path, after: int) -> tuple[StepClock, CycleWriter[None]]:
     for number in range(5):
         clock.begins(number, OFF)
     writer(None)
+    writer.flush()  # steps in which the cycle is written do not count
     for number in range(5, 6 + after):
         clock.begins(number, OFF)
     return clock, writer
@@ -118,23 +119,51 @@ def test_flush_stores_the_steps_so_far(tmp_path: Path) -> None:
     assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
 
 
-def of(*times: tuple[int, int]) -> list[TimedStep]:
-    return [TimedStep(number, False, wall, waited_ns=waited) for number, (wall, waited) in enumerate(times)]
+def of(*times: tuple[int, int], first: int = 0, cpus: int = 2) -> TimedSteps:
+    """Return steps of a process that uses one processor: their times, and the parts in which it waits for one."""
+    steps = [
+        TimedStep(at, False, wall, waited_ns=wait, process_ns=wall - wait) for at, (wall, wait) in enumerate(times)
+    ]
+    return TimedSteps(tuple(steps), first, cpus)
+
+
+def typical(timed: TimedSteps, period: int = 1) -> int | None:
+    return timed.typical_ns(timed.steps, period)
 
 
 def test_the_typical_time_of_a_step() -> None:
-    assert typical_ns(of((10, 0), (30, 0), (20, 0))) == 20
-    assert typical_ns(of((10, 0), (30, 15), (20, 0))) == 15  # 15 of 30 ns were spent waiting for a processor
-    assert typical_ns(of((10, 0), (10, 0), (40, 0), (12, 0), (12, 0), (42, 0)), period=3) == 21
-    assert typical_ns([]) is None
+    assert typical(of((10, 0), (30, 0), (20, 0))) == 20
+    assert typical(of((10, 0), (10, 0), (40, 0), (12, 0), (12, 0), (42, 0)), period=3) == 21
+    assert typical(of()) is None
+
+
+def test_time_that_is_lost_to_other_processes_does_not_count() -> None:
+    assert typical(of((10, 0), (30, 15), (20, 0))) == 15
+    assert typical(of((10, 0), (30, 15), (20, 0), cpus=0)) == 20  # it is unknown how many processors there are
+    alone = TimedStep(0, False, 30, waited_ns=15, process_ns=60)  # its own threads use both processors
+    assert TimedSteps((alone,), cpus=2).lost_ns(alone) == 0
+    some = TimedStep(0, False, 30, waited_ns=15, process_ns=50)
+    assert TimedSteps((some,), cpus=2).lost_ns(some) == 10
+
+
+def numbers(timed: TimedSteps) -> list[int]:
+    return [step.number for step in timed.unprofiled()]
 
 
 def test_the_first_steps_of_a_training_count_only_if_there_are_no_others() -> None:
-    assert [step.number for step in TimedSteps(tuple(of((9, 0), (9, 0), (9, 0)))).unprofiled()] == [0, 1, 2]
-    assert [step.number for step in TimedSteps(tuple(of(*[(9, 0)] * 5))).unprofiled()] == [3, 4]
-    assert [step.number for step in TimedSteps(tuple(of(*[(9, 0)] * 5)), first=1).unprofiled()] == [4]
+    assert numbers(of(*[(9, 0)] * 3)) == [0, 1, 2]
+    assert numbers(of(*[(9, 0)] * 5)) == [3, 4]
+    assert numbers(of(*[(9, 0)] * 5, first=1)) == [4]
+
+
+@pytest.mark.parametrize(("begin", "expected"), [(5, [3, 4, 7, 8]), (6, [3, 4, 5])])
+def test_the_steps_before_the_profiler_are_preferred(begin: int, expected: list[int]) -> None:
+    recorded = range(begin, begin + 2)
+    steps = tuple(TimedStep(at, at in recorded, 9) for at in range(9))
+    assert numbers(TimedSteps(steps)) == expected
 
 
 @pytest.mark.parametrize("waited", [None, 0, 4])
-def test_the_share_of_waits_for_a_processor(waited: int | None) -> None:
-    assert TimedSteps((TimedStep(0, True, 10, waited_ns=waited),)).preempted == (waited or 0) / 10
+def test_the_share_of_time_that_is_lost(waited: int | None) -> None:
+    step = TimedStep(0, True, 10, waited_ns=waited, process_ns=6)
+    assert TimedSteps((step,), cpus=2).preempted == (waited or 0) / 10

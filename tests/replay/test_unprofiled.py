@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts, recording_cost
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace

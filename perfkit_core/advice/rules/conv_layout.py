@@ -51,4 +51,5 @@ def find(facts: Facts) -> list[Candidate]:
         vetoes=(message("inputs whose channels are already the last dimension in memory"),),
         assumptions=assume(channels_last_factor=_LAST),
         risks=(message("Operators without a kernel for this layout convert to the old layout and back."),),
+        needs_remedy=True,
     )]  # fmt: skip

@@ -29,9 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
     elif default is not None:
         double = np.full(len(trace), default == _DOUBLE)
     else:
-        raise NotEvaluableError(
-            message("no dtypes were recorded"), message("record shapes (record_shapes=True)")
-        )
+        raise NotEvaluableError(message("no dtypes were recorded"), message("record shapes (record_shapes=True)"))
     rows = order.row[(double & facts.in_steps)[order.row]]
     rows = rows[dur[rows] > 2 * call_ns(facts)]  # calls of operators on few elements take as long in any precision
     spent = facts.mean_ns(rows)

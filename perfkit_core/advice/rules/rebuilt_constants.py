@@ -1,22 +1,30 @@
 """Rule 42, rebuilt-constants: every step computes the same tensors again, from numbers alone.
-Detected: operators that create a range of numbers or a filled tensor, and the following operators on tensors of the
-same size. The same operators occur in every step.
+Detected: operators that create a range of numbers or a filled tensor of a recorded size, and the following operators on
+tensors of this size. The same operators occur in every step.
 Predicted: the step time if these tensors are computed once."""
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Final
 
 import numpy as np
+import pyarrow.compute as pc
 
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.operators import names_of, operator_order, shapes_of
+from perfkit_core.advice.operators import matching, names_of, operator_order, shapes_of
+from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Case, InCases, Remove
 
 _CREATES: Final = ("arange", "fill")
+_ALLOCATES: Final = re.compile(r"(?:^|::)(?:empty|resize_)$")
+_SIZE: Final = r'"Concrete Inputs":\s*\["?"?,?\s*"?\[(?P<size>[\d, ]*)\]"'
+"""The size is the first or the second argument."""
 _KEEPS: Final = frozenset(
     {
         "add", "subtract", "multiply", "divide", "pow", "sqrt", "rsqrt", "exp", "log", "negative", "reciprocal", "sin",
@@ -30,27 +38,28 @@ _KEEPS: Final = frozenset(
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
+    facts.need("shapes", message("record shapes (record_shapes=True)"))
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER)
     row = order.row[chosen[order.row]]
     canonical, shapes = trace.codes("op_name"), trace.codes("shapes")
     names = [canonical.values[code] if code >= 0 else "" for code in canonical.codes[row].tolist()]
     step, sizes = trace.ints("step")[row], _Sizes(shapes.values)
+    sizes_of = created_elements(trace, row[trace.rows("op_name", *_CREATES)[row]])
     chains: list[list[int]] = []
     chain: list[int] = []
     known: set[int] = set()
     for at, name in enumerate(names):
         inputs = sizes.of(int(shapes.codes[row[at]]))
-        begins = name in _CREATES and not inputs
-        goes_on = bool(chain) and step[at] == step[chain[-1]] and name in _KEEPS and (not inputs or inputs & known)
-        if begins or (goes_on and inputs <= known | {1}):
-            chain.append(at)
-        elif goes_on and len(known) == 0:
-            known |= inputs
+        created = sizes_of.get(int(row[at])) if name in _CREATES and not inputs else None
+        begins = created is not None
+        goes_on = bool(chain) and step[at] == step[chain[-1]] and (begins or name in _KEEPS)
+        if goes_on and inputs <= known | {1}:
             chain.append(at)
         else:
             chains.append(chain)
             chain, known = ([at], set()) if begins else ([], set())
+        known |= set() if created is None else {created}
     chains.append(chain)
     chosen_rows = _in_every_step(facts, row, chains)
     spent = facts.mean_ns(chosen_rows)
@@ -70,6 +79,21 @@ def find(facts: Facts) -> list[Candidate]:
         assumptions=(),
         risks=(message("The tensors stay in memory. They must be computed again if their size changes."),),
     )]  # fmt: skip
+
+
+def created_elements(trace: Trace, rows: IntArray) -> dict[int, int]:
+    """Return the number of elements of the tensor that each operator creates, by row. The operator allocates memory
+    inside itself; the arguments of the last allocation state the size. Rows without such arguments are left out."""
+    own = np.full(len(trace), -1, np.int64)
+    own[rows] = rows
+    creator = nesting.first_on_path(trace.ints("parent"), own)
+    inside = np.flatnonzero(matching(trace, "name", _ALLOCATES.search) & (creator >= 0))
+    sizes = pc.struct_field(pc.extract_regex(trace.pick("args", inside), _SIZE), "size").to_pylist()
+    return {
+        int(row): math.prod(map(int, filter(None, size.split(","))))
+        for row, size in zip(creator[inside].tolist(), sizes, strict=True)
+        if size is not None
+    }
 
 
 class _Sizes:

@@ -24,7 +24,7 @@ _PLACES: Final = 8
 """Maximum number of equal short sequences that are compared with each other."""
 _NODES: Final = re.compile(r"node_creation")
 _LAYERS: Final = (
-    "linear", "conv", "conv_transpose", "embedding", "batch_norm", "layer_norm", "rnn", "matmul", "attention",
+    "conv", "conv_transpose", "embedding", "batch_norm", "layer_norm", "rnn", "matmul", "attention",
 )  # fmt: skip
 """Operators whose forward calls are compared with their backward calls."""
 _GRADIENT: Final = "_grad"
@@ -46,15 +46,17 @@ def find(facts: Facts) -> list[Candidate]:
     removed: list[IntArray] = []
     for number in np.unique(step[rows]).tolist():
         here = np.flatnonzero(step[rows] == number)
-        mine = [canonical.values[code] if code >= 0 else "" for code in canonical.codes[rows[here]].tolist()]
-        theirs = canonical.codes[backward[step[backward] == number]].tolist()
-        given = [canonical.values[code].removesuffix(_GRADIENT) if code >= 0 else "" for code in theirs]
+        mine, given = (
+            [_layer(canonical.values[code]) for code in canonical.codes[part].tolist() if code >= 0]
+            for part in (rows[here], backward[step[backward] == number])
+        )
         # missing: how many more forward than backward calls the step has
         missing = {name: mine.count(name) - given.count(name) for name in _LAYERS if name in mine and name in given}
         for length, first in _repeats(symbol[here].tolist()):
-            block = mine[first : first + length]
+            codes = canonical.codes[rows[here[first : first + length]]].tolist()
+            block = [_layer(canonical.values[code]) for code in codes if code >= 0]
             layers = [name for name in missing if name in block]
-            if not _is_loop(symbol[here[first : first + length]]) and layers and all(missing[name] >= block.count(name) for name in layers):
+            if layers and all(missing[name] >= block.count(name) for name in layers):
                 removed.append(rows[here[first : first + length]])
                 break
     number_of_steps = len(np.unique(facts.steps.number[facts.mine]))
@@ -84,9 +86,10 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _is_loop(block: IntArray) -> bool:
-    """Return whether a sequence consists of rounds of a shorter sequence."""
-    return any((block[:-period] == block[period:]).all() for period in range(1, len(block) // 2 + 1))
+def _layer(canonical: str) -> str:
+    """Return the name of a layer for an operator or its gradient. The gradient of a linear layer is a product."""
+    name = canonical.removesuffix(_GRADIENT)
+    return "matmul" if name in ("linear", "bmm") else name
 
 
 def _repeats(symbols: list[int]) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops
-from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, shapes_of
+from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
@@ -23,9 +23,11 @@ _WORK: Final = Quantity(
     0.2, 0.5, 1.0, message("estimate: batched work is up to five times as fast; at worst it takes as long")
 )
 _PARAMETERS: Final = frozenset(
-    {"linear", "conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
+    {"conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
 )
-"""Operators that usually have parameters."""
+"""Operators that have parameters."""
+_PRODUCTS: Final = ("matmul", "linear")
+"""Operators that have parameters if their second input is a matrix."""
 _LOOKUPS: Final = frozenset({"embedding", "gather", "slice", "index", "split"})
 """Operators that take a part of their input. A layer does not begin with one of them."""
 _ALIKE: Final = 0.1
@@ -126,6 +128,8 @@ def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
     canonical = trace.codes("op_name")
     parametric = np.isin(canonical.values, list(_PARAMETERS))
     uses = np.append(parametric, False)[canonical.codes[order.row]]
+    products = np.flatnonzero(trace.rows("op_name", *_PRODUCTS)[order.row])
+    uses[products] = per_row(trace, order.row[products], lambda shapes: len(shapes) > 1 and len(shapes[1]) == 2, True)
     loop = loops[0]
     rows = order.row[loop.first : loop.first + -(-loop.operators // loop.rounds)]
     first = canonical.codes[rows[0]]

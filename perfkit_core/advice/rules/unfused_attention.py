@@ -21,9 +21,7 @@ _FUSED: Final = Quantity(
     0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast, less for short sequences")
 )
 _FUSED_ON_HOST: Final = Quantity(0.3, 0.5, 0.95, message("estimate: the scores stay in the cache"))
-_BETWEEN_PRODUCTS: Final = message(
-    "between the two matrix products are only scaling, masks, dropout and shape changes"
-)
+_BETWEEN_PRODUCTS: Final = message("between the two matrix products are only scaling, masks, dropout and shape changes")
 _RISKS: Final = (
     message("The attention weights are no longer available for inspection."),
     message("Some kinds of masks are not fused."),

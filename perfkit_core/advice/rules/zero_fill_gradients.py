@@ -1,6 +1,7 @@
 """Rule 18, zero-fill-gradients: gradients are filled with zeros one by one instead of being dropped.
 Detected: while an optimizer clears gradients, operators fill at least ``optimizer_tensors`` (10) tensors with zeros.
-Predicted: the step time without the fills. The first addition to each gradient becomes an assignment."""
+Predicted: the step time without the fills. The first addition to each gradient becomes an assignment. On a host, large
+gradients may then be freed and mapped again in every step, which can take longer than the fill."""
 
 from __future__ import annotations
 
@@ -14,11 +15,15 @@ from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
-from perfkit_core.replay.transforms import Quantity, Remove, Scale, Transform
+from perfkit_core.replay.transforms import Case, InCases, Insert, Quantity, Remove, Scale, Transform
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)
 _FOREACH: Final = re.compile(r"foreach", re.IGNORECASE)
 _TAKEN_NS: Final = Quantity(500, 800, 1500, message("measured on a CPU with torch 2.13"))
+_LARGE_NS: Final = 10_000
+"""A longer fill on the host writes more than about 128 KiB. The C library maps larger blocks separately."""
+_MAPPING: Final = 4
+"""Mapping memory and touching it for the first time takes this many times as long as filling mapped memory."""
 _GONE: Final = Quantity(0, 0, 1, message("a gradient with other references to it is copied, not assigned"))
 
 
@@ -51,6 +56,9 @@ def find(facts: Facts) -> list[Candidate]:
         low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
         changes.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
         changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
+    large = np.empty(0, np.int64) if facts.on_device else fills[dur[fills] > _LARGE_NS]
+    if len(large):
+        changes.append(InCases(Insert(large, _MAPPING * dur[large]), (Case.LONG,)))
     return [Candidate(
         facts.plural(
             "{tensors:count} gradient {per_step} is set to zero, and a new gradient is added. This takes {time}.",
@@ -67,5 +75,9 @@ def find(facts: Facts) -> list[Candidate]:
         preconditions=(message("operators write zeros where the optimizer clears gradients"),),
         vetoes=(message("the second and later additions to a gradient, which cannot be avoided"),),
         assumptions=assume(taken_over_ns=_TAKEN_NS, device_factor=_GONE),
-        risks=(message("Code that reads a gradient after clearing gets None instead of zeros."),),
+        risks=(
+            message("Code that reads a gradient after clearing gets None instead of zeros."),
+            *([message("Large gradients may be freed and mapped again in every step, which takes longer.")]
+              if len(large) else []),
+        ),
     )]  # fmt: skip

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
+from perfkit_core.advice.engine import advise
+from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.model.trace import Trace
@@ -17,6 +18,7 @@ from perfkit_core.readers.load import load
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.on_trace_ready import place, take
 from perfkit_torch.operator_names import operator_name as torch_name
+from tests.support.advised import found, op, predicted, steps
 from tests.support.device_steps import Op, training
 
 REST = ("other", 900)
@@ -53,11 +55,11 @@ def paddle_step(us: int, between: str = "dropout dygraph", **softmax: str) -> Tr
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_three_fifths_of_the_chain_are_saved(made) -> None:
     facts = Facts(made(100))  # the step takes 7 + 100 + 900 µs
-    (found,) = find(facts)
+    (one,) = find(facts)
     assert facts.step_ns == 1_007_000
-    assert found.evidence["chains"] == 2
-    assert found.ceiling_ns == 100_000
-    assert predict(facts, found).saving_ns == 60_000
+    assert one.evidence["chains"] == 2
+    assert one.ceiling_ns == 100_000
+    assert predict(facts, one).saving_ns == 60_000
 
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
@@ -102,21 +104,44 @@ def test_the_backward_pass_of_the_chain_counts() -> None:
             names=torch_name,
         )
     )
-    (found,) = find(facts)
-    assert found.ceiling_ns == 50_000 + 2 * 50_000
-    assert predict(facts, found).saving_ns == 90_000
+    (one,) = find(facts)
+    assert one.ceiling_ns == 50_000 + 2 * 50_000
+    assert predict(facts, one).saving_ns == 90_000
 
 
 def test_a_backward_pass_without_links_is_left_out() -> None:
     backward = Op("BmmBackward0", [("gradient", 50)], more={"phase": "backward"})
     chain = [Op("aten::matmul", [("a", 50)]), Op("aten::softmax", [("b", 50)]), Op("aten::matmul", [("c", 50)])]
-    (found,) = find(Facts(training(*chain, backward, names=torch_name)))
-    assert found.ceiling_ns == 150_000
+    (one,) = find(Facts(training(*chain, backward, names=torch_name)))
+    assert one.ceiling_ns == 150_000
 
 
-def test_without_a_device() -> None:
-    with pytest.raises(NotEvaluableError, match="device"):
-        find(Facts(training(Op("aten::softmax"), names=torch_name)))
+def on_host(*names: str, backward: bool = True) -> Trace:
+    """Return steps with operators of 20 µs on the host, and the gradient of the first one, 40 µs."""
+    rows = [op(name, 20 * at, 20) | {"sequence": at} for at, name in enumerate(names)]
+    gradient = "autograd::engine::evaluate_function: BmmBackward0"
+    rows += [op(gradient, 200, 40) | {"phase": "backward", "sequence": 0}] if backward else []
+    return steps(rows, 400)
+
+
+def test_attention_on_a_host() -> None:
+    recording = on_host("aten::matmul", "aten::div", "aten::softmax", "aten::matmul")
+    (one,) = found(find, recording)
+    assert one.evidence["attention_ns"] == 120_000
+    assert predicted(recording, one) == (316_000, 340_000, 394_000)
+    assert one.needs_remedy  # Paddle has no fused kernel for hosts
+
+
+def test_other_operators_on_a_host_are_no_attention() -> None:
+    assert found(find, on_host("aten::softmax")) == []
+    assert found(find, on_host("aten::matmul", "aten::relu", "aten::softmax", "aten::matmul")) == []
+
+
+def test_fused_attention_on_a_host_has_a_remedy_in_torch_only() -> None:
+    recording = on_host("aten::matmul", "aten::div", "aten::softmax", "aten::matmul")
+    counts = [len(advise(recording.with_meta(framework=name), rules=["unfused-attention"], outcomes=[]).advice)
+              for name in ("torch", "paddle")]  # fmt: skip
+    assert counts == [1, 0]
 
 
 def test_attention_written_out_in_torch() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.readers.load import load

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perfkit_core.advice.rules.autograd_in_inference import find as inference
@@ -12,6 +14,7 @@ from perfkit_core.advice.rules.data_on_training_thread import find as preparing
 from perfkit_core.advice.rules.double_precision import find as doubles
 from perfkit_core.advice.rules.emulated_precision import find as emulated
 from perfkit_core.advice.rules.micro_batches import find as micro_batches
+from perfkit_core.advice.rules.rebuilt_constants import created_elements
 from perfkit_core.advice.rules.rebuilt_constants import find as constants
 from perfkit_core.advice.rules.recompilation import find as recompiled
 from perfkit_core.advice.rules.repeated_forward import find as repeated
@@ -163,8 +166,10 @@ def test_inference_without_gradients_and_training(framework: str) -> None:
 def table(framework: str, size: int = 100) -> Rows:
     """Return a table of sines that is computed from numbers, and its use."""
     word, shape = WORDS[framework], [[size]]
+    args = {"args": f'{{"Concrete Inputs":["","[{size}]",""],"Ev Idx":1}}'}
     return [
-        op(word["arange"], 0, 10, [[], []]), op(word["sin"], 10, 10, shape), op(word["add"], 20, 10, shape),
+        op(word["arange"], 0, 10, [[], []]), op("aten::resize_", 1, 1, [[0], []]) | args,
+        op(word["sin"], 10, 10, shape), op(word["add"], 20, 10, shape),
         op(word["gather"], 30, 10, [[100], [], [8]]), op(word["add"], 40, 10, [[8], [8]]),
     ]  # fmt: skip
 
@@ -177,11 +182,24 @@ def test_a_table_that_every_step_computes(framework: str) -> None:
     assert predicted(recording, one) == (70_000, 70_000, 100_000)
 
 
+@pytest.mark.parametrize(("inputs", "elements"), [
+    (["[4, 8]", "6"], 32), (["", "[7]", ""], 7), (["[]", "6"], 1), (["", "6"], None), ([], None),
+])  # fmt: skip
+def test_the_number_of_created_elements(inputs: list[str], elements: int | None) -> None:
+    args = {"args": json.dumps({"Concrete Inputs": inputs}, separators=(",", ":"))}
+    recording = steps([op("aten::ones", 0, 10), op("aten::empty", 1, 1) | args], count=1)
+    (row,) = np.flatnonzero(recording.rows("op_name", "fill") & (recording.ints("dur_ns") == 10_000))
+    assert created_elements(recording, np.array([row])).get(int(row)) == elements
+
+
 @BOTH
 def test_what_depends_on_data_is_no_constant(framework: str) -> None:
     rows = table(framework)
-    assert found(constants, steps([rows[1] | {"start_ns": 0}, *rows[2:]], framework=framework)) == []
-    assert found(constants, steps([rows[0], rows[4]], framework=framework)) == []
+    assert found(constants, steps([rows[2], *rows[3:]], framework=framework)) == []
+    assert found(constants, steps([*rows[:2], *rows[4:]], framework=framework)) == []
+    other = rows[1] | {"args": '{"Concrete Inputs":["","[99]",""]}'}
+    assert found(constants, steps([rows[0], other, *rows[2:]], framework=framework)) == []  # of another size
+    assert found(constants, steps([rows[0], *rows[2:]], framework=framework)) == []  # of an unknown size
     assert found(constants, steps(table(framework), framework=framework), constants_share=0.31) == []
 
 
@@ -210,7 +228,7 @@ def gap(dur: int) -> Rows:
     return [op("aten::mm", 0, 20), op("aten::add", 20 + dur, 20)]
 
 
-SAVE = "/env/torch/serialization.py(9): save;/home/train.py(30): main"
+SAVE = "/env/lib/python3.11/site-packages/torch/serialization.py(9): save;/home/train.py(30): main"
 WORK = "/home/train.py(31): main"
 
 
@@ -247,8 +265,9 @@ def test_no_core_is_idle(host: dict[str, int]) -> None:
 
 def test_short_operators_cannot_be_divided() -> None:
     host = {"host": {"cores": 4, "threads": 1}}
-    assert found(threads, steps([op("aten::mm", 200 * at, 199) for at in range(5)], 1000).with_meta(extra=host)) == []
-    assert len(found(threads, steps([op("aten::mm", 200 * at, 200) for at in range(5)], 1000).with_meta(extra=host))) == 1
+    short, long = (steps([op("aten::mm", 200 * at, dur) for at in range(5)], 1000) for dur in (199, 200))
+    assert found(threads, short.with_meta(extra=host)) == []
+    assert len(found(threads, long.with_meta(extra=host))) == 1
     assert "not recorded" in why_not(threads, steps([op("aten::mm", 0, 500)], 1000))
 
 
@@ -329,7 +348,7 @@ def test_batches_that_are_ready(framework: str) -> None:
     assert found(preparing, loaded(10, framework=framework)) == []
 
 
-COMPILING = "/env/torch/_dynamo/convert_frame.py(5): compile;/home/train.py(12): main"
+COMPILING = "/env/lib/python3.11/site-packages/torch/_dynamo/convert_frame.py(5): compile;/home/train.py(12): main"
 
 
 def test_compilations_that_only_samples_show() -> None:

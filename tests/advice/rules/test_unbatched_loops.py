@@ -29,7 +29,7 @@ def test_a_loop_over_items(framework: str) -> None:
     assert (one.evidence["rounds"], one.evidence["operators_per_round"]) == (6, 2)
     assert (one.evidence["loops_per_step"], one.evidence["loop_ns"]) == (1, 120_000)
     # all operators take as long as a call, so 2 of 12 calls remain
-    assert predicted(recording, one) == (100_000, 100_000, 100_000)
+    assert predicted(recording, one) == pytest.approx((100_000,) * 3, abs=12)  # times of operators are rounded
 
 
 @BOTH
@@ -45,15 +45,14 @@ def test_a_loop_that_takes_little_time_does_not_count(framework: str) -> None:
 
 
 def test_the_work_of_long_operators_remains() -> None:
-    """Operators of 10 and 90 µs: a call takes 10 µs, and at worst all the rest remains."""
+    """Operators of 10 and 90 µs: a call takes up to 20 µs, and at worst all the rest remains."""
     rows = [op(name, 100 * at + start, dur) for at in range(4)
             for name, start, dur in (("aten::index", 0, 10), ("aten::mean", 10, 90))]  # fmt: skip
     recording = steps(rows, 500)
     (one,) = found(loops, recording)
     low, mid, high = predicted(recording, one)
-    assert high == 500_000 - 60_000  # 6 of 8 calls
-    assert low == 500_000 - 60_000 - round(0.8 * 320_000)
-    assert mid == 500_000 - 60_000 - 160_000
+    # calls take 120 of 400 µs, and 2 of 8 calls remain
+    assert (low, mid, high) == pytest.approx((186_000, 270_000, 410_000), abs=12)
 
 
 def test_the_time_between_operators_counts() -> None:
@@ -62,7 +61,7 @@ def test_the_time_between_operators_counts() -> None:
     (one,) = found(loops, recording)
     assert one.evidence["loop_ns"] == 120_000 + 110_000
     # 110 µs of gaps within the loop become a sixth, and so do the calls
-    assert predicted(recording, one)[1] == pytest.approx(300_000 - 100_000 - 110_000 * 5 / 6, abs=2)
+    assert predicted(recording, one)[1] == pytest.approx(300_000 - 100_000 - 110_000 * 5 / 6, abs=12)
 
 
 def test_the_backward_pass_is_batched_too() -> None:
