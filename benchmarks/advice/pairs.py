@@ -44,9 +44,8 @@ class Pair:
 
     @property
     def hash(self) -> str:
-        """Hash of the program and of the code that runs it. Measurements of another version do not count."""
-        content = self.file.read_bytes() + (PROGRAMS / "training.py").read_bytes()
-        return hashlib.sha256(content).hexdigest()[:12]
+        """Hash of the program. Measurements of another version do not count."""
+        return hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
 
     def command(self, side: Side, record: Path | None = None) -> str:
         words = [sys.executable, str(self.file), *(["--fixed"] if side == "change" else [])]

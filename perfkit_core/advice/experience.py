@@ -38,6 +38,8 @@ _SPREAD_WEIGHT: Final = 3.0
 """Weight of the prior spread, in outcomes."""
 _SPREADS: Final = 0.15, 1.0
 """Limits of the prior spread. Replays are not more exact than the lower limit, and the upper limit is a large miss."""
+_WORST: Final = 1.5
+"""A larger miss counts as this one. Its cause is usually not the rule, but memory or other processes."""
 _TAIL: Final = 0.9
 """The interval ends at this quantile of the predictive distribution, and at the opposite one."""
 
@@ -82,7 +84,8 @@ def miss(record: Record) -> float | None:
     replayed, measured = record.replayed_saving_ratio, record.saving_ratio
     if replayed is None or measured is None:
         return None
-    return (gain(measured) - gain(replayed)) / (abs(gain(replayed)) + LEAST)
+    found = (gain(measured) - gain(replayed)) / (abs(gain(replayed)) + LEAST)
+    return min(max(found, -_WORST), _WORST)
 
 
 def experience(records: Iterable[Record], rule: str, version: int, runtime: str) -> Experience:

@@ -28,6 +28,7 @@ class Thresholds:
     chain_operators: int = 4  # rule 16: least number of consecutive elementwise operators in a chain on the host
     chain_host_share: float = 0.1  # rule 16: least share of the step time in such chains and their backward pass
     optimizer_tensors: int = 10  # rules 17, 18: least number of tensors that are processed one by one
+    foreach_share: float = 0.1  # rule 17: an update with operators on lists takes more than this share of the step
     loop_rounds: int = 4  # rule 37: least number of rounds of a loop
     loop_share: float = 0.05  # rule 37: a loop takes more than this share of the step time
     micro_batches: int = 2  # rule 38: least number of backward passes in a step

@@ -19,7 +19,8 @@ from typing import Any
 
 WARMUP = 10
 """Steps that are not timed. Memory pools, caches and lazily compiled code fill in these steps."""
-RECORDED = 20
+WAIT, RECORDED = 14, 20
+"""Steps before and within the window of the profiler."""
 
 
 def run(program: Callable[[bool], Iterator[None]], framework: str, steps: int = 60) -> None:
@@ -54,7 +55,7 @@ def _torch(folder: str) -> tuple[Any, Any]:
     import perfkit_torch
 
     handler = perfkit_torch.trace_handler(folder)
-    schedule = perfkit_torch.schedule(wait=WARMUP - 2, warmup=2, active=RECORDED, repeat=1)
+    schedule = perfkit_torch.schedule(wait=WAIT, warmup=2, active=RECORDED, repeat=1)
     return torch.profiler.profile(schedule=schedule, on_trace_ready=handler, record_shapes=True), handler
 
 
@@ -64,7 +65,7 @@ def _paddle(folder: str) -> tuple[Any, Any]:
     import perfkit_paddle
 
     handler = perfkit_paddle.trace_handler(folder)
-    schedule = perfkit_paddle.make_scheduler(closed=WARMUP - 1, ready=1, record=RECORDED, repeat=1)
+    schedule = perfkit_paddle.make_scheduler(closed=WAIT + 1, ready=1, record=RECORDED, repeat=1)
     return paddle.profiler.Profiler(scheduler=schedule, on_trace_ready=handler, record_shapes=True), handler
 
 

@@ -1,5 +1,6 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
-Detected: an optimizer step calls the same operators for each of at least ``optimizer_tensors`` (10) tensors.
+Detected: an optimizer step calls the same operators for each of at least ``optimizer_tensors`` (10) tensors. On a host,
+also: operators on lists of tensors, which read and write all parameters again and again.
 Predicted: the step time with a fused update. The update's time is the recorded time multiplied by a factor.
 
 The factors for CPUs depend on the operators per tensor and the time of an operator. They were measured on complete
@@ -47,7 +48,11 @@ _KERNELS_SMALL: Final = Quantity(
 _KERNELS_LARGE: Final = Quantity(
     0.35, 0.6, 1.0, message("estimate: the update is memory-bound, and a fused update reads each tensor once")
 )
+_ONE_PASS: Final = Quantity(
+    0.25, 0.45, 0.9, message("estimate: a fused update reads and writes each parameter once, on all cores")
+)
 _FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
+_LISTS: Final = re.compile(r"foreach", re.IGNORECASE)
 _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
 _BATCHED: Final = re.compile(r"foreach|fused|merged|multi_?tensor", re.IGNORECASE)
@@ -99,7 +104,37 @@ def find(facts: Facts) -> list[Candidate]:
     own_ns = np.zeros(len(spans), np.int64)
     np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
     loops = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
-    return _updated_together(facts, parts[np.isin(span[parts], loops[0])], loops[1]) if loops else []
+    if loops:
+        return _updated_together(facts, parts[np.isin(span[parts], loops[0])], loops[1])
+    names = matching(trace, "name", lambda name: bool(_FUSED.search(name)))
+    fusible = np.flatnonzero(names[spans] & np.isin(np.arange(len(spans)), batched))
+    return [] if facts.on_device else _fused(facts, spans, parts[np.isin(span[parts], fusible)])
+
+
+def _fused(facts: Facts, spans: IntArray, parts: IntArray) -> list[Candidate]:
+    """Return the advice to update with one operator instead of operators on lists of tensors."""
+    trace, dur = facts.trace, facts.trace.ints("dur_ns")
+    calls = parts[operators(trace)[parts] & matching(trace, "name", _LISTS.search)[parts]]
+    spent = facts.median_total(parts, dur[parts])
+    if not len(calls) or not facts.exceeds(spent, facts.thresholds.foreach_share):
+        return []
+    name = name_of(trace, spans[0])
+    return [Candidate(
+        message(
+            "The optimizer calls {count:count} operators on lists of tensors, and each of them reads and writes all "
+            "parameters. This takes {time}.",
+            count=facts.per_step(len(calls)), time=facts.of_step(spent),
+        ),
+        evidence={"optimizer": name, "optimizer_ns": round(spent), "step_ns": facts.step_ns, "operators": len(calls)},
+        rows=parts,
+        transforms=(Scale(parts, _ONE_PASS, device=False),),
+        ceiling_ns=facts.ceiling_ns(facts.totals(parts, dur[parts])),
+        preconditions=(message("the optimizer has an operator for the whole update"),),
+        assumptions=assume(host_factor=_ONE_PASS),
+        risks=(message("The order of additions changes, so results differ in the last bits."),),
+        fill={"optimizer": name},
+        words={"optimizer_class": class_of(name, False)},
+    )]  # fmt: skip
 
 
 def _loops(
