@@ -41,7 +41,7 @@ def _recording(torch: Any) -> contracts.RecordingBench:
             run()
         events = profiler.profiler.kineto_results.events()
         half = sum(event.name() == MEMORY_EVENT or bool(event.is_python_function()) for event in events)
-        return len(events) - half / 2
+        return float(len(events) - half / 2)
 
     options = ("", "record_shapes", "profile_memory", "with_stack")
     return contracts.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)

@@ -73,11 +73,13 @@ class LiveBatch:
         kept = np.array([other != tid or pid != here for pid, other in zip(self.pids, self.tids, strict=True)])
         if kept.all():
             return self
-        columns = (self.categories, self.names, self.pids, self.tids, self.metadata)
-        texts = [list(compress(column, kept)) for column in columns]
-        start, duration = (times[kept] for times in self.times)
+        start, duration = self.times
         ids = None if self.ids is None else list(compress(self.ids(self.metadata), kept))
-        return LiveBatch(*texts, (start, duration), None if ids is None else lambda _: ids)
+        return LiveBatch(
+            list(compress(self.categories, kept)), list(compress(self.names, kept)), list(compress(self.pids, kept)),
+            list(compress(self.tids, kept)), list(compress(self.metadata, kept)), (start[kept], duration[kept]),
+            None if ids is None else lambda _: ids,
+        )  # fmt: skip
 
     def mended(self) -> LiveBatch:
         """Return the batch with valid metadata. Numbers such as ``inf`` are repaired in the same way as in files.

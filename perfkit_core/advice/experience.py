@@ -13,6 +13,7 @@ interval."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Iterable, Sequence
@@ -100,10 +101,8 @@ def outcomes() -> tuple[Record, ...]:
     """Return the shipped outcomes, followed by the user's own. Unreadable lines of the user's ledger are ignored."""
     shipped = files("perfkit_core.advice").joinpath("outcomes.jsonl").read_bytes().splitlines()
     records = [msgspec.json.decode(line, type=Record) for line in shipped if line.strip()]
-    try:
+    with contextlib.suppress(SourceError, OSError):
         records += ledger.read(own_ledger()) if own_ledger().exists() else []
-    except (SourceError, OSError):
-        pass
     return tuple(records)
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.frames import Frames, frames
 from perfkit_core.algorithms import intervals
+from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model import schema
+from perfkit_core.replay.transforms import Quantity, Shorten
 
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,
     schema.OVERHEAD,
 )  # fmt: skip
+
+_FEWEST: Final = 4
+"""Minimum number of samples, and of steps with such samples, that tell what fills gaps."""
 
 Gaps = dict[int, Intervals]
 """The gaps of each rank, disjoint and sorted by time."""
@@ -31,3 +39,38 @@ def idle_gaps(facts: Facts) -> Gaps:
             *(intervals.union_of(np.flatnonzero(part), trace.ints("start_ns"), trace.end_ns) for part in (steps, work))
         )
     return gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The gaps of ``facts.rank``, and the share of their time that is spent on a certain kind of Python code.
+
+    - ``spent_ns``: mean time per step
+    - ``line``: line of user code that most often does it, None if unknown"""
+
+    gaps: Intervals
+    share: float
+    spent_ns: float
+    line: str | None
+
+    def shortened(self, rank: int, left: Quantity) -> Shorten:
+        """Return the transform of a change after which the share ``left`` of this time remains."""
+        low, mid, high = (1 - self.share * (1 - end) for end in left.ends)
+        return Shorten({rank: self.gaps}, Quantity(low, mid, high, left.source))
+
+
+def filled(facts: Facts, chosen: Callable[[Frames], BoolArray]) -> Filled | None:
+    """Return the gaps and the share of the samples in them that ``chosen`` selects. None if they are too few.
+
+    A gap may be shorter than the time between two samples. So shares of all gaps are compared, not single gaps."""
+    sampled, gaps = frames(facts.trace), idle_gaps(facts)[facts.rank]
+    inside = sampled.inside(gaps)
+    mask = inside & chosen(sampled)
+    begin = facts.replay.recorded_ns(facts.steps.first[facts.mine])
+    steps = np.unique(np.searchsorted(begin, sampled.at_ns[mask], side="right"))
+    if mask.sum() < _FEWEST or len(steps) < min(_FEWEST, len(begin)):
+        return None
+    share = float(mask.sum() / inside.sum())
+    lines = sampled.most_common(mask)
+    spent = share * float(facts.within_steps(gaps).mean())
+    return Filled(gaps, share, spent, lines[0][0] if lines else None)

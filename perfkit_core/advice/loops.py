@@ -6,6 +6,7 @@ loops have different numbers of rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,14 +47,26 @@ class Loop:
 
 @once
 def forward_loops(trace: Trace) -> tuple[Loop, ...]:
+    """Return the loops outside of backward passes and updates, sorted by their begin. A loop precedes the loops in
+    it."""
     order = operator_order(trace)
     return _loops(trace, order, ~trace.rows("phase", BACKWARD, OPTIMIZER)[order.row])
 
 
 @once
 def backward_loops(trace: Trace) -> tuple[Loop, ...]:
+    """Return the loops of backward passes."""
     order = operator_order(trace)
     return _loops(trace, order, trace.rows("phase", BACKWARD)[order.row])
+
+
+def outermost_loops(loops: Sequence[Loop]) -> list[Loop]:
+    """Return the loops that lie in no other loop. A loop must precede the loops in it."""
+    found: list[Loop] = []
+    for loop in loops:
+        if not found or loop.first >= found[-1].last:
+            found.append(loop)
+    return found
 
 
 def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop, ...]:
@@ -69,7 +82,7 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
     first = np.insert(at, where, at[where])
     last = first + 1  # the range of the operators of each symbol
     size = np.insert(np.ones(len(at), np.int64), where, 0)
-    found: dict[int, Loop] = {}
+    found: list[Loop] = []
     kinds: dict[tuple[int, ...], int] = {}
     for _ in range(_LEVELS):
         runs = _runs(symbol)
@@ -83,13 +96,11 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
             kind = kinds.setdefault(least, len(trace.codes("name").values) + len(kinds))
             operators = int(size[begin : begin + period].sum())
             low, high = int(first[begin]), int(last[stop - 1])
-            for inside in [place for place in found if low <= place < high]:
-                del found[inside]
-            found[low] = Loop(low, high, (stop - begin) // period, operators, kind)
+            found.append(Loop(low, high, (stop - begin) // period, operators, kind))
             symbol[begin], size[begin], last[begin] = kind, operators, high
             keep[begin + 1 : stop] = False
         symbol, first, last, size = symbol[keep], first[keep], last[keep], size[keep]
-    return tuple(found[place] for place in sorted(found))
+    return tuple(sorted(found, key=lambda loop: (loop.first, -loop.last)))
 
 
 def _runs(symbol: IntArray) -> list[tuple[int, int, int]]:

@@ -31,6 +31,6 @@ def recording_cost(meta: TraceMeta) -> Quantity:
         return Quantity(low / _WIDER, mid, high * _WIDER, SOURCE)
     calibrator = get_plugins().calibrators().get(meta.framework or "")
     prior = {} if calibrator is None else calibrator.recording_ns
-    parts = [prior[name] for name in options if name in prior]
-    ends = [sum(end) for end in zip(*parts, strict=True)] or [0.0, 0.0, 0.0]
-    return Quantity(*ends, source=message("typical of this profiler"))
+    parts = [(0.0, 0.0, 0.0), *(prior[name] for name in options if name in prior)]
+    low, mid, high = (sum(end) for end in zip(*parts, strict=True))
+    return Quantity(low, mid, high, message("typical of this profiler"))

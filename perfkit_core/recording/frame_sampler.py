@@ -69,7 +69,8 @@ class FrameSampler:
         self.native_id = threading.get_native_id()
         while not ended.wait(_SECONDS) and len(self._at_ns) < _MOST:
             frame = sys._current_frames().get(thread)
-            at_ns, key = time.time_ns(), []
+            at_ns = time.time_ns()
+            key: list[tuple[CodeType, int | None]] = []
             while frame is not None and len(key) < _DEPTH:
                 key.append((frame.f_code, frame.f_lineno))
                 frame = frame.f_back

@@ -78,8 +78,10 @@ class StepClock:
         self._usual = False
 
     def cycle_taken(self) -> None:
-        """Leave out the running step, in which a cycle was taken from the profiler."""
+        """Leave out the running step, in which a cycle was taken from the profiler. Stop sampling, because the training
+        may have ended."""
         self._usual = False
+        self._frames.stop()
         self._since_cycle = self._unsaved = 0
 
     def save_rest(self) -> None:

@@ -77,6 +77,7 @@ class CycleWriter(Generic[Profiler]):
         self._take = take
         self._also = tuple(also)
         self._place = place
+        self._clock: StepClock | None = None
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
@@ -97,7 +98,7 @@ class CycleWriter(Generic[Profiler]):
             self._cycle += 1
             try:
                 place = self._place()
-                facts = {
+                facts: dict[str, Any] = {
                     "ranks": () if place.rank is None else (place.rank,),
                     "world_size": place.world_size,
                     "hostname": socket.gethostname(),
@@ -158,7 +159,7 @@ class CycleWriter(Generic[Profiler]):
         self._pid, self._recording, self._cycle = os.getpid(), store.new_recording(), 0
         self._forked_ns: int | None = None
         self._written: list[Path] = []
-        self._clock: StepClock | None = None
+        self._clock = None
 
     def _follow_fork(self) -> None:
         if self._pid != os.getpid():

@@ -101,11 +101,13 @@ def from_file(text: str) -> Predicted:
     step = [prediction.get(name) for name in _NS]
     if not all(isinstance(number, int | float) for number in step):
         raise UsageError(f"the advice {advice.get('id')} of {path} has no prediction", "verify it without --advice")
-    saving = [prediction.get(name) for name in ("saving_p10_ns", "saving_p90_ns")]
-    names = (advice.get(name) for name in ("id", "rule", "framework"))
+    low_saving, high_saving = (prediction.get(name) for name in ("saving_p10_ns", "saving_p90_ns"))
     base, low, mid, high = (round(number) for number in step if number is not None)
     return _checked(Predicted(
-        base, low, mid, high, *names, *(None if number is None else round(number) for number in saving),
+        base, low, mid, high,
+        advice=advice.get("id"), rule=advice.get("rule"), framework=advice.get("framework"),
+        saving_p10_ns=None if low_saving is None else round(low_saving),
+        saving_p90_ns=None if high_saving is None else round(high_saving),
         replayed_saving_ratio=prediction.get("replayed_ratio"), rule_version=advice.get("version"),
         framework_version=advice.get("framework_version"), runtime=advice.get("runtime"),
     ))  # fmt: skip

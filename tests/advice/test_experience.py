@@ -82,5 +82,6 @@ def test_quantiles_of_students_distribution(freedom: int, quantile: float) -> No
 def test_the_shipped_outcomes_can_be_used() -> None:
     assert outcomes()
     for record in outcomes():
-        assert record.rule and record.rule_version and record.framework and record.framework_version and record.runtime
+        named = (record.rule, record.rule_version, record.framework, record.framework_version, record.runtime)
+        assert all(named)
         assert miss(record) is not None

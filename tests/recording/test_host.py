@@ -37,10 +37,19 @@ def test_without_a_quota_all_usable_processors_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE"])
 def test_the_launcher_sets_the_number_of_processes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "4")
-    assert environment.host(8)["host"] == {"cores": environment.cores(), "threads": 8, "processes": 4}
+    monkeypatch.setattr(environment, "processor_flags", lambda: "fpu amx_bf16 avx2 avx512_fp16")
+    assert environment.host(8)["host"] == {
+        "cores": environment.cores(), "threads": 8, "processes": 4, "instructions": ["amx_bf16", "avx512_fp16"],
+    }  # fmt: skip
 
 
 def test_unknown_numbers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     monkeypatch.delenv("PADDLE_LOCAL_SIZE", raising=False)
-    assert set(environment.host(None)["host"]) == {"cores"}
+    monkeypatch.setattr(environment, "processor_flags", lambda: "")
+    assert environment.host(None) == {"host": {"cores": environment.cores()}}
+
+
+def test_the_default_type_has_no_prefix() -> None:
+    assert environment.host(None, "torch.float64")["default_dtype"] == "float64"
+    assert environment.host(None, "float32")["default_dtype"] == "float32"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ torch = pytest.importorskip("torch")
 def test_the_actions_are_those_of_torch(cycle: dict[str, int]) -> None:
     ours, native = perfkit_torch.schedule(**cycle), torch.profiler.schedule(**cycle)
     assert [ours(step) for step in range(20)] == [native(step) for step in range(20)]
+    ours.clock.cycle_taken()  # ends the sampling of frames
 
 
 def recorded(folder: Path, **options: Any) -> Trace:
@@ -70,7 +72,19 @@ def test_frames_are_sampled_while_steps_are_recorded(tmp_path: Path, options: di
     assert sampled.most_common(sampled.at_ns > 0)[0][0] == f"{__file__}:{line} (pause)"
     (gap,) = (one for one in advise(trace, rules=["host-gap"]).advice)
     assert gap.place == f"{__file__}:{line} (pause)"
-    assert not any("frame_sampler" in name for name in trace.codes("name").values)  # torch would record its frames
+    # torch would record the frames of the sampling thread
+    names = trace.codes("name").values
+    assert [name for name in names if "frame_sampler" in name and "_run" in name] == []
+
+
+def test_sampling_ends_with_the_recording(tmp_path: Path) -> None:
+    handler = perfkit_torch.trace_handler(tmp_path)
+    schedule = perfkit_torch.schedule(wait=0, warmup=1, active=9)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+        for _ in range(3):
+            pause()
+            profiler.step()
+    assert not [thread for thread in threading.enumerate() if thread.name == "perfkit-frames"]
 
 
 def test_the_frames_of_other_steps_are_not_sampled(tmp_path: Path) -> None:

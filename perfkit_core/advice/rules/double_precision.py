@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
+from perfkit_core.advice import operators
 from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.operators import operator_order
+from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.language.messages import message
+from perfkit_core.model.trace import Trace
 from perfkit_core.recording.environment import DTYPE
 from perfkit_core.replay.transforms import Quantity, Scale
 
@@ -21,11 +25,26 @@ _SINGLE: Final = Quantity(
 _DOUBLE: Final = "float64"
 
 
+def _has_double_tensors(trace: Trace) -> BoolArray:
+    """Return the mask of the events with an input of 64 bits and at least one dimension. Numbers in Python have 64
+    bits, too, but no dimensions."""
+    shapes, dtypes = trace.codes("shapes"), trace.codes("dtypes")
+    pairs, at = np.unique(np.stack([shapes.codes, dtypes.codes]), axis=1, return_inverse=True)
+    found = np.zeros(pairs.shape[1], np.bool_)
+    for number, (shape, dtype) in enumerate(pairs.T.tolist()):
+        if shape >= 0 and dtype >= 0 and "double" in dtypes.values[dtype]:
+            types = msgspec.json.decode(dtypes.values[dtype], type=list[str])
+            both = zip(operators.shapes_of(shapes.values[shape]), types, strict=False)
+            found[number] = any(size and name == "double" for size, name in both)
+    mask: BoolArray = found[at.ravel()]
+    return mask
+
+
 def find(facts: Facts) -> list[Candidate]:
     trace, order, dur = facts.trace, operator_order(facts.trace), facts.trace.ints("dur_ns")
     default = trace.meta.extra.get(DTYPE)
     if trace.known("dtypes"):
-        double = matching(trace, "dtypes", lambda text: '"double"' in text or '"float64"' in text)
+        double = _has_double_tensors(trace)
     elif default is not None:
         double = np.full(len(trace), default == _DOUBLE)
     else:

@@ -1,6 +1,7 @@
 """Rule 17, per-tensor-optimizer: the optimizer updates the parameters one by one.
 Detected: an optimizer step calls the same operators for each of at least ``optimizer_tensors`` (10) tensors. On a host,
-also: operators on lists of tensors, which read and write all parameters again and again.
+two tensors are enough if the update takes more than ``foreach_share`` of the step. The same holds for operators on
+lists of tensors, which read and write all parameters again and again.
 Predicted: the step time with a fused update. The update's time is the recorded time multiplied by a factor.
 
 The factors for CPUs depend on the operators per tensor and the time of an operator. They were measured on complete
@@ -52,6 +53,8 @@ _ONE_PASS: Final = Quantity(
     0.25, 0.45, 0.9, message("estimate: a fused update reads and writes each parameter once, on all cores")
 )
 _FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
+_ONE: Final = re.compile(r"fused|merged|multi_?tensor", re.IGNORECASE)
+"""Operators that do the whole update. They may be accompanied by operators on lists, for example of step numbers."""
 _LISTS: Final = re.compile(r"foreach", re.IGNORECASE)
 _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
 _STEP: Final = re.compile(r"(\w+)\.step$")
@@ -103,22 +106,26 @@ def find(facts: Facts) -> list[Candidate]:
     parts = outermost(trace, updates)
     own_ns = np.zeros(len(spans), np.int64)
     np.add.at(own_ns, span[parts], trace.ints("dur_ns")[parts])
-    loops = _loops(trace, spans, own_ns, roots, span[roots], facts.thresholds.optimizer_tensors)
+    # an update that takes long is worth a change, even of few tensors
+    long = facts.exceeds(float(np.median(own_ns)), facts.thresholds.foreach_share) and not facts.on_device
+    least = 2 if long else facts.thresholds.optimizer_tensors
+    loops = _loops(trace, spans, own_ns, roots, span[roots], least)
     if loops:
         return _updated_together(facts, parts[np.isin(span[parts], loops[0])], loops[1])
     names = matching(trace, "name", lambda name: bool(_FUSED.search(name)))
-    fusible = np.flatnonzero(names[spans] & np.isin(np.arange(len(spans)), batched))
-    return [] if facts.on_device else _fused(facts, spans, parts[np.isin(span[parts], fusible)])
+    already = np.unique(span[operators(trace) & matching(trace, "name", _ONE.search) & (span >= 0)])
+    fusible = np.setdiff1d(batched[names[spans[batched]]], already)
+    lists = operators(trace) & matching(trace, "name", _LISTS.search) & np.isin(span, fusible)
+    return [] if facts.on_device else _fused(facts, parts[np.isin(span[parts], fusible)], outermost(trace, lists))
 
 
-def _fused(facts: Facts, spans: IntArray, parts: IntArray) -> list[Candidate]:
-    """Return the advice to update with one operator instead of operators on lists of tensors."""
+def _fused(facts: Facts, parts: IntArray, calls: IntArray) -> list[Candidate]:
+    """Return the advice to update with one operator instead of operators on lists of tensors (``calls``)."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
-    calls = parts[operators(trace)[parts] & matching(trace, "name", _LISTS.search)[parts]]
     spent = facts.median_total(parts, dur[parts])
     if not len(calls) or not facts.exceeds(spent, facts.thresholds.foreach_share):
         return []
-    name = name_of(trace, spans[0])
+    name = name_of(trace, parts[0])
     return [Candidate(
         message(
             "The optimizer calls {count:count} operators on lists of tensors, and each of them reads and writes all "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -99,7 +100,7 @@ def created_elements(trace: Trace, rows: IntArray) -> dict[int, int]:
 class _Sizes:
     """The numbers of elements of the inputs of operators, for each distinct text of shapes."""
 
-    def __init__(self, texts: tuple[str, ...]) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
         self._known: dict[int, set[int]] = {}
 

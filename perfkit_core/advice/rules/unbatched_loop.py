@@ -12,7 +12,7 @@ import numpy as np
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.gaps import Gaps
-from perfkit_core.advice.loops import Loop, backward_loops, forward_loops
+from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
@@ -42,13 +42,18 @@ def find(facts: Facts) -> list[Candidate]:
     for loop in forward_loops(trace):
         if loop.rounds >= facts.thresholds.loop_rounds:
             kinds.setdefault(loop.kind, []).append(loop)
+    taken = np.zeros(len(order.row), np.bool_)  # operators in loops that were found
     found = []
-    for loops in kinds.values():
-        if not _is_stack_of_layers(facts, loops):
-            rows = np.concatenate([order.row[loop.first : loop.last] for loop in loops])
-            found.append((int(trace.ints("dur_ns")[rows].sum()), loops, rows))
+    # outer loops have more operators than the loops in them, which are found only if the outer ones are layers
+    for loops in sorted(kinds.values(), key=lambda loops: -sum(loop.operators for loop in loops)):
+        free = [loop for loop in loops if not taken[loop.first]]
+        if free and not _is_stack_of_layers(facts, free):
+            for loop in free:
+                taken[loop.first : loop.last] = True
+            rows = np.concatenate([order.row[loop.first : loop.last] for loop in free])
+            found.append((int(trace.ints("dur_ns")[rows].sum()), free, rows))
     found.sort(key=lambda one: -one[0])
-    rest = list(backward_loops(trace))
+    rest = outermost_loops(backward_loops(trace))
     candidates = []
     for _, loops, rows in found[:_MOST]:
         gradients = backward_of(trace, rows)

@@ -218,6 +218,16 @@ def test_a_tensor_from_a_list() -> None:
     assert predicted(recording, one) == (204_000, 230_000, 320_000)
 
 
+TO_TENSOR = "/env/lib/python3.11/site-packages/paddle/tensor/creation.py(9): to_tensor;/home/train.py(30): main"
+
+
+def test_a_conversion_that_only_samples_show() -> None:
+    recording = sampled(steps(gap(60), count=4, framework="paddle"), {TO_TENSOR: [30, 130, 230, 330]})
+    (one,) = found(conversions, recording.with_meta(framework="paddle"))
+    assert one.evidence["conversion_ns"] == 60_000
+    assert one.place == "/home/train.py:30 (main)"
+
+
 def test_a_short_conversion_does_not_count() -> None:
     assert found(conversions, steps(from_list(49), 400)) == []
     assert len(found(conversions, steps(from_list(50), 400))) == 1
@@ -233,17 +243,30 @@ WORK = "/home/train.py(31): main"
 
 
 def test_a_checkpoint_after_every_step() -> None:
-    recording = sampled(steps(gap(60), framework="torch"), {SAVE: [30, 130, 230], WORK: [5, 105]})
+    recording = sampled(steps(gap(60), count=4), {SAVE: [30, 130, 230, 330], WORK: [5, 105]})
     (one,) = found(saving, recording)
     assert one.evidence["writing_ns"] == 60_000
     assert one.place == "/home/train.py:30 (main)"
     assert predicted(recording, one) == (40_000, 41_800, 52_000)
 
 
+def test_a_checkpoint_in_a_third_of_the_gaps() -> None:
+    stacks = {SAVE: [30, 130, 230, 330], WORK: [40, 50, 140, 150, 240, 250, 340, 350]}
+    (one,) = found(saving, sampled(steps(gap(60), count=4), stacks))
+    assert one.evidence["share_of_gaps"] == pytest.approx(1 / 3)
+    assert one.evidence["writing_ns"] == 20_000
+
+
+def test_few_samples_tell_nothing() -> None:
+    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [30, 130, 230]})) == []
+    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [25, 30, 130, 230]})) == []  # of three steps
+
+
 def test_other_work_and_rare_checkpoints_do_not_count() -> None:
     assert found(saving, sampled(steps(gap(60)), {WORK: [30, 130, 230]})) == []
-    assert found(saving, sampled(steps(gap(60)), {SAVE: [30], WORK: [130, 230]})) == []
-    assert found(saving, sampled(steps(gap(2), 100), {SAVE: [21, 121, 221]})) == []
+    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [30], WORK: [130, 230, 330]})) == []
+    short = [op("aten::mm", 0, 20), op("aten::add", 22, 78)]
+    assert found(saving, sampled(steps(short, count=4), {SAVE: [21, 121, 221, 321]})) == []
     assert "schedule" in why_not(saving, steps(gap(60)))
 
 

@@ -67,9 +67,30 @@ def test_long_operators_one_for_each_tensor_gain_nothing() -> None:
 
 @BOTH
 def test_few_tensors_do_not_count(framework: str) -> None:
-    assert found(per_tensor, steps(loop(framework, 9), 1000, framework=framework)) == []
-    assert len(found(per_tensor, steps(loop(framework, 10), 1000, framework=framework))) == 1
-    assert found(per_tensor, steps(loop(framework, 12), 1000, framework=framework), optimizer_tensors=13) == []
+    nine, ten = (steps(loop(framework, count), 1000, framework=framework) for count in (9, 10))
+    assert found(per_tensor, nine, foreach_share=1) == []
+    assert len(found(per_tensor, ten, foreach_share=1)) == 1
+    assert found(per_tensor, ten, optimizer_tensors=11, foreach_share=1) == []
+
+
+@BOTH
+def test_few_tensors_count_if_their_update_takes_long(framework: str) -> None:
+    """The update takes 60 % of the step."""
+    two, one = (steps(loop(framework, count), 1000, framework=framework) for count in (2, 1))
+    assert len(found(per_tensor, two)) == 1
+    assert found(per_tensor, one) == []
+
+
+def test_operators_on_lists_of_tensors_read_all_parameters_again_and_again() -> None:
+    names = ("aten::_foreach_mul_", "aten::_foreach_add_", "aten::_foreach_addcdiv_")
+    rows = [span("Optimizer.step#Adam.step", 100, 300), *(op(name, 100 + 100 * i, 100) for i, name in enumerate(names))]
+    recording = steps(rows, 1000)
+    (update,) = found(per_tensor, recording)
+    assert update.evidence["optimizer_ns"] == 300_000
+    assert predicted(recording, update) == (775_000, 835_000, 970_000)
+    assert found(per_tensor, steps(rows, 3000)) == []  # a tenth of the step
+    other = [span("Optimizer.step#RMSprop.step", 100, 300), *rows[1:]]
+    assert found(per_tensor, steps(other, 1000)) == []  # it has no fused operator
 
 
 @pytest.mark.parametrize(
@@ -95,7 +116,7 @@ def test_number_of_tensors_from_calls(calls: tuple[int, ...], tensors: int) -> N
 @pytest.mark.parametrize("name", ["aten::_foreach_add_", "aten::_fused_adamw_", "merged_adam_ dygraph"])
 def test_tensors_that_are_updated_together(framework: str, name: str) -> None:
     rows = [*loop(framework, 12), op(name, 699, 1)]
-    assert found(per_tensor, steps(rows, 1000, framework=framework)) == []
+    assert found(per_tensor, steps(rows, 1000, framework=framework), foreach_share=1) == []
 
 
 def test_an_optimizer_that_gains_nothing() -> None:
@@ -231,7 +252,7 @@ def test_what_torch_records(tmp_path: Path) -> None:
 def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None:
     """The optimizer calls some operators twice for each tensor, so 10 and 16 times."""
     recording = recorded_torch(tmp_path, False, None, True, layers=tensors, bias=False)
-    assert found(per_tensor, recording) == []
+    assert found(per_tensor, recording, foreach_share=1) == []
     (one,) = found(per_tensor, recording, optimizer_tensors=tensors)
     assert (one.evidence["tensors"], one.evidence["operators_per_tensor"]) == (tensors, 10)
 
@@ -239,7 +260,8 @@ def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None
 @pytest.mark.parametrize(("foreach", "fused"), [(True, None), (None, True)])
 def test_what_torch_records_of_fused_updates(tmp_path: Path, foreach: bool | None, fused: bool | None) -> None:
     facts = Facts(recorded_torch(tmp_path, foreach, fused, True))
-    assert per_tensor(facts) == []
+    assert len(per_tensor(facts)) == (foreach is True)  # operators on lists read all parameters several times
+    assert found(per_tensor, facts.trace, foreach_share=1) == []
     assert zeroed_gradients(facts) == []
 
 

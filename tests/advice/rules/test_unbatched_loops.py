@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.advice.loops import forward_loops
+from perfkit_core.advice.loops import forward_loops, outermost_loops
 from perfkit_core.advice.rules.unbatched_loop import find as loops
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
@@ -80,9 +80,24 @@ def test_loops_in_a_loop_may_have_different_numbers_of_rounds(framework: str) ->
     lookup, mean, *_ = WORDS[framework]
     names = [name for count in (4, 6, 5, 4) for name in (lookup, *[mean] * count)]
     recording = steps([op(name, 10 * at, 10) for at, name in enumerate(names)], 300, framework=framework)
-    (loop, *_) = forward_loops(recording)
-    assert (loop.rounds, loop.body, loop.operators) == (4, 2, 23)
-    assert len(found(loops, recording)) == 1
+    loop, *inner = outermost_loops(forward_loops(recording)), forward_loops(recording)
+    assert [(one.rounds, one.body, one.operators) for one in loop[:1]] == [(4, 2, 23)]
+    assert len(inner[0]) > len(loop)
+    (one,) = found(loops, recording)
+    assert one.evidence["rounds"] == 4
+
+
+def test_a_loop_in_layers_is_found() -> None:
+    """Four heads in each of four layers. A head takes 16 features and returns 4. A layer takes and returns 16."""
+    _, mean, linear, *_ = WORDS["torch"]
+    names: list[tuple[str, list[list[int]]]] = []
+    for _ in range(4):
+        names += [(linear, [[8, 16], [4, 16]]), (mean, [[8, 4]])] * 4
+        names += [("aten::cat", [[8, 4]]), (linear, [[8, 16], [16, 16]]), ("aten::relu", [[8, 16]])]
+    rows = [op(name, 10 * at, 10, shapes) for at, (name, shapes) in enumerate(names)]
+    rows += [op(WORDS["torch"][4], 500 + at, 1) | {"phase": "backward"} for at in range(20)]
+    (one,) = found(loops, steps(rows, 600))
+    assert (one.evidence["rounds"], one.evidence["loops_per_step"]) == (4, 4)
 
 
 def network(framework: str, taken: int, out: int, gradients: int) -> Rows:
