@@ -13,6 +13,10 @@ from perfkit_core.replay.transforms import Quantity
 
 _MOST_NS: Final = 20_000
 """Calling an operator takes at most this time, also in a recording."""
+_LONG_NS: Final = 300_000
+"""Operators of at least this time do not get faster by more work in one call."""
+_LONG_WORK: Final = 0.7, 1.0, 1.1
+"""Factors by which their time may change."""
 
 
 def call_ns(facts: Facts) -> float:
@@ -24,8 +28,13 @@ def call_ns(facts: Facts) -> float:
 
 def calling_factor(facts: Facts, rows: IntArray, left: float, work: Quantity) -> Quantity:
     """Return by which factor the time of the operators in ``rows`` changes if only the share ``left`` of the calls
-    remains, and the work in all calls takes ``work`` times as long."""
+    remains, and the work in all calls takes ``work`` times as long. Long operators use the processor well already, so
+    their work takes as long in one call."""
     dur = facts.trace.ints("dur_ns")[rows]
-    spent, calls = max(float(dur.sum()), 1.0), float(np.minimum(dur, call_ns(facts)).sum())
-    low, mid, high = ((calls * left + (spent - calls) * factor) / spent for factor in work.ends)
+    called = np.minimum(dur, call_ns(facts))
+    worked, is_long = dur - called, dur >= _LONG_NS
+    short, long = float(worked[~is_long].sum()), float(worked[is_long].sum())
+    ends = zip(work.ends, _LONG_WORK, strict=True)
+    spent, calls = max(float(dur.sum()), 1.0), float(called.sum())
+    low, mid, high = ((calls * left + short * factor + long * same) / spent for factor, same in ends)
     return Quantity(low, mid, high, work.source)

@@ -16,6 +16,7 @@ from perfkit_core.advice.operators import OperatorOrder, operator_order
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.views.steps.activity import step_threads
 
 LONGEST: Final = 64
 """Maximum number of symbols in a round."""
@@ -47,10 +48,10 @@ class Loop:
 
 @once
 def forward_loops(trace: Trace) -> tuple[Loop, ...]:
-    """Return the loops outside of backward passes and updates, sorted by their begin. A loop precedes the loops in
-    it."""
+    """Return the loops of the threads with steps, outside of backward passes and updates, sorted by their begin. A loop
+    precedes the loops in it."""
     order = operator_order(trace)
-    return _loops(trace, order, ~trace.rows("phase", BACKWARD, OPTIMIZER)[order.row])
+    return _loops(trace, order, (step_threads(trace) & ~trace.rows("phase", BACKWARD, OPTIMIZER))[order.row])
 
 
 @once

@@ -61,7 +61,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 def _own_ns(facts: Facts, gaps: Gaps) -> float:
     """Return the median time of the gaps per step, without the profiler and without waits for a processor."""
-    start, end = gaps[facts.rank]
+    start, _end = gaps[facts.rank]
     overhead = facts.training.event_ns * len(start) / max(int(facts.mine.sum()), 1)
     return max(_median_ns(facts, gaps) - overhead, 0.0) * (1 - facts.preempted)
 

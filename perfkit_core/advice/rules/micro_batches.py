@@ -12,11 +12,11 @@ from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, OPTIMIZER
+from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _WORK: Final = Quantity(
-    0.3, 0.6, 1.0, message("estimate: larger batches use caches and vector units better, but need more memory")
+    0.2, 0.4, 0.9, message("estimate: larger batches use caches and vector units better, but need more memory")
 )
 _ALIKE: Final = 0.1
 """Backward passes are alike if their numbers of operators differ by at most this share."""
@@ -27,8 +27,9 @@ _FEWEST: Final = 3
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     trace, order = facts.trace, operator_order(facts.trace)
-    row = order.row[trace.ints("step")[order.row] >= 0]
-    row = row[~trace.rows("phase", OPTIMIZER)[row]]
+    every = order.row[trace.ints("step")[order.row] >= 0]
+    every = every[~trace.rows("phase", OPTIMIZER)[every]]
+    row = every[trace.rows("phase", FORWARD, BACKWARD)[every]]  # the engine runs other operators within a backward pass
     backward, step = trace.rows("phase", BACKWARD)[row], trace.ints("step")[row]
     # part: number of the forward or backward pass of each operator
     part = np.cumsum(np.append(True, (np.diff(backward.astype(np.int8)) != 0) | (np.diff(step) != 0))[: len(row)]) - 1
@@ -44,7 +45,7 @@ def find(facts: Facts) -> list[Candidate]:
     sizes = size[passes]
     if np.median(np.abs(sizes - np.median(sizes))) > _ALIKE * np.median(sizes):
         return []
-    rows = row[np.isin(step, numbers)]
+    rows = every[np.isin(trace.ints("step")[every], numbers)]
     factor = calling_factor(facts, rows, 1 / count, _WORK)
     spent = facts.mean_ns(rows)
     return [Candidate(

@@ -20,7 +20,7 @@ from perfkit_core.replay.transforms import Quantity, Scale, Shorten
 from perfkit_core.views.select import marked
 
 _WORK: Final = Quantity(
-    0.2, 0.5, 1.0, message("estimate: batched work is up to five times as fast; at worst it takes as long")
+    0.1, 0.3, 0.8, message("estimate: batched work is several times as fast; at worst it takes nearly as long")
 )
 _PARAMETERS: Final = frozenset(
     {"conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
@@ -42,25 +42,35 @@ def find(facts: Facts) -> list[Candidate]:
     for loop in forward_loops(trace):
         if loop.rounds >= facts.thresholds.loop_rounds:
             kinds.setdefault(loop.kind, []).append(loop)
-    taken = np.zeros(len(order.row), np.bool_)  # operators in loops that were found
-    found = []
-    # outer loops have more operators than the loops in them, which are found only if the outer ones are layers
+    owner = np.full(len(order.row), -1)  # for each operator, the index in `groups`
+    groups: list[list[Loop]] = []  # loops that one change replaces
+    # a loop has more operators than the loop around it if it is nearly all of that loop, or also runs elsewhere
     for loops in sorted(kinds.values(), key=lambda loops: -sum(loop.operators for loop in loops)):
-        free = [loop for loop in loops if not taken[loop.first]]
-        if free and not _is_stack_of_layers(facts, free):
-            for loop in free:
-                taken[loop.first : loop.last] = True
-            rows = np.concatenate([order.row[loop.first : loop.last] for loop in free])
-            found.append((int(trace.ints("dur_ns")[rows].sum()), free, rows))
-    found.sort(key=lambda one: -one[0])
-    rest = outermost_loops(backward_loops(trace))
-    candidates = []
-    for _, loops, rows in found[:_MOST]:
+        owners = [int(owner[loop.first : loop.last].max()) for loop in loops]
+        free = [loop for loop, at in zip(loops, owners, strict=True) if at < 0]
+        group = max(owners)
+        if group < 0:
+            if _is_stack_of_layers(facts, free):
+                continue
+            group = len(groups)
+            groups.append([])
+        groups[group] += free
+        for loop in free:
+            owner[loop.first : loop.last] = group
+    found = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
+    found.sort(key=lambda one: -int(trace.ints("dur_ns")[one[1]].sum()))
+    candidates, claimed = [], np.zeros(len(order.row), np.bool_)
+    for loops, rows in found[:_MOST]:
         gradients = backward_of(trace, rows)
         if not len(gradients):  # no sequence numbers: the loops of the backward pass with about as many rounds
-            rounds = np.array([loop.rounds for loop in loops])
-            behind = [loop for loop in rest if (np.abs(rounds - loop.rounds) <= np.maximum(rounds * _ALIKE, 1)).any()]
-            rest = [loop for loop in rest if loop not in behind]
+            rounds = _rounds(facts, loops)
+            behind = outermost_loops([
+                loop for loop in backward_loops(trace)
+                if (np.abs(rounds - loop.rounds) <= np.maximum(rounds * _ALIKE, 1)).any()
+                and not claimed[loop.first : loop.last].any()
+            ])  # fmt: skip
+            for loop in behind:
+                claimed[loop.first : loop.last] = True
             gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in behind)])
         candidate = _candidate(facts, loops, rows, gradients)
         if candidate is not None:
@@ -107,14 +117,23 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     )  # fmt: skip
 
 
+def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:
+    """Return the numbers of rounds that backward passes of the loops may have: also those of all loops of a step."""
+    rounds = np.array([loop.rounds for loop in loops])
+    step = facts.trace.ints("step")[operator_order(facts.trace).row[[loop.first for loop in loops]]]
+    _, at = np.unique(step, return_inverse=True)
+    return np.unique(np.append(rounds, np.bincount(at, rounds).astype(np.int64)))
+
+
 def _gaps(facts: Facts, rows: IntArray) -> Gaps:
-    """Return the time between neighbouring operators that are both in ``rows``, for each rank."""
+    """Return the time between neighbouring operators of a phase that are both in ``rows``, for each rank."""
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = marked(trace, rows)[order.row]
     both = np.flatnonzero(chosen[:-1] & chosen[1:] & (order.thread[:-1] == order.thread[1:]))
     begin, end = trace.end_ns[order.row[both]], trace.ints("start_ns")[order.row[both + 1]]
     rank = trace.ints("rank")[order.row[both]]
-    apart = (end > begin) & (trace.ints("step")[order.row[both]] == trace.ints("step")[order.row[both + 1]])
+    phase, step = trace.codes("phase").codes[order.row], trace.ints("step")[order.row]
+    apart = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
     gaps = Gaps()
     for number in facts.ranks:
         here = apart & (rank == number)
@@ -128,7 +147,9 @@ def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
 
     - the round begins with a lookup, which takes a part of the data;
     - there are more uses of parameters than parameters with gradients, so the rounds share parameters;
-    - the features that a round returns cannot be the input of the next round."""
+    - the features that a round returns cannot be the input of the next round.
+
+    Rounds that only look up rows in tables of their own count as layers: one large table has as many gradients."""
     trace, order = facts.trace, operator_order(facts.trace)
     canonical = trace.codes("op_name")
     parametric = np.isin(canonical.values, list(_PARAMETERS))
@@ -136,14 +157,19 @@ def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
     products = np.flatnonzero(trace.rows("op_name", *_PRODUCTS)[order.row])
     uses[products] = per_row(trace, order.row[products], lambda shapes: len(shapes) > 1 and len(shapes[1]) == 2, True)
     loop = loops[0]
-    rows = order.row[loop.first : loop.first + -(-loop.operators // loop.rounds)]
-    first = canonical.codes[rows[0]]
-    if not uses[loop.first : loop.last].any() or (first >= 0 and canonical.values[first] in _LOOKUPS):
+    size = -(-loop.operators // loop.rounds)
+    second = slice(loop.first + size, loop.first + 2 * size)  # the first round may begin in the layer before
+    first = canonical.codes[order.row[loop.first]]
+    inside = order.row[loop.first : loop.last][uses[loop.first : loop.last]]
+    if not len(inside):
         return False
     in_loops = sum(int(uses[one.first : one.last].sum()) for one in loops)
-    if in_loops > int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum()) > 0:
+    parameters = int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum())
+    if 0 < in_loops <= parameters and trace.rows("op_name", "embedding")[inside].all():
+        return True
+    if (first >= 0 and canonical.values[first] in _LOOKUPS) or in_loops > parameters > 0:
         return False
-    shapes = [_features(facts, row) for row in rows[uses[loop.first : loop.first + len(rows)]]]
+    shapes = [_features(facts, row) for row in order.row[second][uses[second]]]
     known = [one for one in shapes if one is not None]
     return not known or known[0][0] == known[-1][1]
 

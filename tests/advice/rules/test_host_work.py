@@ -57,7 +57,8 @@ def passes(framework: str, count: int) -> Rows:
     word, rows = WORDS[framework], Rows()
     for at in range(count):
         begin = 100 * at
-        rows += [op(word[name], begin + 10 * i, 10) for i, name in enumerate(("linear", "relu", "linear", "add"))]
+        names = ("linear", "relu", "linear", "add")
+        rows += [op(word[name], begin + 10 * i, 10) | {"phase": "forward"} for i, name in enumerate(names)]
         names = ("linear_grad", "relu_grad", "linear_grad", "relu_grad")
         rows += [backward(word[name], begin + 40 + 10 * i, 10) for i, name in enumerate(names)]
     return [*rows, op(word["sgd"], 100 * count, 10) | {"phase": "optimizer"}]
@@ -77,6 +78,21 @@ def test_two_micro_batches(framework: str) -> None:
 def test_one_pass_or_different_networks_are_no_micro_batches(framework: str) -> None:
     assert found(micro_batches, steps(passes(framework, 1), 250, framework=framework)) == []
     assert found(micro_batches, steps(passes(framework, 2), 250, framework=framework), micro_batches=3) == []
+    other = [backward(WORDS[framework]["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
+    assert found(micro_batches, steps([*passes(framework, 2)[:-1], *other], 250, framework=framework)) == []
+
+
+@BOTH
+def test_operators_between_gradients_do_not_end_a_backward_pass(framework: str) -> None:
+    """The engine adds the gradients of a tensor that is used twice, outside of the nodes of the graph."""
+    one, word = passes(framework, 1), WORDS[framework]
+    more = [backward(word["linear_grad"], 100 + 40 * at + 10 * i, 10) for at in range(2) for i in range(3)]
+    between = [op(word["add"], 95, 5), op(word["add"], 130, 10)]
+    assert found(micro_batches, steps([*one[:-1], *between, *more], 250, framework=framework)) == []
+
+
+@BOTH
+def test_passes_of_different_lengths_are_no_micro_batches(framework: str) -> None:
     other = [backward(WORDS[framework]["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
     assert found(micro_batches, steps([*passes(framework, 2)[:-1], *other], 250, framework=framework)) == []
 

@@ -51,8 +51,18 @@ def test_the_work_of_long_operators_remains() -> None:
     recording = steps(rows, 500)
     (one,) = found(loops, recording)
     low, mid, high = predicted(recording, one)
-    # calls take 120 of 400 µs, and 2 of 8 calls remain
-    assert (low, mid, high) == pytest.approx((186_000, 270_000, 410_000), abs=12)
+    # calls take 120 of 400 µs, and 2 of 8 calls remain; a tenth, three tenths or eight tenths of the work remain
+    assert (low, mid, high) == pytest.approx((158_000, 214_000, 354_000), abs=12)
+
+
+def test_operators_that_are_long_already_take_as_long_in_one_call() -> None:
+    rows = [op(name, 410 * at + start, dur) for at in range(4)
+            for name, start, dur in (("aten::index", 0, 10), ("aten::mean", 10, 400))]  # fmt: skip
+    recording = steps(rows, 2_000)
+    (one,) = found(loops, recording)
+    # calls take 120 of 1,640 µs, and 2 of 8 calls remain; so do 0.7, 1 and 1.1 times the work of 380 µs in each round
+    saved = [90_000 - (factor - 1) * 1_520_000 for factor in (0.7, 1, 1.1)]
+    assert predicted(recording, one) == pytest.approx([2_000_000 - ns for ns in saved], abs=12)
 
 
 def test_the_time_between_operators_counts() -> None:
@@ -73,6 +83,26 @@ def test_the_backward_pass_is_batched_too() -> None:
     behind = [row | {"start_ns": row["start_ns"] + 100_000} for row in other]
     (one,) = found(loops, steps([*items("paddle", 5), *behind], 300, framework="paddle"))
     assert one.evidence["loop_ns"] == 180_000  # one round less, because ends differ
+
+
+def test_one_backward_pass_runs_the_rounds_of_all_loops() -> None:
+    """Two loops of five rounds, and no sequence numbers: ten rounds follow each other in the backward pass."""
+    forward = [*items("paddle", 5), op("stack dygraph", 100, 10)]
+    forward += [row | {"start_ns": row["start_ns"] + 110_000} for row in items("paddle", 5)]
+    behind = [op("Global_MeanGradNode", 300 + 10 * at, 10) | {"phase": "backward"} for at in range(10)]
+    (one,) = found(loops, steps([*forward, *behind], 500, framework="paddle"))
+    assert one.evidence["loop_ns"] == 300_000
+
+
+@BOTH
+def test_a_loop_and_the_same_loop_in_another_loop_are_one_problem(framework: str) -> None:
+    """A loop over tags runs once, and then in each of four time steps."""
+    lookup, mean, linear, *_ = WORDS[framework]
+    names = [lookup, mean] * 5 + ([linear] + [lookup, mean] * 5) * 4
+    recording = steps([op(name, 10 * at, 10) for at, name in enumerate(names)], 700, framework=framework)
+    (one,) = found(loops, recording)
+    assert (one.evidence["rounds"], one.evidence["operators_per_round"]) == (5, 2)
+    assert one.evidence["loops_per_step"] == 5
 
 
 @BOTH
@@ -116,9 +146,33 @@ def test_layers_are_no_loop(framework: str) -> None:
 
 
 @BOTH
+def test_layers_that_begin_in_another_layer_are_no_loop(framework: str) -> None:
+    """The first of six blocks takes 8 features and returns 16, as the others do."""
+    rows = network(framework, 16, 16, 12)
+    rows[0] = op(WORDS[framework][2], 0, 10, [[8, 8], [16, 8], [16]])
+    assert found(loops, steps(rows, 200, framework=framework)) == []
+
+
+def test_copies_of_gradients_on_another_thread_are_no_loop() -> None:
+    """Those are made by DistributedDataParallel, on the thread of the backward pass."""
+    rows = [row | {"tid": 2} for row in items("torch", 6)]
+    assert found(loops, steps(rows, 200)) == []
+
+
+@BOTH
 def test_rounds_that_share_parameters_are_no_layers(framework: str) -> None:
     (one,) = found(loops, steps(network(framework, 16, 16, 1), 200, framework=framework))
     assert one.evidence["rounds"] == 6
+
+
+@pytest.mark.parametrize(("gradients", "count"), [(6, 0), (1, 1), (0, 1)])
+def test_tables_of_their_own_are_no_loop(gradients: int, count: int) -> None:
+    """One large table instead of six has as many gradients to fill and to apply."""
+    rows = []
+    for at in range(6):
+        rows += [op("aten::select", 20 * at, 10), op("aten::embedding", 20 * at + 10, 10, [[50, 8], [16]])]
+    rows += [op(WORDS["torch"][4], 130 + at, 1) | {"phase": "backward"} for at in range(gradients)]
+    assert len(found(loops, steps(rows, 200))) == count
 
 
 @BOTH
