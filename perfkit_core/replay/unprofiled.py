@@ -2,9 +2,10 @@
 
 A profiler works before and after each event on the host. This work lengthens the segments around the event: the time
 of the enclosing event, or the gap between two events. :func:`unprofiled` takes it out of the graph. If it is known how
-long a step is without the profiler, the cost of an event is chosen such that the replayed step has this length. If even
-the highest plausible cost leaves the step longer, or the lowest leaves it shorter, the process ran at another speed
-while it was recorded. Then all host work is scaled by the same factor.
+long a step is without the profiler, the cost of an event is chosen such that the replayed step has this length, between
+its lowest plausible and its usual value. If no such cost explains the difference, the process ran at another speed
+while it was recorded, for example because the profiler's memory displaced the training's from the caches. Then all host
+work is scaled by the same factor.
 
 Work on devices keeps its time, because profilers do not slow it down."""
 
@@ -71,9 +72,9 @@ def unprofiled(replay: Replay, cost: Quantity, measured_ns: int | None, step_tim
 
     event_ns, speed = cost.mid, 1.0
     if measured_ns is not None:
-        event_ns = _fitted(lambda ns: step_time(without(ns, 1.0)), measured_ns, (cost.low, cost.high), cost.mid)
-        if event_ns in (cost.low, cost.high):  # no cost of an event explains the measured step
-            speed = _fitted(lambda factor: step_time(without(event_ns, factor)), measured_ns, _SPEEDS, 1.0)
+        event_ns = _fitted(lambda ns: step_time(without(ns, 1.0)), measured_ns, cost.low, cost.mid)
+        if event_ns in (cost.low, cost.mid):  # no cost of an event explains the measured step
+            speed = _fitted(lambda factor: step_time(without(event_ns, factor)), measured_ns, *_SPEEDS)
     graph = without(event_ns, speed)
     return Unprofiled(replace(replay, graph=graph), event_ns, speed, step_time(graph), measured_ns)
 
@@ -95,10 +96,9 @@ def charges(replay: Replay) -> FloatArray:
     return charge
 
 
-def _fitted(step_time: Callable[[float], float], wanted_ns: int, limits: tuple[float, float], guess: float) -> float:
+def _fitted(step_time: Callable[[float], float], wanted_ns: int, low: float, high: float) -> float:
     """Return the number within the limits for which ``step_time`` is closest to ``wanted_ns``, by the secant method."""
-    low, high = limits
-    times = {at: step_time(at) for at in (low, guess, high)}
+    times = {at: step_time(at) for at in (low, high)}
     for _ in range(_ROUNDS):
         below = [at for at, ns in times.items() if ns <= wanted_ns]
         above = [at for at, ns in times.items() if ns > wanted_ns]

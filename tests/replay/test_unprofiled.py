@@ -37,14 +37,14 @@ def test_an_operator_is_charged_before_and_after_itself() -> None:
     assert charge.sum() == pytest.approx(3 * 5 + 2.5)  # and the three steps; nothing precedes the first one
 
 
-@pytest.mark.parametrize(("measured", "event_ns"), [(107_000, 500), (104_000, 1_000), (98_000, 2_000)])
+@pytest.mark.parametrize(("measured", "event_ns"), [(107_000, 500), (105_500, 750), (104_000, 1_000)])
 def test_the_cost_is_fitted_to_the_measured_step(measured: int, event_ns: int) -> None:
     # a step has five operators, and half of the cost of its own event at either end
     facts = Facts(recording())
     found = unprofiled(facts.replay, COST, measured, facts.played_ns)
     assert found.step_ns == pytest.approx(measured, abs=2)
     assert found.event_ns == pytest.approx(event_ns, rel=0.2)
-    assert found.speed == 1
+    assert found.speed == pytest.approx(1, abs=0.01)
     assert found.error == pytest.approx(0, abs=1e-4)
 
 
@@ -52,7 +52,7 @@ def test_the_cost_is_fitted_to_the_measured_step(measured: int, event_ns: int) -
 def test_another_speed_explains_what_the_profiler_cannot(measured: int) -> None:
     facts = Facts(recording())
     found = unprofiled(facts.replay, COST, measured, facts.played_ns)
-    assert found.event_ns in (COST.low, COST.high)
+    assert found.event_ns in (COST.low, COST.mid)
     assert (found.speed < 1) == (measured < 100_000)
     assert found.step_ns == pytest.approx(measured, rel=1e-3)
 
