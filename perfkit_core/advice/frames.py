@@ -28,6 +28,7 @@ REPORTS: Final = re.compile(
 """Names of files and functions that write checkpoints, logs or statistics. Training does not need their results."""
 
 
+_LINE: Final = re.compile(r"\(\d+\)(?=: )")
 _LONGEST_NS: Final = 5_000_000_000
 """A longer time between two samples lies between two cycles."""
 
@@ -69,6 +70,12 @@ class Frames:
         """Return the mask of the samples in whose stack the pattern occurs, shape (samples,)."""
         return self._where(lambda stack: bool(pattern.search(stack)))
 
+    def preparing(self, pattern: re.Pattern[str]) -> BoolArray:
+        """Return the mask of the samples in whose stack the pattern occurs, shape (samples,). The code of the functions
+        that call it counts, too, because it may build the arguments."""
+        callers = {_caller(stack, pattern) for stack in self.samples.stacks if pattern.search(stack)}
+        return self._where(lambda stack: bool(pattern.search(stack)) or _innermost_function(stack) in callers)
+
     def _where(self, test: Callable[[str], bool]) -> BoolArray:
         stacks = np.array([test(stack) for stack in self.samples.stacks], np.bool_)
         mask: BoolArray = np.append(stacks, False)[np.array(self.samples.stack, np.int64)]
@@ -106,6 +113,19 @@ class Frames:
         codes = np.array(self.samples.stack, np.int64)[mask]
         counts = Counter(line for code in codes.tolist() if (line := self.lines[code]) is not None)
         return [(line, count / max(len(codes), 1)) for line, count in counts.most_common()]
+
+
+def _caller(stack: str, pattern: re.Pattern[str]) -> str | None:
+    frames = stack.split(";")
+    last = max((at for at, frame in enumerate(frames) if pattern.search(frame)), default=len(frames))
+    return _innermost_function(";".join(frames[last + 1 :]))
+
+
+def _innermost_function(stack: str) -> str | None:
+    """Return file and name of the function that ran, None for an empty stack. A comprehension belongs to the function
+    around it."""
+    own = (frame for frame in stack.split(";") if frame and not frame.endswith("comp>"))
+    return next((_LINE.sub("", frame) for frame in own), None)
 
 
 def _own(stack: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,21 @@ def test_what_fills_a_gap() -> None:
     lines = sampled.most_common(inside)
     assert lines[0] == ("/home/train.py:9 (wait)", pytest.approx(2 / 3))
     assert sampled.reports.tolist() == [False, False, False, True, True]
+
+
+def test_code_that_builds_the_arguments_of_a_call() -> None:
+    convert = "/env/paddle/tensor/creation.py(9): to_tensor;"
+    stacks = (
+        convert + "/home/train.py(7): batch;/home/train.py(20): main",
+        "/home/train.py(5): <listcomp>;/home/train.py(5): batch;/home/train.py(20): main",
+        "/home/train.py(6): batch;/home/train.py(20): main",
+        "/home/data.py(6): read;/home/train.py(4): batch;/home/train.py(20): main",
+        "/home/train.py(21): main",
+    )
+    held = FrameSamples(stacks, (0, 1, 2, 3, 4), (0, 1, 2, 3, 4))
+    sampled = frames(steps([op("add", 0, 20)], count=1).with_meta(samples={"0": held}, framework="paddle"))
+    assert sampled.naming(re.compile("to_tensor")).tolist() == [True, False, False, False, False]
+    assert sampled.preparing(re.compile("to_tensor")).tolist() == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize("name", ["save", "log_metrics", "print_table", "histogram", "write_row", "SummaryWriter.log"])

@@ -28,12 +28,13 @@ _CALLS: Final = re.compile(r"(?:^|::)(?:empty|to|detach_?|lift_fresh)$")
 
 
 def find(facts: Facts) -> list[Candidate]:
-    """Return the advice from operators that receive such tensors, else from sampled frames of the conversion."""
+    """Return the advice from operators that receive such tensors, else from sampled frames of the conversion and of the
+    code that builds the lists."""
     return _received(facts) or _sampled(facts)
 
 
 def _sampled(facts: Facts) -> list[Candidate]:
-    converting = filled(facts, lambda sampled: sampled.naming(_CONVERTS)) if facts.has_steps else None
+    converting = filled(facts, lambda sampled: sampled.preparing(_CONVERTS)) if facts.has_steps else None
     if converting is None or not facts.exceeds(converting.spent_ns, facts.thresholds.conversion_share):
         return []
     return [_candidate(
