@@ -14,8 +14,8 @@ def make_scheduler(*, closed: int, ready: int, record: int, repeat: int = 0, ski
     """Return a scheduler for ``paddle.profiler.Profiler``, with the arguments of ``paddle.profiler.make_scheduler``.
 
     The scheduler also times each step. :func:`perfkit_paddle.trace_handler` stores the times of the steps that are not
-    recorded. They show what a step takes without the profiler, so the training should go on for some steps after the
-    last recorded step. Timing takes about 10 µs per step.
+    recorded. They show what a step takes without the profiler, so the training should run for some steps before the
+    first recorded step. Timing takes about 10 µs per step.
 
     From its start to its end, Paddle's Profiler makes each layer and operator create events, even while it is closed. A
     closed step would thus be up to a third longer than a step without a Profiler. The scheduler turns this off.

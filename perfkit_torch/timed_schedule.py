@@ -17,8 +17,8 @@ def schedule(
     """Return a schedule for ``torch.profiler.profile``, with the arguments of ``torch.profiler.schedule``.
 
     The schedule also times each step. :func:`perfkit_torch.trace_handler` stores the times of the steps that are not
-    recorded. They show what a step takes without the profiler, so the training should go on for some steps after the
-    last recorded step. Timing takes about 10 µs per step.
+    recorded. They show what a step takes without the profiler, so the training should run for some steps before the
+    first recorded step. Timing takes about 10 µs per step.
     """
     profiler = framework.torch().profiler
     optional = {"skip_first_wait": skip_first_wait} if skip_first_wait else {}  # older versions lack it

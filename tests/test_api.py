@@ -23,8 +23,10 @@ EXPORTED = {
         "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
         "advise", "compare", "export", "list_runs", "load", "summarize",
     },
-    "perfkit_torch": {"Throughput", "annotate", "describe", "trace_handler"},
-    "perfkit_paddle": {"Throughput", "annotate", "annotate_collectives", "describe", "trace_handler"},
+    "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},
+    "perfkit_paddle": {
+        "Throughput", "annotate", "annotate_collectives", "describe", "make_scheduler", "trace_handler",
+    },
 }  # fmt: skip
 IMPORTS = """
 import sys
@@ -72,6 +74,7 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
         "throughput",
         "calibration",
         "layers",
+        "timed_schedule",
     }
     for package in (perfkit_torch, perfkit_paddle):
         files = {path.stem for folder in package.__path__ for path in Path(folder).glob("*.py")}

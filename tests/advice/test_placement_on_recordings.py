@@ -148,9 +148,11 @@ def test_an_operator_between_copies_belongs_on_the_device(framework: str, tmp_pa
     (one,) = advice_on(trace, "cpu-fallback")
     assert one.candidate.direction == "to device"
     assert "sort" in " ".join(one.candidate.evidence["operators"]).lower() or framework == "paddle"
-    rows = one.candidate.rows
-    spent = int(trace.ints("dur_ns")[rows].sum()) / STEPS
-    assert 0 < (one.prediction.saving_ns or 0) <= spent + trace.ints("dur_ns")[np.flatnonzero(~trace.host)].sum()
+    assert (one.prediction.saving_ns or 0) > 0
+    # the host must still call the products
+    products = np.flatnonzero(trace.host & trace.rows("op_name", "matmul"))
+    called = np.bincount(trace.ints("step")[products], trace.ints("dur_ns")[products])
+    assert (one.prediction.p50_ns or 0) >= called[called > 0].min()
 
 
 @BOTH

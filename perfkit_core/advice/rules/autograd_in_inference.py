@@ -14,7 +14,9 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_WITHOUT: Final = Quantity(0.90, 0.97, 1.0, message("estimate: notes for a backward pass take about 1 µs per operator"))
+_WITHOUT: Final = Quantity(
+    0.90, 0.97, 1.0, message("estimate: preparing a backward pass takes about 1 µs per operator")
+)
 _NODES: Final = re.compile(r"node_creation")
 """Names of events in which a framework creates a node of the backward pass."""
 
