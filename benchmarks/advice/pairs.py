@@ -24,6 +24,7 @@ class Pair:
     - ``program``: path below ``programs`` without the suffix; the folder is the framework
     - ``model``: kind of model. ``waste``, ``fix``: what the program wastes, and what changes with its fix
     - ``rule``: rule of ``perfkit advise`` that should suggest the fix, or must not if the fix saves nothing
+    - ``about``: word in the text of the advice that suggests the fix, if the rule may give advice on other code, too
     - ``part``: "tune" if its measurement may shape the rules and their intervals, "report" if it only judges them
     """
 
@@ -33,6 +34,7 @@ class Pair:
     fix: str
     rule: str
     part: Part
+    about: str = ""
 
     @property
     def framework(self) -> str:

@@ -40,7 +40,11 @@ class Score:
     @property
     def advice(self) -> Advice | None:
         """The advice that suggests the fix: that of the pair's rule with the largest saving. None if there is none."""
-        found = [one for one in self.before.advice if one.rule == self.pair.rule]
+        found = [
+            one
+            for one in self.before.advice
+            if one.rule == self.pair.rule and self.pair.about in str(one.candidate.what)
+        ]
         return max(found, key=lambda one: one.prediction.saving_ratio or 0.0, default=None)
 
     @property
@@ -147,7 +151,7 @@ def table(found: Sequence[Score]) -> list[tuple[str, str, str]]:
     errors = [one.error for one in found if one.error is not None]
     bases = [one.base_error for one in found]
     ratios = [one.recorded_ratio for one in found]
-    rows = [
+    return [
         ("fixes that save more than 10 % and that a rule found", f"{len(told)} of {len(large)}", "≥ 14 of 16"),
         ("promises of ≥ 3 % that the fix refutes", _of(refuted, found), "0"),
         ("promises of ≥ 3 % whose fix saves nothing measurable", _of(noise, found), "≤ 1"),
@@ -161,7 +165,6 @@ def table(found: Sequence[Score]) -> list[tuple[str, str, str]]:
         ("base error, median", f"{statistics.median(map(abs, bases)):.1%}", "≤ 5 %"),
         ("base error, worst", f"{max(map(abs, bases)):.1%}", "≤ 12 %"),
     ]  # fmt: skip
-    return rows
 
 
 def line(one: Score) -> tuple[str, ...]:
