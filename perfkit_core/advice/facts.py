@@ -16,7 +16,6 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Message, Text, message, plural, render
 from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.timed_steps import TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches, build
@@ -131,23 +130,18 @@ class Facts:
         return int(self.typical(self.steps.recorded_ns))
 
     @cached_property
-    def timed(self) -> TimedSteps | None:
-        """The steps of the first rank that a clock timed, None if there are none."""
-        return next((timed for _, timed in sorted(self.trace.meta.timed.items())), None)
-
-    @cached_property
     def training(self) -> Unprofiled:
         """The replay of the training without its profiler. Predictions start from it. Raises NotEvaluableError if the
         recording has no host events."""
-        timed, measured_ns = self.timed, None
-        if self.step_ns and timed and self.has_steps:
+        timed, measured_ns = self.trace.meta.timed_steps, None
+        if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
         cost = recording_cost(self.trace.meta)
         return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
 
     @property
     def preempted(self) -> float:
-        return self.timed.preempted if self.timed else 0.0
+        return self.trace.meta.timed_steps.preempted
 
     def played_ns(self, graph: Graph, period: int = 1) -> float:
         """Return the median step time in ns after playing a graph. Raises CyclicGraphError. ``period`` is explained at

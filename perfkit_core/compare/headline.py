@@ -50,6 +50,10 @@ def headline(
         sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps))
+        base, other = (whole.meta.timed_steps.unprofiled_ns for whole in result.whole)
+        if base and other:
+            text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}.")
+            hints.append(message(text, base=base, other=other))
         unsure = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and steps.difference
         if unsure and max(steps.captures) < 2:
             text = mark(
@@ -104,13 +108,13 @@ def same_recording(result: Pair) -> Iterator[Message]:
 
 def step_sentence(steps: statistics.SampleStatistics) -> Message:
     if not steps.difference:
-        return message("The median step takes {time:ns} in both runs.", time=steps.base)
+        return message("The median recorded step takes {time:ns} in both runs.", time=steps.base)
     interval = quickest = advice = None
     if steps.low is not None and steps.high is not None:
         interval = message(" (95% interval of the difference {low:+ns} to {high:+ns})", low=steps.low, high=steps.high)
     words = {"verdict": message(_VERDICTS[steps.verdict]), "change": _change(steps), "interval": interval}
     if steps.noise is None:
-        return message("{verdict}: the median step takes {change}{interval}.", **words)
+        return message("{verdict}: the median recorded step takes {change}{interval}.", **words)
     above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
     if above and steps.quickest is not None:  # The fastest steps differ too little for a sure verdict.
         quickest = message(", and the fastest steps differ by only {time:ns}", time=abs(steps.quickest))
@@ -120,7 +124,8 @@ def step_sentence(steps: statistics.SampleStatistics) -> Message:
             message("; record three captures of each run") if few else message("; record more captures of each run")
         )
     return message(
-        "{verdict}: the median step takes {change}{interval}; equal runs may differ by {noise:ns}{quickest}{advice}.",
+        "{verdict}: the median recorded step takes {change}{interval}; equal runs may differ by "
+        "{noise:ns}{quickest}{advice}.",
         **words,
         noise=steps.noise,
         quickest=quickest,

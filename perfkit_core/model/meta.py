@@ -100,6 +100,11 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
     worlds: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def timed_steps(self) -> TimedSteps:
+        """The steps of the first rank that a clock timed."""
+        return next((timed for _, timed in sorted(self.timed.items())), TimedSteps())
+
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
         """Return pairs (rank, world size) as recorded. A rank with several world sizes occurs in several pairs."""
         return self.worlds or tuple((rank, self.world_size) for rank in self.ranks if self.world_size)

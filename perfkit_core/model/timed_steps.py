@@ -74,6 +74,11 @@ class TimedSteps(msgspec.Struct, frozen=True):
         means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
         return round(statistics.median(means or times)) if times else None
 
+    @property
+    def unprofiled_ns(self) -> int | None:
+        """The median time of a step without a profiler, None if no such step was timed."""
+        return self.typical_ns(self.unprofiled())
+
     def recorded(self) -> tuple[TimedStep, ...]:
         return tuple(step for step in self.steps if step.recorded)
 

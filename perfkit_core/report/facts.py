@@ -11,7 +11,6 @@ from typing import Final
 from perfkit_core.language.messages import mark, message, say
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.report_data import Fact, Source
-from perfkit_core.model.timed_steps import TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 
@@ -76,8 +75,8 @@ def facts(meta: TraceMeta) -> dict[str, Fact]:
 
 def _timed(meta: TraceMeta) -> dict[str, Fact]:
     """Return facts about the steps that a clock timed: what recording added to a step, and what other processes did."""
-    timed = next((timed for _, timed in sorted(meta.timed.items())), TimedSteps())
-    usual_ns, recorded_ns = (timed.typical_ns(steps) for steps in (timed.unprofiled(), timed.recorded()))
+    timed = meta.timed_steps
+    usual_ns, recorded_ns = timed.unprofiled_ns, timed.typical_ns(timed.recorded())
     known = {}
     if usual_ns and recorded_ns:
         share = recorded_ns / usual_ns - 1

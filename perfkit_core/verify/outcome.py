@@ -173,7 +173,9 @@ def report(outcome: Outcome) -> Report:
         values = [run.value for run in outcome.runs if run.side == side]
         rows.append((side, len(values), exact(median), exact(min(values)), exact(max(values)), command))
     columns = ["side", "runs", f"median_{value}", f"min_{value}", f"max_{value}", "command"]
-    metric = "the mean step time" if is_step_time else f"the number that {plan.metric.text!r} matches"
+    metric = (
+        "the mean step time, without a profiler" if is_step_time else f"the number that {plan.metric.text!r} matches"
+    )
     note = f"Each run has one value: {metric}."
     sections = [Section("sides", "Base and change", pd.DataFrame(rows, columns=columns), note=note)]
 
@@ -184,8 +186,8 @@ def report(outcome: Outcome) -> Report:
         ]
         table = pd.DataFrame(rows, columns=["what", "saving_ratio", "low_ratio", "high_ratio"])
         note = (
-            "Savings are shares of the base. The predicted interval is from p10 to p90, and the measured interval is a "
-            "95% confidence interval."
+            "Savings are shares of the base, both without a profiler. The predicted interval is from p10 to p90. The "
+            "measured interval is a 95% confidence interval."
         )
         sections.append(Section("prediction", "Predicted and measured saving", table, note=note))
 

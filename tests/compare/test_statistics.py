@@ -203,7 +203,7 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the fastest four take 99 or 100 ms
     told = str(step_sentence(alone))
     assert told.startswith(
-        "Possibly slower (machine noise cannot be ruled out): the median step takes 199 ms instead of 100"
+        "Possibly slower (machine noise cannot be ruled out): the median recorded step takes 199 ms instead of 100"
     )
     assert told.endswith("and the fastest steps differ by only 1.00 ms; record three captures of each run.")
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER

@@ -15,7 +15,8 @@ from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import Asked, pair
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.report_data import Report
-from perfkit_core.model.trace import concat_traces
+from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
@@ -48,7 +49,7 @@ def test_the_workers_pair(traces: Path) -> None:
     assert found.steps.cliffs_delta == pytest.approx(sum(pairs) / len(pairs))
     assert found.steps.verdict == "faster"
     report = comparison_report([load(files[0])], [load(files[1])])
-    assert any(sentence.startswith("Faster: the median step takes 127 ms instead of 176 ms, 28.2% shorter")
+    assert any(sentence.startswith("Faster: the median recorded step takes 127 ms instead of 176 ms, 28.2% shorter")
                for sentence in rendered(report.headline))  # fmt: skip
     late = section(report, "outliers").table
     assert sorted(late["dur_ns"], reverse=True) == sorted(sides[1], reverse=True)[:2]
@@ -69,6 +70,18 @@ def test_two_vendors(traces: Path) -> None:
         "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peak rates are listed below."
         in rendered(report.warnings)
     )
+
+
+def test_the_steps_without_the_profiler_are_compared_too() -> None:
+    def run(recorded_ms: int, usual_ms: int) -> Trace:
+        off = tuple(TimedStep(number, False, usual_ms * 1_000_000) for number in range(4, 8))
+        on = TimedStep(8, True, recorded_ms * 1_000_000)
+        return stepped_trace([recorded_ms] * 3).with_meta(timed={"0": TimedSteps((*off, on))})
+
+    told = "Without the profiler, a step takes 10.0 ms instead of 15.0 ms."
+    assert told in rendered(comparison_report(run(20, 15), run(21, 10)).headline)
+    without = rendered(comparison_report(run(20, 15), stepped_trace([21] * 3)).headline)
+    assert not any("profiler" in sentence for sentence in without)
 
 
 def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:

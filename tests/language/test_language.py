@@ -347,7 +347,7 @@ def test_the_data_of_advice_are_english() -> None:
     expected = document(advise(found), found)
     with speaking("zh"):
         assert document(advise(found), found) == expected
-        assert str(advise(found).advice[0].title) == "缩短算子之间的空隙"
+        assert str(advise(found).advice[0].title) == "在一次调用中更新所有参数"
 
 
 def test_an_unknown_language_is_refused() -> None:

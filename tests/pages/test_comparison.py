@@ -69,7 +69,7 @@ def test_the_first_screen_says_it_all(opened: Opened, loaders: Path) -> None:
     expect(page.locator("h1")).to_have_text("resnet50-workers4 against resnet50-workers0")
     verdict = page.locator(".headline li").first
     expect(verdict).to_contain_text(
-        "Faster: the median step takes 127 ms instead of 176 ms, 28.2% shorter (95% interval"
+        "Faster: the median recorded step takes 127 ms instead of 176 ms, 28.2% shorter (95% interval"
     )
     expect(verdict).to_contain_text("equal runs may differ by")
     heads = page.locator(".sides thead th")
@@ -114,7 +114,7 @@ def test_a_run_against_itself_has_nothing_but_the_sentence(opened: Opened, tmp_p
     run = recorded(tmp_path / "run", STEADY)
     page = opened(written(tmp_path, "compare", run, run))
     expect(page.locator("h1")).to_have_text("run against itself")
-    expect(page.locator(".headline li").first).to_have_text("The median step takes 20.0 ms in both runs.")
+    expect(page.locator(".headline li").first).to_have_text("The median recorded step takes 20.0 ms in both runs.")
     first = page.locator("main section").first
     expect(first.locator(".empty")).to_have_text("Nothing differs.")
     expect(first.locator("table, .chart")).to_have_count(0)
