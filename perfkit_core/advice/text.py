@@ -22,11 +22,13 @@ _RATE: Final = "_per_ns"
 _KINDS: Final = {"_ns": mark(", time"), "_bytes": mark(", size"), "_factor": mark(", factor")}
 _ABBREVIATIONS: Final = {"cpu": "CPU", "gpu": "GPU", "id": "ID"}
 _ASSUMPTIONS: Final[Mapping[str, str]] = {
+    "array_factor": mark("making a tensor from an array takes {value} the recorded time"),
     "batch_every_ns": mark("a batch arrives every {value}"),
     "batch_ns": mark("making a batch takes {value}"),
     "between_factor": mark("the Python code between launches takes {value} its recorded time"),
     "call_ns": mark("the call of a copy from pinned memory takes {value}"),
     "casts_left": mark("{value} of the casts remain"),
+    "channels_last_factor": mark("with channels last, the convolutions take {value} their recorded time"),
     "communication_factor": mark("part of the communication time that still delays the step: {value}"),
     "conversions_left": mark("{value} of the conversions remain"),
     "copies_left": mark("{value} of the copies that only reorder data remain"),
@@ -41,14 +43,19 @@ _ASSUMPTIONS: Final[Mapping[str, str]] = {
     "launches_ns": mark("the remaining launches take {value} in total"),
     "longest_kernel_factor": mark("a fused kernel takes {value} the time of the longest kernel in its chain"),
     "making_factor": mark("making a batch in a worker takes {value} the recorded time"),
+    "remaining_factor": mark("this work takes {value} its recorded time"),
     "selecting_factor": mark("one unbind takes {value} the time of the selections that it replaces"),
+    "single_factor": mark("in single precision, the operators take {value} their recorded time"),
     "steps_per_epoch": mark("a loader is started every {value} steps"),
     "taken_over_ns": mark("assigning a gradient takes {value}"),
     "turns_factor": mark("computation takes {value} its recorded time once no other thread loads data"),
 }
 _ASSUMPTIONS_OF_RULES: Final[Mapping[tuple[str, str], str]] = {
+    ("elementwise-chain", "host_factor"): mark("a fused operator takes {value} the time of the chain"),
     ("loader-workers", "host_factor"): mark("other host work takes {value} its recorded time while workers run"),
     ("per-tensor-optimizer", "host_factor"): mark("the optimizer takes {value} its recorded time on the host"),
+    ("unbatched-loop", "remaining_factor"): mark("without the loop, its work takes {value} the recorded time"),
+    ("unfused-attention", "host_factor"): mark("a fused operator takes {value} the time of the operators it replaces"),
     ("unfused-attention", "device_factor"): mark("a fused kernel takes {value} the time of the kernels it replaces"),
     ("zero-fill-gradients", "device_factor"): mark("adding to gradients takes {value} its recorded device time"),
     ("rank-skew", "factor"): mark("the slow part of the slow rank takes {value} its recorded time"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice import explain
+from perfkit_core.advice import explain, rules
 from perfkit_core.advice import text as words
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
@@ -81,6 +81,17 @@ def test_names_lose_their_units() -> None:
     assert words.names(["operators", "operators_ns", "bytes_per_ns", "step_ns"]) == [
         "operators", "operators, time", "bytes per ns", "step",
     ]  # fmt: skip
+
+
+def test_every_assumption_of_a_rule_has_a_sentence() -> None:
+    """Without a sentence, users would read a name such as "remaining"."""
+    files = Path(rules.__file__).parent.glob("*.py")
+    written = {(one.stem.replace("_", "-"), name) for one in files
+               for arguments in re.findall(r"assume\(([^*][^)]*)\)", one.read_text(encoding="utf-8"))
+               for name in re.findall(r"(\w+)=", arguments)}  # fmt: skip
+    assert len(written) > 20
+    said = {pair: words.assumed(pair[0], Assumption(pair[1], Quantity(0.5, 1, 2, ""), "")) for pair in written}
+    assert [pair for pair, sentence in said.items() if isinstance(sentence, str)] == []
 
 
 def test_assumptions_by_their_rule() -> None:
