@@ -9,7 +9,7 @@ as speedups on a logarithmic scale, on which savings of changes add up and a los
 The misses of a rule have a normal distribution with unknown mean and variance (normal-inverse-gamma prior): without
 outcomes, the mean miss is 0 and its spread is that of the replay's own interval. Each outcome of the rule moves the
 prediction and narrows or widens the interval. The predictive distribution is Student's t, so few outcomes mean a wide
-interval."""
+interval. It ends at 0 if neither the replay nor any outcome is a loss."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ Saving = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """The misses of the predictions of one rule, on a host or on a device."""
+    """The misses of the predictions of one rule, on a host or on a device, and whether a fix has ever cost time."""
 
     misses: tuple[float, ...] = ()
+    harmful: bool = False
 
     def adjusted(self, replayed: Saving) -> Saving:
         """Return the saving that is expected if the replay says ``replayed``. Without outcomes, it is unchanged."""
@@ -68,7 +69,9 @@ class Experience:
         freedom = _SPREAD_WEIGHT + count
         variance = (_SPREAD_WEIGHT * prior**2 + squares) / freedom
         wide = _quantile(freedom) * math.sqrt(variance * (1 + 1 / (_MEAN_WEIGHT + count)))
-        return saving(mid + scale * (mean - wide)), saving(mid + scale * mean), saving(mid + scale * (mean + wide))
+        least = min(low, 0.0) if not self.harmful else -math.inf
+        low, mid, high = (max(mid + scale * (mean + end), least) for end in (-wide, 0.0, wide))
+        return saving(low), saving(mid), saving(high)
 
 
 def gain(saved: float) -> float:
@@ -92,8 +95,9 @@ def miss(record: Record) -> float | None:
 def experience(records: Iterable[Record], rule: str, version: int, runtime: str) -> Experience:
     """Return the experience with a rule's predictions. Outcomes of another version of the rule and on another kind of
     device do not count, because the misses depend on them."""
-    same = (one for one in records if (one.rule, one.rule_version, one.runtime) == (rule, version, runtime))
-    return Experience(tuple(found for one in same if (found := miss(one)) is not None))
+    same = [one for one in records if (one.rule, one.rule_version, one.runtime) == (rule, version, runtime)]
+    harmful = any(one.saving_high_ratio is not None and one.saving_high_ratio < 0 for one in same)
+    return Experience(tuple(found for one in same if (found := miss(one)) is not None), harmful)
 
 
 @functools.cache

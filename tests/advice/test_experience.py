@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -46,6 +47,17 @@ def test_scattered_outcomes_widen_the_interval() -> None:
     exact, scattered = (Experience(misses).adjusted(REPLAYED) for misses in ((0.1,) * 6, (-0.9, 1.1) * 3))
     assert scattered[0] < exact[0]
     assert scattered[2] > exact[2]
+
+
+def test_only_a_rule_whose_fix_has_cost_time_may_cost_time() -> None:
+    misses = (-0.9, 1.1) * 3
+    assert Experience(misses).adjusted(REPLAYED)[0] == 0
+    assert Experience(misses, harmful=True).adjusted(REPLAYED)[0] < 0
+    assert Experience(misses).adjusted((-0.1, 0.3, 0.4))[0] < 0  # the replay says so
+    records = [outcome(0.3, measured) for measured in (0.3, 0.1)]
+    assert not experience(records, "casts", 1, "host").harmful
+    lost = msgspec.structs.replace(outcome(0.3, -0.2), saving_low_ratio=-0.3, saving_high_ratio=-0.1)
+    assert experience([*records, lost], "casts", 1, "host").harmful
 
 
 def test_the_interval_covers_four_of_five_outcomes_of_a_rule() -> None:
