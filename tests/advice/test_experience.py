@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -56,7 +56,7 @@ def test_only_a_rule_whose_fix_has_cost_time_may_cost_time() -> None:
     assert Experience(misses).adjusted((-0.1, 0.3, 0.4))[0] < 0  # the replay says so
     records = [outcome(0.3, measured) for measured in (0.3, 0.1)]
     assert not experience(records, "casts", 1, "host").harmful
-    lost = msgspec.structs.replace(outcome(0.3, -0.2), saving_low_ratio=-0.3, saving_high_ratio=-0.1)
+    lost = dataclasses.replace(outcome(0.3, -0.2), saving_low_ratio=-0.3, saving_high_ratio=-0.1)
     assert experience([*records, lost], "casts", 1, "host").harmful
 
 
