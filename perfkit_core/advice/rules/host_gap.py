@@ -73,7 +73,6 @@ def _median_ns(facts: Facts, gaps: Gaps) -> float:
 
 def _long(facts: Facts, gaps: Gaps) -> Candidate:
     shared, functions = _shared(facts, gaps, _LONG_FACTOR)
-    named = bool(functions) and facts.on_device
     trace, (start, end) = facts.trace, gaps[facts.rank]
     # the operators around the longest gap
     rows, longest = facts.of_rank(outermost(trace, operators(trace))), int((end - start).argmax())
@@ -94,8 +93,7 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
             "No operator runs for {time}, in gaps of up to {longest:ns}.{where}",
             time=facts.of_step(_median_ns(facts, gaps)), longest=int((end - start).max()), where=where,
         ),
-        evidence={**shared.evidence, "python": functions, "longest": beside},
-        method="replay" if named else "none",
+        evidence={**shared.evidence, "longest": beside},
         vetoes=(message("shorter gaps, such as Python between operators: they count separately"),),
         risks=(
             message("Work that is moved to another thread still competes for Python's GIL and for the cores."),
@@ -115,7 +113,7 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
             round(count), time=facts.of_step(_median_ns(facts, gaps)), length=float(np.median(end - start)),
             where=where,
         ),
-        evidence={**shared.evidence, "gaps_per_step": count, "python": functions},
+        evidence={**shared.evidence, "gaps_per_step": count},
         vetoes=(message("gaps as short as the overhead of calling an operator"),),
         risks=(message("The profiler itself works between operators, so the gaps are shorter without a profiler."),),
         conflicts=("launch-bound",),  # launch-bound removes the same gaps
@@ -134,24 +132,25 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
     python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
-    distinct, at = np.unique(rows, return_inverse=True)
-    total, recorded = _median_ns(facts, gaps), facts.steps.recorded_ns[facts.mine]
-    shared = Candidate(
-        "",
-        evidence={
-            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(own[0]),
-            "longest_ns": int((own[1] - own[0]).max()), "step_ns": facts.step_ns,
-        },
-        rows=distinct,
-        rows_ns=groupby.sums(at, len(distinct), within),
-        transforms=(Shorten(gaps, factor),),
-        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
-        preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
-        assumptions=assume(gap_factor=factor),
-    )  # fmt: skip
-    functions = [names.values[code] for code in most]
+    functions, place = [names.values[code] for code in most], None
     if not functions:
         sampled = frames(trace)
         functions = [line for line, _ in sampled.most_common(sampled.inside(own))[:_FRAMES]]
-        shared = replace(shared, place=functions[0] if functions else None)
-    return shared, functions
+        place = functions[0] if functions else None
+    distinct, at = np.unique(rows, return_inverse=True)
+    total, recorded = _median_ns(facts, gaps), facts.steps.recorded_ns[facts.mine]
+    return Candidate(
+        "",
+        evidence={
+            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(own[0]),
+            "longest_ns": int((own[1] - own[0]).max()), "step_ns": facts.step_ns, "python": functions,
+        },
+        place=place,
+        rows=distinct,
+        rows_ns=groupby.sums(at, len(distinct), within),
+        transforms=(Shorten(gaps, factor),),
+        method="replay" if functions and facts.on_device else "none",
+        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
+        preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
+        assumptions=assume(gap_factor=factor),
+    ), functions  # fmt: skip
