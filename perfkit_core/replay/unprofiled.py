@@ -30,6 +30,8 @@ _ROUNDS: Final = 3
 """Number of replays that fit the cost of an event, and as many that fit the speed. The fit is nearly linear."""
 _SPEEDS: Final = 0.25, 2.0
 """Limits of the factor that scales host work."""
+_FOLLOWS: Final = 0.5
+"""The step follows the host if it changes by at least this share of the change of all host work."""
 
 StepTime = Callable[[Graph], float]
 """Returns the median step time of a graph in ns."""
@@ -74,7 +76,7 @@ def unprofiled(replay: Replay, cost: Quantity, measured_ns: int | None, step_tim
     if measured_ns is not None:
         event_ns = _fitted(lambda ns: step_time(without(ns, 1.0)), measured_ns, cost.low, cost.mid)
         if event_ns in (cost.low, cost.mid):  # no cost of an event explains the measured step
-            speed = _fitted(lambda factor: step_time(without(event_ns, factor)), measured_ns, *_SPEEDS)
+            speed = _speed(lambda factor: step_time(without(event_ns, factor)), measured_ns)
     graph = without(event_ns, speed)
     return Unprofiled(replace(replay, graph=graph), event_ns, speed, step_time(graph), measured_ns)
 
@@ -94,6 +96,13 @@ def charges(replay: Replay) -> FloatArray:
     inside = trace.ints("parent")[memory]
     np.add.at(charge, replay.first[inside[inside >= 0]], _WEIGHTS[schema.MEMORY])
     return charge
+
+
+def _speed(step_time: Callable[[float], float], wanted_ns: int) -> float:
+    """Return the factor of all host work for which ``step_time`` is closest to ``wanted_ns``. It is 1 if the step
+    follows other work, such as a loader's or a device's, because the speed of the host is then unknown."""
+    speed, same = _fitted(step_time, wanted_ns, *_SPEEDS), step_time(1.0)
+    return speed if abs(step_time(speed) - same) >= _FOLLOWS * abs(speed - 1) * same else 1.0
 
 
 def _fitted(step_time: Callable[[float], float], wanted_ns: int, low: float, high: float) -> float:

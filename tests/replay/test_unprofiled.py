@@ -74,6 +74,14 @@ def test_the_time_of_device_work_stays() -> None:
     assert (found.error or 0) > 1  # a step cannot be shorter than its kernel, and the base error says so
 
 
+def test_the_speed_of_the_host_is_unknown_if_the_step_follows_the_device() -> None:
+    """Without the cost of events, the step takes 99 µs. Faster host work does not shorten it to the measured 50 µs."""
+    rows = [op("mm", 0, 20), call("launch", 5, 10, 1), kernel("gemm", 10, 90, 1), op("sync", 20, 80, kind="sync")]
+    facts = Facts(steps(rows))
+    found = unprofiled(facts.replay, COST, 50_000, facts.played_ns)
+    assert (found.speed, found.step_ns) == (1, 99_000)
+
+
 def test_predictions_start_from_the_measured_step() -> None:
     facts = Facts(recording().with_meta(timed={"-": timed(60_000, 55_000, 55_000)}))
     assert facts.training.step_ns == pytest.approx(55_000, rel=0.01)
