@@ -93,17 +93,17 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
     def without_profiler(recorded: float | None) -> int | None:
         return None if recorded is None else round(recorded / facts.slowdown)
 
-    now_ns, factors = round(facts.training.step_ns), noise(facts)
+    now_ns, factors = facts.training.step_ns, noise(facts)
     base_low, base_high = (now_ns * factor for factor in factors)
     if candidate.base_ns is not None:
-        now_ns = round(candidate.base_ns / facts.slowdown)
+        now_ns = candidate.base_ns / facts.slowdown
         ends = sample_statistics.interval(sample_statistics.means(step_times(facts)), _LEVEL)
         base_low, base_high = (end / facts.slowdown for end in ends)
     naive = without_profiler(candidate.ceiling_ns if candidate.share_ns is None else candidate.share_ns)
     ceiling, most = without_profiler(candidate.ceiling_ns), None
     now = Prediction(
-        candidate.method, now_ns, ceiling_ns=ceiling, base_p10_ns=round(base_low), base_p90_ns=round(base_high),
-        naive_ns=None if naive is None else max(now_ns - naive, 0),
+        candidate.method, round(now_ns), ceiling_ns=ceiling, base_p10_ns=round(base_low), base_p90_ns=round(base_high),
+        naive_ns=None if naive is None else max(round(now_ns) - naive, 0),
     )  # fmt: skip
     if candidate.method == "replay":
         changes, period = candidate.transforms, candidate.period
@@ -119,14 +119,15 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
     replayed = 1 - mid / max(now_ns, 1)
     savings = learned.adjusted((1 - high / max(now_ns, 1), replayed, 1 - low / max(now_ns, 1)))
     high, mid, low = (now_ns * (1 - saved) for saved in savings)
+    least, likely, greatest = (round(now_ns) - round(end) for end in (high, mid, low))
     ceiling = ceiling if most is None else most
     if ceiling is not None:  # the replay of the best case may save more than the rule's ceiling
-        ceiling = max(ceiling, now_ns - round(low))
-    saving_low = round(min((now_ns - high) * factor for factor in factors))
-    saving_high = round(max((now_ns - low) * factor for factor in factors))
+        ceiling = max(ceiling, greatest)
+    saving_low = round(min(least * factor for factor in factors))
+    saving_high = round(max(greatest * factor for factor in factors))
     return replace(
         now, p10_ns=round(low * factors[0]), p50_ns=round(mid), p90_ns=round(high * factors[1]),
-        saving_ns=now_ns - round(mid), saving_p10_ns=saving_low,
+        saving_ns=likely, saving_p10_ns=saving_low,
         saving_p90_ns=saving_high if ceiling is None else min(saving_high, ceiling), ceiling_ns=ceiling,
         replayed_ratio=replayed, outcomes=len(learned.misses),
     )  # fmt: skip
