@@ -1,6 +1,6 @@
-"""Rule 46, conv-layout: convolutions on the host read images in which each channel is a plane of its own.
+"""Rule 46, conv-layout: convolutions on the host read images in the layout NCHW.
 Detected: convolutions whose inputs are contiguous, without a device.
-Predicted: the step time if the channels of a pixel lie next to each other (channels last)."""
+Predicted: the step time in the layout NHWC (channels last)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Final
 import pyarrow.compute as pc
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import operator_order, per_row
+from perfkit_core.advice.operators import Shapes, operator_order, per_row
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
 
-_LAST: Final = Quantity(0.55, 0.8, 1.1, message("estimate: the library need not reorder its inputs and results"))
+_LAST: Final = Quantity(0.6, 0.85, 1.0, message("estimate: the library reorders fewer inputs and results"))
 _IMAGE: Final = 4
 """Number of dimensions of a batch of images."""
 _CHANNELS_LAST: Final = r'"Input Strides":\s*\[\[\d+,\s*1,'
 _MOST: Final = 0.5
 """If more than this share of the inputs has its channels last, the training uses this layout already."""
 _CONVOLUTIONS: Final = ("conv", "conv_grad")
-_AROUND: Final = ("batch_norm", "batch_norm_grad", "pool", "pool_grad", "relu", "relu_grad")
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -33,7 +32,7 @@ def find(facts: Facts) -> list[Candidate]:
     convolutions = here[trace.rows("op_name", *_CONVOLUTIONS)[here]]
     images = per_row(trace, convolutions, lambda shapes: bool(shapes) and len(shapes[0]) == _IMAGE, False)
     rows = convolutions[images | trace.rows("op_name", "conv_grad")[convolutions]]
-    if not images.any():
+    if not images.any() or per_row(trace, convolutions, _is_depthwise, False).any():
         return []
     last = pc.match_substring_regex(trace.pick("args", convolutions[images]), _CHANNELS_LAST)
     if (pc.mean(last).as_py() or 0) > _MOST:
@@ -42,14 +41,22 @@ def find(facts: Facts) -> list[Candidate]:
     if not facts.exceeds(spent, facts.thresholds.layout_conv_share):
         return []
     return [Candidate(
-        message("Convolutions of contiguous images take {time}.", time=facts.of_step(spent)),
+        message("Convolutions read images in the layout NCHW. They take {time}.", time=facts.of_step(spent)),
         evidence={"convolutions": len(rows), **facts.part("convolutions", spent)},
         rows=rows,
         transforms=(Scale(rows, _LAST),),
         ceiling_ns=round(spent),
         preconditions=(message("the inputs are contiguous"), message("no device is used")),
-        vetoes=(message("inputs whose channels are already the last dimension in memory"),),
+        vetoes=(
+            message("inputs whose channels are already the last dimension in memory"),
+            message("depthwise convolutions, which were slower in this layout"),
+        ),
         assumptions=assume(channels_last_factor=_LAST),
         risks=(message("Operators without a kernel for this layout convert to the old layout and back."),),
         needs_remedy=True,
     )]  # fmt: skip
+
+
+def _is_depthwise(shapes: Shapes) -> bool:
+    """Return whether a convolution has one input channel for each filter, and several channels in all."""
+    return len(shapes) > 1 and len(shapes[1]) == _IMAGE and shapes[1][1] == 1 < shapes[0][1]

@@ -50,6 +50,7 @@ def find(facts: Facts) -> list[Candidate]:
     else:
         raise NotEvaluableError(message("no dtypes were recorded"), message("record shapes (record_shapes=True)"))
     rows = order.row[(double & facts.in_steps)[order.row]]
+    rows = np.union1d(rows, operators.backward_of(trace, rows))  # gradients have the type of their tensors
     rows = rows[dur[rows] > 2 * call_ns(facts)]  # calls of operators on few elements take as long in any precision
     spent = facts.mean_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.double_share):

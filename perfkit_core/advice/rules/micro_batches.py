@@ -13,10 +13,14 @@ from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
+from perfkit_core.recording.environment import THREADS
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _WORK: Final = Quantity(
-    0.2, 0.4, 0.9, message("estimate: larger batches use caches and vector units better, but need more memory")
+    0.2, 0.4, 0.9, message("estimate: the threads divide the work of large batches better, but these need more memory")
+)
+_WORK_OF_ONE: Final = Quantity(
+    0.5, 0.8, 1.1, message("estimate: with one thread, large batches use vector units better, but need more memory")
 )
 _ALIKE: Final = 0.1
 """Backward passes are alike if their numbers of operators differ by at most this share."""
@@ -46,7 +50,8 @@ def find(facts: Facts) -> list[Candidate]:
     if np.median(np.abs(sizes - np.median(sizes))) > _ALIKE * np.median(sizes):
         return []
     rows = every[np.isin(trace.ints("step")[every], numbers)]
-    factor = calling_factor(facts, rows, 1 / count, _WORK)
+    alone = not facts.on_device and facts.recorded_number(THREADS) == 1
+    factor = calling_factor(facts, rows, 1 / count, _WORK_OF_ONE if alone else _WORK)
     spent = facts.mean_ns(rows)
     return [Candidate(
         message(

@@ -1,6 +1,6 @@
 """Rule 43, tensors-from-lists: tensors are made from Python lists, element by element.
-Detected: long gaps just before an operator that receives a tensor made from Python objects, or sampled frames that
-convert Python objects in gaps.
+Detected: long gaps in calls whose operator receives a tensor made from Python objects, or sampled frames that convert
+Python objects in gaps.
 Predicted: the step time if the numbers come from an array."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from perfkit_core.advice.facts import NO_ROWS, Candidate, Facts, assume
 from perfkit_core.advice.gaps import filled
 from perfkit_core.advice.operators import matching, operator_order
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import DATALOADER
 from perfkit_core.replay.transforms import Quantity, Shorten, Transform
@@ -23,8 +23,10 @@ _ARRAY: Final = Quantity(0.02, 0.15, 0.6, message("estimate: copying an array, c
 _RECEIVES: Final = re.compile(r"lift_fresh|assign_value|copy_from_cpu|set_value")
 _CONVERTS: Final = re.compile(r"creation\.py\(\d+\): _?to_tensor")
 """Frames of a framework that records no operator when it makes a tensor."""
-_CALLS: Final = re.compile(r"(?:^|::)(?:empty|to|detach_?|lift_fresh)$")
-"""Operators that one call makes around the conversion."""
+_CALLS: Final = re.compile(r"(?:^|::)(?:empty|to)$")
+"""Operators that one call makes before its tensor is received."""
+_TWICE: Final = 2
+"""Reading the type and the size of a list takes at most this factor of the time of reading its numbers."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -38,7 +40,7 @@ def _sampled(facts: Facts) -> list[Candidate]:
     if converting is None or not facts.exceeds(converting.spent_ns, facts.thresholds.conversion_share):
         return []
     return [_candidate(
-        message("Tensors are made from Python objects or arrays. This takes {time}.",
+        message("Tensors are made from Python lists or arrays. This takes {time}.",
                 time=facts.of_step(converting.spent_ns)),
         facts.part("conversion", converting.spent_ns), NO_ROWS, converting.shortened(facts.rank, _ARRAY),
         converting.spent_ns, converting.line,
@@ -54,9 +56,9 @@ def _candidate(
         rows=rows,
         transforms=(change,),
         ceiling_ns=round(spent),
-        preconditions=(message("no operator runs just before the tensor exists"),),
+        preconditions=(message("no operator runs while the tensors are made"),),
         assumptions=assume(array_factor=_ARRAY),
-        risks=(message("The program must then keep its numbers in arrays."),),
+        risks=(message("If the numbers are already in arrays, the change saves little."),),
         conflicts=("host-gap",),
         place=place,
     )
@@ -64,33 +66,23 @@ def _candidate(
 
 def _received(facts: Facts) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
-    start, end = trace.ints("start_ns"), trace.end_ns
-    receives = matching(trace, "name", _RECEIVES.search) & facts.in_steps & ~trace.rows("phase", DATALOADER)
-    at = np.flatnonzero(receives[order.row])
-    calls = matching(trace, "name", _CALLS.search)
-    least = facts.thresholds.conversion_ns
-    begins, ends, rows = [], [], []
-    for place in at.tolist():
-        before = place - 1
-        while before > 0 and calls[order.row[before]] and order.thread[before] == order.thread[place]:
-            if start[order.row[before + 1]] - end[order.row[before]] >= least:
-                break
-            before -= 1
-        if before < 0 or order.thread[before] != order.thread[place]:
-            continue
-        first, last = end[order.row[before]], start[order.row[before + 1]]
-        if last - first >= least:
-            begins.append(first)
-            ends.append(last)
-            rows.append(order.row[place])
-    gaps = np.array(begins, np.int64), np.array(ends, np.int64)
-    sort = np.argsort(gaps[0], kind="stable")
-    mine = trace.ints("rank")[np.array(rows, np.int64)[sort]] == facts.rank if rows else np.zeros(0, np.bool_)
-    gaps = gaps[0][sort][mine], gaps[1][sort][mine]
+    starts, ends = trace.ints("start_ns")[order.row], trace.end_ns[order.row]
+    receives = matching(trace, "name", _RECEIVES.search)[order.row]
+    calls = matching(trace, "name", _CALLS.search)[order.row]
+    chosen = receives & (facts.in_steps & ~trace.rows("phase", DATALOADER))[order.row]
+    chosen &= trace.ints("rank")[order.row] == facts.rank
+    found: list[tuple[int, int]] = []
+    rows: list[int] = []
+    for place in np.flatnonzero(chosen).tolist():
+        conversion = _conversion(order.thread, starts, ends, calls, place, facts.thresholds.conversion_ns)
+        found += conversion
+        rows += [int(order.row[place])] * bool(conversion)
+    pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
+    gaps = pairs[:, 0], pairs[:, 1]
     spent = float(np.median(facts.within_steps(gaps))) if len(gaps[0]) else 0.0
     if not facts.exceeds(spent, facts.thresholds.conversion_share):
         return []
-    count = len(gaps[0]) / max(int(facts.mine.sum()), 1)
+    count = len(rows) / max(int(facts.mine.sum()), 1)
     what = facts.plural(
         "{count:count} tensor {per_step} is made from Python objects. This takes {time}.",
         "{count:count} tensors {per_step} are made from Python objects. This takes {time}.",
@@ -99,3 +91,22 @@ def _received(facts: Facts) -> list[Candidate]:
     evidence = {"tensors": round(count, 2), **facts.part("conversion", spent)}
     change = Shorten({facts.rank: gaps}, _ARRAY)
     return [_candidate(what, evidence, np.array(rows, np.int64), change, spent, None)]
+
+
+def _conversion(
+    thread: IntArray, starts: IntArray, ends: IntArray, calls: BoolArray, place: int, least_ns: int
+) -> list[tuple[int, int]]:
+    """Return the gaps of at least ``least_ns`` in which the list of one tensor is read. ``place`` is the position of
+    the operator that receives the tensor, among operators in the order of their calls."""
+    first = place  # first call around this conversion
+    while first > 0 and calls[first - 1] and thread[first - 1] == thread[place]:
+        first -= 1
+    gaps = [(int(ends[at - 1]), int(starts[at])) for at in range(first + 1, place + 1)]
+    gaps = [(begin, end) for begin, end in gaps if end - begin >= least_ns]
+    if first > 0 and thread[first - 1] == thread[place]:
+        before = int(starts[first] - ends[first - 1])
+        if first < place:  # the type and the size of the list are read before its numbers
+            before = min(before, _TWICE * sum(end - begin for begin, end in gaps))
+        if before >= least_ns:
+            gaps.insert(0, (int(starts[first]) - before, int(starts[first])))
+    return gaps

@@ -22,6 +22,11 @@ from perfkit_core.views.select import marked
 _WORK: Final = Quantity(
     0.1, 0.3, 0.8, message("estimate: batched work is several times as fast; at worst it takes nearly as long")
 )
+_TIME_STEPS: Final = Quantity(
+    0.4, 0.7, 1.2, message("estimate: a recurrent layer also computes one time step after the other")
+)
+_GATES: Final = 2
+"""A recurrent cell calls at least this number of sigmoid functions, and also tanh."""
 _PARAMETERS: Final = frozenset(
     {"conv", "conv_transpose", "embedding", "rnn", "batch_norm", "layer_norm", "group_norm", "bilinear"}
 )
@@ -82,7 +87,7 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     trace = facts.trace
     both = np.append(rows, gradients)
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
-    factor = calling_factor(facts, both, once, _WORK)
+    factor = calling_factor(facts, both, once, _TIME_STEPS if _is_recurrent(facts, loops, rows) else _WORK)
     gaps = _gaps(facts, both)
     waits = sum(int((end - start).sum()) for start, end in gaps.values())
     total = facts.mean_ns(both) + facts.per_step(waits)
@@ -94,8 +99,9 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     per_step = facts.per_step(len(loops))
     return Candidate(
         plural(
-            "A loop calls {n:count} operator in each of {rounds} rounds ({operators:list}). This takes {time}.",
-            "A loop calls {n:count} operators in each of {rounds} rounds ({operators:list}). This takes {time}.",
+            "A loop calls {n:count} operator in each of {rounds} iterations: {operators:list}. This takes {time}.",
+            "A loop calls {n:count} operators in each of {rounds} iterations, such as {operators:list}. This takes "
+            "{time}.",
             body, rounds=rounds, operators=names[:3], time=facts.of_step(total),
         ),
         evidence={
@@ -105,16 +111,22 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
         rows=rows,
         transforms=(Scale(both, factor), Shorten(gaps, once)),
         ceiling_ns=round(total),
-        preconditions=(message("the rounds call the same operators, and they are not the layers of a network"),),
-        vetoes=(message("rounds that pass their result to the next layer"),),
+        preconditions=(message("the iterations call the same operators, and they are not the layers of a network"),),
+        vetoes=(message("iterations that are the layers of a network"),),
         assumptions=assume(remaining_factor=factor),
         risks=(
-            message("If each round needs the result of the round before, only a fused operator such as an LSTM helps."),
+            message("If iterations need the result of the one before, only a fused operator such as an LSTM helps."),
             message("Items of different sizes must be padded and masked."),
         ),
         conflicts=("select-loop", "host-gap", "launch-bound", "micro-batches"),
         fill={"operator": name_of(trace, rows[0])},
     )  # fmt: skip
+
+
+def _is_recurrent(facts: Facts, loops: Sequence[Loop], rows: IntArray) -> bool:
+    """Return whether the loops call a recurrent cell that consists of several operators."""
+    gates, squashed = (int(facts.trace.rows("op_name", name)[rows].sum()) for name in ("sigmoid", "tanh"))
+    return gates >= _GATES * sum(loop.rounds for loop in loops) and squashed > 0
 
 
 def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:

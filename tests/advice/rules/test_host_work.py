@@ -75,6 +75,18 @@ def test_two_micro_batches(framework: str) -> None:
 
 
 @BOTH
+def test_one_thread_gains_less_from_large_batches(framework: str) -> None:
+    """The operators take 100 µs and a call 20 µs. Half of the calls remain, and half or more of the work."""
+    rows = [row | {"start_ns": 10 * row["start_ns"], "dur_ns": 10 * row["dur_ns"]} for row in passes(framework, 2)]
+    several, alone = (steps(rows, 2500, framework=framework).with_meta(extra={"host": {"threads": n}}) for n in (2, 1))
+    work, calls = 16 * 80_000, 16 * 20_000
+    for recording, factors in ((several, (0.2, 0.4, 0.9)), (alone, (0.5, 0.8, 1.1))):
+        (one,) = found(micro_batches, recording)
+        expected = [2_500_000 - calls / 2 - work * (1 - factor) for factor in factors]
+        assert predicted(recording, one) == pytest.approx(expected, abs=100)
+
+
+@BOTH
 def test_one_pass_or_different_networks_are_no_micro_batches(framework: str) -> None:
     assert found(micro_batches, steps(passes(framework, 1), 250, framework=framework)) == []
     assert found(micro_batches, steps(passes(framework, 2), 250, framework=framework), micro_batches=3) == []
@@ -109,6 +121,13 @@ def test_products_in_double_precision() -> None:
     (one,) = found(doubles, recording)
     assert one.evidence["double_ns"] == 50_000
     assert predicted(recording, one) == (70_000, 77_500, 90_000)
+
+
+def test_gradients_of_doubles_are_doubles() -> None:
+    rows = [op("aten::mm", 0, 50, DOUBLE["shapes"], DOUBLE["dtypes"]) | {"sequence": 1}, op("aten::add", 50, 1)]
+    gradient = op("autograd::engine::evaluate_function: MmBackward0", 60, 45) | {"phase": "backward", "sequence": 1}
+    (one,) = found(doubles, steps([*rows, gradient]))
+    assert one.evidence["double_ns"] == 95_000
 
 
 def test_small_operators_in_double_precision_do_not_count() -> None:
@@ -234,6 +253,25 @@ def test_a_tensor_from_a_list() -> None:
     assert predicted(recording, one) == (204_000, 230_000, 320_000)
 
 
+def test_two_tensors_from_lists_count_once_each() -> None:
+    """The second tensor is made right after the first. Its list is short."""
+    first = [*from_list(200), op("aten::detach_", 216, 2)]
+    second = [op("aten::empty", 300, 2), op("aten::to", 304, 1), op("aten::lift_fresh", 306, 1)]
+    rows = [*first[:4], first[5], *second, op("aten::add", 310, 10)]
+    (one,) = found(conversions, steps(rows, 500))
+    assert (one.evidence["tensors"], one.evidence["conversion_ns"]) == (1, 200_000)
+
+
+def test_a_list_is_read_before_the_tensor_is_allocated() -> None:
+    """torch reads the type of all numbers, and then the numbers. Other code before takes at most twice as long."""
+    later = [row | {"start_ns": row["start_ns"] + 150_000} for row in from_list(100)[1:]]
+    (one,) = found(conversions, steps([from_list(100)[0], *later], 500))
+    assert one.evidence["conversion_ns"] == 250_000
+    later = [row | {"start_ns": row["start_ns"] + 500_000} for row in from_list(100)[1:]]
+    (one,) = found(conversions, steps([from_list(100)[0], *later], 1000))
+    assert one.evidence["conversion_ns"] == 300_000
+
+
 TO_TENSOR = "/env/lib/python3.11/site-packages/paddle/tensor/creation.py(9): to_tensor;/home/train.py(30): main"
 
 
@@ -320,6 +358,16 @@ def test_contiguous_images() -> None:
     recording = convolutions("[16384,1024,32,1]")
     (one,) = found(layouts, recording)
     assert one.evidence["convolutions_ns"] == 60_000
+
+
+def test_depthwise_convolutions_keep_their_layout() -> None:
+    strides = '{"Input Strides":[[16384,1024,32,1]]}'
+    shapes = [[8, 16, 32, 32], [16, 1, 3, 3]]
+    rows = [op("aten::conv2d", 0, 60, shapes) | {"args": strides}, op("aten::add", 60, 1)]
+    assert found(layouts, steps(rows)) == []
+    shapes[1] = [16, 16, 3, 3]
+    rows[0] = op("aten::conv2d", 0, 60, shapes) | {"args": strides}
+    assert len(found(layouts, steps(rows))) == 1
 
 
 def test_images_with_channels_last() -> None:

@@ -65,6 +65,17 @@ def test_operators_that_are_long_already_take_as_long_in_one_call() -> None:
     assert predicted(recording, one) == pytest.approx([2_000_000 - ns for ns in saved], abs=12)
 
 
+def test_a_recurrent_layer_also_computes_one_time_step_after_the_other() -> None:
+    """A cell of two gates in a loop over four time steps, of 100 µs for each operator."""
+    body = ("slice dygraph", "matmul dygraph", "sigmoid dygraph", "sigmoid dygraph", "tanh dygraph")
+    rows = [op(name, 500 * at + 100 * number, 100) for at in range(4) for number, name in enumerate(body)]
+    recording = steps(rows, 2_500, framework="paddle")
+    (one,) = found(loops, recording)
+    calls, work = 20 * 20_000, 20 * 80_000
+    expected = [2_500_000 - calls * 15 / 20 - work * (1 - factor) for factor in (0.4, 0.7, 1.2)]
+    assert predicted(recording, one) == pytest.approx(expected, abs=100)
+
+
 def test_the_time_between_operators_counts() -> None:
     rows = [op(("aten::index", "aten::mean")[at % 2], 20 * at, 10) for at in range(12)]
     recording = steps(rows, 300)
