@@ -50,9 +50,9 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("data-parallel", 32, 1, "Run one process per device"),
     _rule("accumulation-sync", 33, 1, "Exchange gradients once per optimizer step"),
     _rule("rank-skew", 34, 1, "Make the slow rank as fast as the others"),
-    _rule("recompilation", 35, 1, "Compile once"),
+    _rule("recompilation", 35, 1, "Compile once, without graph breaks"),
     _rule("outlier-steps", 36, 1, "Find the cause of slow steps"),
-    _rule("unbatched-loop", 37, 1, "Replace the loop by operators on all items"),
+    _rule("unbatched-loop", 37, 1, "Replace the loop by batched operators"),
     _rule("micro-batches", 38, 1, "Use larger batches instead of many small ones"),
     _rule("double-precision", 39, 1, "Compute in single precision"),
     _rule("emulated-precision", 40, 1, "Use single precision on this processor"),
@@ -61,8 +61,8 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("tensors-from-lists", 43, 1, "Make tensors from arrays, not from Python lists"),
     _rule("save-each-step", 44, 1, "Write checkpoints, logs and statistics less often"),
     _rule("too-few-threads", 45, 1, "Use all cores"),
-    _rule("conv-layout", 46, 1, "Keep images in the layout channels last"),
-    _rule("repeated-forward", 47, 1, "Compute the result once"),
+    _rule("conv-layout", 46, 1, "Use the channels-last layout for images"),
+    _rule("repeated-forward", 47, 1, "Run the forward pass once"),
     _rule("data-on-training-thread", 48, 1, "Prepare batches in the workers"),
 )
 """All built-in rules, sorted by number."""

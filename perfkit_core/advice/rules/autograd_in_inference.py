@@ -1,6 +1,6 @@
 """Rule 41, autograd-in-inference: operators prepare gradients that nobody computes.
-Detected: steps without a backward pass and without updates, whose operators note what a backward pass would need.
-Predicted: the step time without these notes."""
+Detected: steps without a backward pass and without updates, whose operators record what a backward pass would need.
+Predicted: the step time if they do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPT
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _WITHOUT: Final = Quantity(
-    0.90, 0.97, 1.0, message("estimate: preparing a backward pass takes about 1 µs per operator")
+    0.90, 0.97, 1.0, message("estimate: preparing a backward pass takes at most a tenth of the time of the operators")
 )
 _NODES: Final = re.compile(r"node_creation")
 """Names of events in which a framework creates a node of the backward pass."""
@@ -34,7 +34,8 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     return [Candidate(
         message(
-            "No step computes gradients, but operators that take {time} keep their inputs for a backward pass.",
+            "No step computes gradients, but autograd is on: operators that take {time} record what a backward pass "
+            "would need.",
             time=facts.of_step(part),
         ),
         evidence={"operators": len(rows), **facts.part("operators", spent)},
@@ -43,5 +44,4 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=facts.ceiling_ns(facts.totals(rows, trace.ints("dur_ns")[rows])),
         preconditions=(message("no step has a backward pass or an update"),),
         assumptions=assume(remaining_factor=_WITHOUT),
-        risks=(message("Tensors made in inference mode cannot be used in a later backward pass."),),
     )]  # fmt: skip

@@ -75,8 +75,10 @@ def find(facts: Facts) -> list[Candidate]:
         rows=chosen_rows,
         transforms=(InCases(Remove(chosen_rows), (Case.SHORT, Case.LIKELY)),),
         ceiling_ns=round(spent),
-        preconditions=(message("the operators begin with numbers, and they are the same in every step"),),
-        vetoes=(message("random numbers, and tensors that are filled before they are changed"),),
+        preconditions=(
+            message("the tensors are computed only from Python numbers, by the same operators in every step"),
+        ),
+        vetoes=(message("random numbers, and filled tensors that are written to later"),),
         assumptions=(),
         risks=(message("The tensors stay in memory. They must be computed again if their size changes."),),
     )]  # fmt: skip

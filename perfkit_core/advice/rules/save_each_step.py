@@ -1,6 +1,6 @@
 """Rule 44, save-each-step: every step writes a checkpoint, a log or statistics, and the training waits for it.
 Detected: time in which no operator runs, and in which the sampled Python frames write checkpoints, logs or statistics.
-Predicted: the step time if only one of ``save_every`` steps does so."""
+Predicted: the step time if few steps do so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfkit_core.advice.gaps import filled
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
-_LEFT: Final = Quantity(0.0, 0.03, 0.2, message("estimate: every hundredth to every fifth step still does it"))
+_LEFT: Final = Quantity(0.0, 0.03, 0.2, message("estimate: at most every fifth step still does it"))
 
 
 def find(facts: Facts) -> list[Candidate]:

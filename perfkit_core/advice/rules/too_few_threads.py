@@ -34,7 +34,7 @@ def find(facts: Facts) -> list[Candidate]:
     count = plural("{n} thread", "{n} threads", threads)
     return [Candidate(
         message(
-            "Operators use {threads} on {cores}. Those of at least {least:ns} take {time}.",
+            "The training uses {threads} on {cores}. Operators of at least {least:ns} take {time}.",
             threads=count, cores=cores_text(cores), least=limits.divided_ns, time=facts.of_step(spent),
         ),
         evidence={"threads": threads, "cores": cores, "operators": len(rows), **facts.part("long", spent)},
