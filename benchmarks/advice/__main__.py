@@ -52,7 +52,7 @@ def main() -> None:
     if found:
         print()
         for what, value, wanted in score.table(found):
-            print(f"{what:62}{value:>24}  {wanted}")
+            print(f"{what:75}{value:>24}  {wanted}")
 
 
 if __name__ == "__main__":
