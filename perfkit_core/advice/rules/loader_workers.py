@@ -11,6 +11,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.model.meta import THREADS
 from perfkit_core.model.schema import STEP
 from perfkit_core.replay.batches import in_thread, in_workers
 from perfkit_core.replay.transforms import Load, Quantity, Scale, Transform
@@ -27,6 +28,10 @@ CONTENTION: Final = Quantity(
 )  # fmt: skip
 """Factor by which workers change the time of other host work. It may exceed 1: workers share cores and caches with the
 training. It may be below 1: the training process itself no longer loads batches, so its caches stay warm."""
+_SHARED_CORES: Final = Quantity(
+    0.85, 1.2, 2.0, message("measured factor: up to 1.9 in small CPU training runs whose operators used all cores")
+)
+"""The same factor if operators use all cores: a thread whose core runs a worker makes the other threads wait."""
 MAKING: Final = Quantity(1.0, 1.1, 1.4, message("estimate: parallel workers slow each other down"))
 _FROM_THREAD: Final = Quantity(
     0.85, 1.0, 1.4,
@@ -69,6 +74,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
         batch = Quantity(each_ns * making.low, each_ns * making.mid, each_ns * making.high, making.source)
         loads = (Load(rows, workers, batch, HANDOVER_NS),)
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
+    contention = _SHARED_CORES if _operators_use_all_cores(facts) else CONTENTION
     # a step takes at least the time of the device work, and at least ``CONTENTION.low`` times the other host work
     device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
@@ -76,17 +82,22 @@ def what_if(facts: Facts, workers: float) -> Candidate:
         what,
         evidence={**facts.part("loader", waiting), "workers": 0, "proposed_workers": workers, "cores": facts.cores},
         rows=rows,
-        transforms=(*loads, Scale(steps, CONTENTION, device=False)),
+        transforms=(*loads, Scale(steps, contention, device=False)),
         ceiling_ns=round(facts.step_ns - least_ns),
         share_ns=round(waiting),
         preconditions=(message("batches are made in the training process"), message("making a batch needs no device")),
-        assumptions=assume(host_factor=CONTENTION, handover_ns=HANDOVER_NS, making_factor=making),
+        assumptions=assume(host_factor=contention, handover_ns=HANDOVER_NS, making_factor=making),
         risks=(
             message("Each worker holds a copy of the dataset object and {ahead:count} batches.", ahead=_AHEAD),
             _crowding(int(workers), facts.cores),
         ),
         fill={"workers": f"{workers:.0f}"},
     )  # fmt: skip
+
+
+def _operators_use_all_cores(facts: Facts) -> bool:
+    threads, cores = facts.recorded_number(THREADS), facts.cores
+    return not facts.on_device and threads is not None and cores is not None and threads >= cores
 
 
 def _crowding(workers: int, cores: int | None) -> Message:

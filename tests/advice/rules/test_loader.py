@@ -54,6 +54,14 @@ def test_the_risk_on_cores(host: dict[str, int], said: str) -> None:
     assert any(str(risk).startswith(said) for risk in one.risks)
 
 
+def test_workers_may_slow_down_operators_that_use_all_cores() -> None:
+    """The other 40 ms of the step take 0.85 to 1.25 times as long, or 0.85 to 2 times if no core is idle."""
+    for threads, (likely, most) in ((3, (40, 50)), (4, (48, 80))):
+        recording = loading(cores=4, threads=threads)
+        (one,) = found(no_workers, recording)
+        assert predicted(recording, one)[1:] == pytest.approx((likely * 1e6, most * 1e6), rel=0.1)
+
+
 def test_more_workers_than_cores_can_be_asked_about() -> None:
     """The prediction assumes workers that wait for files. A risk mentions that workers may compete for cores."""
     (one,) = what_ifs(loading(cores=2), [("loader-workers", 8)]).advice
