@@ -15,9 +15,9 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Message, Text, message, plural, render
+from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording.environment import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.replay import batches, build
 from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps

@@ -23,6 +23,12 @@ EDGES: Final = 0.05
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
+HOST: Final = "host"
+"""Key of ``TraceMeta.extra``. Its value is a dictionary with the keys below."""
+CORES, THREADS, PROCESSES = "cores", "threads", "processes"
+"""Keys of the entry HOST. Their values are the number of cores that the process may use, the number of threads per
+operator, and the number of processes of the job on this machine."""
+
 
 class Finding(msgspec.Struct, frozen=True):
     """A data-quality warning. Scripts can rely on ``code``; ``text`` is for people."""
@@ -102,8 +108,11 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def timed_steps(self) -> TimedSteps:
-        """The steps of the first rank that a clock timed."""
-        return next((timed for _, timed in sorted(self.timed.items())), TimedSteps())
+        """The steps of the first rank that a clock timed. If operators have more threads than there are processors,
+        these threads wait for each other, so it is unknown what was lost to other processes."""
+        timed = next((timed for _, timed in sorted(self.timed.items())), TimedSteps())
+        threads = self.extra.get(HOST, {}).get(THREADS) or 0
+        return msgspec.structs.replace(timed, cpus=0) if threads > timed.cpus else timed
 
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
         """Return pairs (rank, world size) as recorded. A rank with several world sizes occurs in several pairs."""

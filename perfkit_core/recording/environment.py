@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.system.machine import processor_flags, usable_cpus
 
-HOST: Final = "host"
-"""Key of ``TraceMeta.extra``. Its value is a dictionary with the keys below."""
-CORES, THREADS, PROCESSES = "cores", "threads", "processes"
-"""Keys of the entry HOST. Their values are the number of cores that the process may use, the number of threads per
-operator, and the number of processes of the job on this machine."""
 INSTRUCTIONS: Final = "instructions"
 """Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
 DTYPE: Final = "default_dtype"

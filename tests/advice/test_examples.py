@@ -17,7 +17,8 @@ import pytest
 from perfkit_core import load
 from perfkit_core.advice.advice import Advice
 from perfkit_core.advice.engine import advise
-from perfkit_core.recording.environment import CORES, HOST, THREADS, cores
+from perfkit_core.model.meta import CORES, HOST, THREADS
+from perfkit_core.recording.environment import cores
 from perfkit_core.verify import ledger
 from tests.support.paths import EXAMPLES
 

@@ -12,8 +12,8 @@ from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.language.messages import message
+from perfkit_core.model.meta import THREADS
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
-from perfkit_core.recording.environment import THREADS
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _WORK: Final = Quantity(

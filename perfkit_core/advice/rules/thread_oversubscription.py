@@ -1,24 +1,25 @@
 """Rule 14, thread-oversubscription: more threads compute than the machine has cores.
 Detected: the product of threads and processes exceeds the number of cores.
-Predicted: for a single process, the step time if operators use as many threads as there are cores. For several
-processes nothing, because the saving depends on how they share the machine."""
+Predicted: for a single process, the step time if operators use as many threads as there are cores. Threads that wait
+for each other occupy cores, so other work of the host becomes shorter, too. For several processes nothing, because the
+saving depends on how they share the machine."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
-from perfkit_core.recording.environment import CORES, PROCESSES, THREADS
+from perfkit_core.model.meta import CORES, PROCESSES, THREADS
+from perfkit_core.model.schema import STEP
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _FEWER: Final = Quantity(
     0.3, 0.6, 0.95, message("estimate: threads of one operator wait for each other while some of them have no core")
 )
-_DIVIDED_NS: Final = 20_000
-"""Shorter operators run on one thread, however many there are."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -39,14 +40,13 @@ def find(facts: Facts) -> list[Candidate]:
     what = message("Operators use {threads} on {cores}.", **counts)
     if processes > 1:
         what = message("On {cores}, each of {processes:count} processes uses {threads}.", processes=processes, **counts)
-    order = operator_order(facts.trace)
-    rows = order.row[(facts.in_steps & (facts.trace.ints("dur_ns") > _DIVIDED_NS))[order.row]]
+    rows = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return [Candidate(
         what,
         evidence={"threads": threads, "processes": processes, "cores": cores, "proposed_threads": proposed},
         rows=rows,
         method="none" if processes > 1 else "replay",
-        transforms=() if processes > 1 else (Scale(rows, _FEWER),),
+        transforms=() if processes > 1 else (Scale(rows, _FEWER, device=False),),
         assumptions=() if processes > 1 else assume(remaining_factor=_FEWER),
         preconditions=(message("the training process recorded its threads and cores"),),
         risks=(message("The saving depends on what else runs on the machine: measure it."),),

@@ -10,7 +10,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
-from perfkit_core.recording.environment import CORES, THREADS
+from perfkit_core.model.meta import CORES, THREADS
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _DIVIDED: tuple[float, float, float] = (0.95, 0.7, 0.15)
