@@ -32,6 +32,7 @@ class Score:
 
     pair: Pair
     truth: Truth
+    recording: Path
     before: Advices
     after: Advices
 
@@ -42,10 +43,19 @@ class Score:
     @property
     def advice(self) -> Advice | None:
         """The advice that suggests the fix: that of the pair's rule with the largest saving. None if there is none."""
+        return self._suggested(self.before)
+
+    @property
+    def recorded_advice(self) -> Advice | None:
+        """The advice whose outcome the ledger records. A rule that is silent because of its outcomes must not forget
+        them, so this is then the advice that it gives without outcomes."""
+        from perfkit_core.advice.engine import advise
+
+        return self.advice if self.predicted else self._suggested(advise(self.recording, outcomes=[]))
+
+    def _suggested(self, advices: Advices) -> Advice | None:
         found = [
-            one
-            for one in self.before.advice
-            if one.rule == self.pair.rule and self.pair.about in str(one.candidate.what)
+            one for one in advices.advice if one.rule == self.pair.rule and self.pair.about in str(one.candidate.what)
         ]
         return max(found, key=lambda one: one.prediction.saving_ratio or 0.0, default=None)
 
@@ -112,7 +122,7 @@ def scores(pairs: Iterable[Pair], folder: Path, say: Callable[[str], None]) -> l
             continue
         others = [one for one in shipped() if one.base != pair.program]
         before, after = (advise(place, outcomes=others) for place in places)
-        result.append(Score(pair, measured, before, after))
+        result.append(Score(pair, measured, places[0], before, after))
     return result
 
 
@@ -123,9 +133,9 @@ def shipped() -> list[Record]:
 
 def record(one: Score) -> Record | None:
     """Return the outcome of a pair for the ledger; None if the rule of the pair gave no advice with a number."""
-    if one.advice is None or one.predicted is None:
+    advice, m, measured = one.recorded_advice, one.measured, one.truth
+    if advice is None or advice.prediction.p50_ns is None:
         return None
-    advice, m, measured = one.advice, one.measured, one.truth
     p = advice.prediction
     outcome: ledger.Outcome = "verified" if m.better else "refuted" if m.worse else "abstained"
     return Record(
@@ -136,8 +146,9 @@ def record(one: Score) -> Record | None:
         p10_ns=p.p10_ns, p50_ns=p.p50_ns, p90_ns=p.p90_ns, saving_p10_ns=p.saving_p10_ns,
         saving_p90_ns=p.saving_p90_ns, replayed_saving_ratio=p.replayed_ratio, base_median=m.base,
         change_median=m.change, runs=m.base_runs + m.change_runs, saving_ratio=m.saving, saving_low_ratio=m.saving_low,
-        saving_high_ratio=m.saving_high, noise_ratio=m.noise, saving_error=one.error,
-        step_error=(1 - one.predicted[1]) / (1 - m.saving) - 1,
+        saving_high_ratio=m.saving_high, noise_ratio=m.noise,
+        saving_error=(1 - p.p50_ns / p.base_ns) / m.saving - 1 if m.better else None,
+        step_error=p.p50_ns / p.base_ns / (1 - m.saving) - 1,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -107,8 +108,8 @@ RUNS = [one for one in CODED if one.mode != "static" and one.rule not in NOT_ON_
 def test_the_code_runs_on_the_host(remedy: Remedy, scope: dict[str, Any]) -> None:
     try:
         exec(compile(filled(remedy), remedy.rule, "exec"), scope)
-    except NotImplementedError as error:  # Paddle 2.6 has no CPU kernel for a causal mask
-        if "only supports GPU" not in str(error):
+    except (NotImplementedError, RuntimeError) as error:  # Paddle 2.6 has no CPU kernels for attention with masks
+        if not re.search("only supports GPU|`flash_attn` is not registered", str(error)):
             raise
         pytest.skip(f"this Paddle has no kernel for hosts: {error}"[:200])
     check: Callable[[dict[str, Any]], Any] = CHECKS.get(ident(remedy)) or CHECKS[remedy.rule]
