@@ -24,6 +24,7 @@ from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
 from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import Graph, play
+from perfkit_core.replay.transforms import Case
 
 _LEVEL: Final = 0.8
 """Probability that a value lies in its interval from p10 to p90."""
@@ -33,13 +34,23 @@ ONE_STEP: Final = 0.05
 _NO_EXPERIENCE: Final = Experience()
 
 
-def step_ns(facts: Facts, graph: Graph, period: int = 1) -> float:
-    """Return the median step time in ns after playing a graph. Raises CyclicGraphError.
+def step_ns(facts: Facts, changes: Sequence[transforms.Transform], case: Case = Case.LIKELY, period: int = 1) -> float:
+    """Return the median step time in ns after the changes. Each combination is replayed once. Raises CyclicGraphError.
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
     steps that differ, so medians are taken over periods of N steps. Then the result is
     ``step time now * replayed time of a period / time of a period now``. If too few loader workers make
     steps differ with the period ``facts.period``, N is the least common multiple of both periods."""
+    if not any(map(transforms.uncertain, changes)):
+        case = Case.LIKELY  # the cases are equal
+    key = (tuple(map(id, changes)), case, period)
+    if key not in facts.replayed:  # with the changes, so that no other object gets their ids
+        graph = transforms.transformed(facts.training.replay, changes, case)
+        facts.replayed[key] = changes, _played_ns(facts, graph, period)
+    return facts.replayed[key][1]
+
+
+def _played_ns(facts: Facts, graph: Graph, period: int) -> float:
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
@@ -56,8 +67,8 @@ def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int =
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
-    graph = transforms.transformed(facts.training.replay, [transform for part in limits for transform in part or ()])
-    return max(round(facts.training.step_ns) - round(step_ns(facts, graph, period)), 0)
+    most = [transform for part in limits for transform in part or ()]
+    return max(round(facts.training.step_ns) - round(step_ns(facts, most, period=period)), 0)
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
@@ -107,10 +118,7 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
     )  # fmt: skip
     if candidate.method == "replay":
         changes, period = candidate.transforms, candidate.period
-        low, mid, high = sorted(
-            step_ns(facts, transforms.transformed(facts.training.replay, changes, case), period)
-            for case in transforms.Case
-        )
+        low, mid, high = sorted(step_ns(facts, changes, case, period) for case in Case)
         most = most_ns(facts, changes, period)
     elif candidate.method == "none" or candidate.after_ns is None:
         return now

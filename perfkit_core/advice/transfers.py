@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.facts import Facts, once
 from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
@@ -76,6 +76,7 @@ class Transfers:
         return np.unique(np.concatenate([self.owner, self.syncs]))
 
 
+@once
 def transfers(facts: Facts) -> Transfers:
     """Return the copies between host and device in the steps. If no steps were recorded, return all copies."""
     trace, thread = facts.trace, threads(facts.trace).code

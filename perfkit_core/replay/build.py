@@ -12,7 +12,7 @@ operator while the collective ends, and continues shortly after this end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from perfkit_core.model.schema import OPERATOR, RUNTIME, STEP, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.batches import batch_waits
 from perfkit_core.replay.device_work import device_work, queue_limits, work_edges
-from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges
+from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges, ordered
 from perfkit_core.replay.host_segments import Segments, host_segments
 from perfkit_core.replay.joint_ranks import meet
 from perfkit_core.replay.waits import stream_waits, sync_records, waits
@@ -202,7 +202,8 @@ def build(trace: Trace) -> Replay:
     rank = _ranks(trace, graph.row, graph.lane, int(graph.lane.max(initial=-1)) + 1)
     ahead_ns = np.zeros(len(rank), np.int64)
     replay = Replay(trace, graph, segments.first, segments.after, of_row, 0, 0, rank, ahead_ns)
-    return meet(replay, work, leads)
+    replay = meet(replay, work, leads)
+    return replace(replay, graph=ordered(replay.graph))
 
 
 def leaders(trace: Trace, segments: Segments, rank: IntArray) -> BoolArray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from perfkit_core.algorithms.arrays import BoolArray, ByteArray, IntArray
 from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
+
+T = TypeVar("T")
 
 # Causes of edges:
 CHAIN: Final = 0  # a thread continues with its next node
@@ -36,12 +38,20 @@ class Edges:
     from_start: BoolArray  # whether the lag counts from the start of ``src`` instead of its end
     cause: ByteArray  # one of the causes above
     owner: IntArray  # row of the event that causes the edge, -1 if none
+    in_order: bool = False  # whether all edges into the source of an edge come before this edge
 
     def __len__(self) -> int:
         return len(self.src)
 
     def only(self, mask: BoolArray) -> Edges:
-        return Edges(*(getattr(self, name)[mask] for name in self.__slots__))
+        return replace(self.at(np.flatnonzero(mask)), in_order=self.in_order)
+
+    def at(self, index: IntArray) -> Edges:
+        arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in _OF_EDGES}
+        return replace(self, **arrays, in_order=False)
+
+
+_OF_EDGES: Final = tuple(one.name for one in fields(Edges) if one.name != "in_order")
 
 
 def edges(
@@ -58,7 +68,8 @@ def edges(
 
 def all_edges(parts: Sequence[Edges]) -> Edges:
     nothing = edges(CHAIN, np.empty(0, np.int64), np.empty(0, np.int64))
-    return Edges(*(np.concatenate([getattr(part, name) for part in (nothing, *parts)]) for name in Edges.__slots__))
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in (nothing, *parts)]) for name in _OF_EDGES}
+    return Edges(**arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,7 @@ class Graph:
         ends_with[node], dur[node] = rest, 0
         links = self.edges
         src = np.where(links.from_start, links.src, ends_with[links.src])
-        return replace(self, dur_ns=dur, edges=replace(links, src=src))
+        return replace(self, dur_ns=dur, edges=replace(links, src=src, in_order=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,18 @@ class Replay:
     apart: int  # number of collectives replayed as recorded, counted once for each rank; 0 if there is one rank
     rank: IntArray  # rank of each thread and stream, shape (lanes,)
     ahead_ns: IntArray  # time by which the rank's clock is ahead of the graph's clock, shape (lanes,)
+    known: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = field(default_factory=dict, repr=False)
+
+    def once(self, purpose: str, make: Callable[[], T], *of: object) -> T:
+        """Return ``make()``, which is called once for each purpose and objects ``of``. Objects are told apart by
+        identity. Arrays in the result become read-only, because several replays share them."""
+        key = (purpose, *map(id, of))
+        if key not in self.known:
+            result: Any = make()
+            for part in result if isinstance(result, tuple) else (result,):
+                part.setflags(write=False)
+            self.known[key] = of, result  # with the objects, so that no other object gets their ids
+        return cast(T, self.known[key][1])
 
     def recorded_ns(self, nodes: IntArray) -> IntArray:
         """Return the recorded start of the nodes in ns on the clock of the trace, shape (len(nodes),)."""
@@ -136,44 +159,73 @@ class CyclicGraphError(PerfkitError):
 def play(graph: Graph) -> IntArray:
     """Return the start of each node in ns, shape (nodes,). A node starts as early as the edges into it allow. A node
     without such edges starts at its recorded start. Takes linear time. Raises CyclicGraphError."""
-    edges = graph.edges
-    order = np.argsort(edges.src, kind="stable")
-    first = np.searchsorted(edges.src[order], np.arange(len(graph) + 1))
+    links = graph.edges if graph.edges.in_order else graph.edges.at(_order(graph))
     start = graph.start_ns.copy()
-    waits_for = np.bincount(edges.dst, minlength=len(graph)).astype(np.int64)
-    start[waits_for > 0] = np.iinfo(np.int64).min
-    played = _play(
-        first, edges.dst[order], edges.lag_ns[order], edges.from_start[order], graph.dur_ns, waits_for, start
-    )
-    if played < len(graph):
-        raise CyclicGraphError(f"{len(graph) - played} of {len(graph)} nodes of the replay wait for each other")
+    start[links.dst] = np.iinfo(np.int64).min
+    _play(links.src, links.dst, links.lag_ns, links.from_start, graph.dur_ns, start)
     return start
 
 
+def ordered(graph: Graph) -> Graph:
+    """Return the graph with its edges in the order in which :func:`play` needs them. A graph that cannot be played is
+    returned as it is."""
+    try:
+        return replace(graph, edges=replace(graph.edges.at(_order(graph)), in_order=True))
+    except CyclicGraphError:
+        return graph
+
+
+def _order(graph: Graph) -> IntArray:
+    """Return the order in which all edges into the source of an edge come before this edge. Raises CyclicGraphError."""
+    order = np.empty(len(graph.edges), np.int64)
+    played = _sort(graph.edges.src, graph.edges.dst, len(graph), order)
+    if played < len(graph):
+        raise CyclicGraphError(f"{len(graph) - played} of {len(graph)} nodes of the replay wait for each other")
+    return order
+
+
 @compiled
-def _play(first, dst, lag, from_start, dur, waits_for, start):  # type: ignore[no-untyped-def]
-    """Fill ``start``. Return the number of nodes that could start: fewer than all if the graph has a cycle.
-    ``waits_for[i]`` is the number of edges into node i whose source has not started."""
-    count = len(dur)
-    ready = np.empty(count, np.int64)
+def _play(src, dst, lag, from_start, dur, start):  # type: ignore[no-untyped-def]
+    for edge in range(len(src)):
+        begin = start[src[edge]] + lag[edge]
+        if not from_start[edge]:
+            begin += dur[src[edge]]
+        if begin > start[dst[edge]]:
+            start[dst[edge]] = begin
+
+
+@compiled
+def _sort(src, dst, nodes, order):  # type: ignore[no-untyped-def]
+    """Fill ``order``. Return the number of nodes that could start: fewer than all if the graph has a cycle."""
+    waits_for = np.zeros(nodes, np.int64)  # number of edges into each node whose source has not started
+    ends = np.zeros(nodes + 1, np.int64)
+    for edge in range(len(src)):
+        waits_for[dst[edge]] += 1
+        ends[src[edge] + 1] += 1
+    for node in range(nodes):
+        ends[node + 1] += ends[node]
+    begins = ends[:nodes].copy()
+    by_source = np.empty(len(src), np.int64)  # the edges from node i are by_source[ends[i]:ends[i + 1]]
+    for edge in range(len(src)):
+        by_source[begins[src[edge]]] = edge
+        begins[src[edge]] += 1
+    ready = np.empty(nodes, np.int64)
     ready_count = 0
-    for node in range(count):
+    for node in range(nodes):
         if waits_for[node] == 0:
             ready[ready_count] = node
             ready_count += 1
-    at = 0
-    while at < ready_count:
-        node = ready[at]
-        at += 1
-        for edge in range(first[node], first[node + 1]):
-            begin = start[node] + lag[edge]
-            if not from_start[edge]:
-                begin += dur[node]
-            target = dst[edge]
-            if begin > start[target]:
-                start[target] = begin
-            waits_for[target] -= 1
-            if waits_for[target] == 0:
-                ready[ready_count] = target
+    done = 0
+    count = 0
+    while done < ready_count:
+        node = ready[done]
+        done += 1
+        for position in range(ends[node], ends[node + 1]):
+            edge = by_source[position]
+            order[count] = edge
+            count += 1
+            waits_for[dst[edge]] -= 1
+            if waits_for[dst[edge]] == 0:
+                ready[ready_count] = dst[edge]
                 ready_count += 1
-    return at
+    return done

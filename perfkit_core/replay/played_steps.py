@@ -67,7 +67,21 @@ class Steps:
 
     def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
-        wait for other ranks.
+        wait for other ranks."""
+
+        def step_work() -> tuple[IntArray, IntArray, IntArray]:
+            return self._stream_work(replay, graph)
+
+        same = graph.row is replay.graph.row
+        work, step, lane = replay.once("stream work", step_work, self.number, graph.row) if same else step_work()
+        total = np.zeros((len(self), int(lane.max(initial=0)) + 1), np.int64)
+        np.add.at(total, (step, lane), graph.dur_ns[work])
+        most: IntArray = total.max(axis=1)
+        return most
+
+    def _stream_work(self, replay: Replay, graph: Graph) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the nodes of device work in steps, the position of the step of each node, and the number of its
+        stream.
 
         - Work with a recorded launch belongs to the step of the launch.
         - Work without a recorded launch belongs to the step in which the work started.
@@ -90,10 +104,7 @@ class Steps:
             at = np.append(steps, -1)[np.searchsorted(begin[steps], start[here], side="right") - 1]
             step[here] = np.where((at >= 0) & (start[here] < end[at]), at, -1)
         inside = step >= 0
-        total = np.zeros((len(self), int(lane[inside].max(initial=0)) + 1), np.int64)
-        np.add.at(total, (step[inside], lane[inside]), graph.dur_ns[work[inside]])
-        most: IntArray = total.max(axis=1)
-        return most
+        return work[inside], step[inside], lane[inside]
 
     def position(self, trace: Trace, rows: IntArray) -> IntArray:
         """Return the position of the step of each row; -1 if the row lies in no step."""

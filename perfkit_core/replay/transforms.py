@@ -6,9 +6,9 @@ the host events inside these rows, and the nodes of the device work that these e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -72,6 +72,12 @@ class InCases:
         return self.change.apply(replay, graph, case) if case in self.cases else graph
 
 
+def uncertain(change: Transform) -> bool:
+    """Return whether the change differs between the cases."""
+    numbers = (getattr(change, field.name) for field in fields(cast(Any, change)))
+    return isinstance(change, InCases) or any(isinstance(number, Quantity) for number in numbers)
+
+
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
     """Return the graph after all changes, applied in the given order."""
     graph = replay.graph
@@ -83,19 +89,28 @@ def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.
 def chosen_rows(replay: Replay, rows: IntArray, below: bool) -> BoolArray:
     """Return a mask over all rows of the trace that is True for ``rows``. With ``below``, it is also True for events
     inside them and for the device work that these events launched."""
-    trace = replay.trace
-    mask = marked(trace, rows)
-    if below:
-        mask |= nesting.lies_in(trace.ints("parent"), mask)
-        launched_by = trace.ints("launched_by")
-        mask |= (launched_by >= 0) & mask[launched_by]
-    return mask
+
+    def mask_of_rows() -> BoolArray:
+        trace = replay.trace
+        mask = marked(trace, rows)
+        if below:
+            mask |= nesting.lies_in(trace.ints("parent"), mask)
+            launched_by = trace.ints("launched_by")
+            mask |= (launched_by >= 0) & mask[launched_by]
+        return mask
+
+    return replay.once("chosen rows", mask_of_rows, rows, below)
 
 
 def nodes_of(replay: Replay, graph: Graph, rows: IntArray, below: bool) -> BoolArray:
     """Return the mask of the nodes whose event is in :func:`chosen_rows`, shape (nodes,)."""
-    mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
-    return mask
+
+    def mask_of_nodes() -> BoolArray:
+        mask: BoolArray = (graph.row >= 0) & chosen_rows(replay, rows, below)[graph.row]
+        return mask
+
+    same = graph.row is replay.graph.row
+    return replay.once("nodes", mask_of_nodes, rows, below, graph.row) if same else mask_of_nodes()
 
 
 def inclusive_ns(replay: Replay, graph: Graph, rows: IntArray, inside: BoolArray) -> IntArray:
@@ -122,14 +137,15 @@ class Scale:
     most_ns: IntArray | None = None  # maximum time of each row after the change; None: no maximum
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
-        chosen = nodes_of(replay, graph, self.rows, self.below)
-        chosen &= np.where(graph.on_host, self.host, self.device)
-        scaled = np.rint(graph.dur_ns * value(self.factor, case)).astype(np.int64)
+        chosen = np.flatnonzero(nodes_of(replay, graph, self.rows, self.below))
+        chosen = chosen[np.where(graph.on_host[chosen], self.host, self.device)]
+        dur = graph.dur_ns.copy()
+        dur[chosen] = np.rint(dur[chosen] * value(self.factor, case))
         if self.most_ns is not None:
-            most = np.full(len(replay.trace) + 1, np.iinfo(np.int64).max)
+            most = np.full(len(replay.trace), np.iinfo(np.int64).max)
             most[self.rows] = self.most_ns
-            scaled = np.minimum(scaled, most[graph.row])
-        return replace(graph, dur_ns=np.where(chosen, scaled, graph.dur_ns))
+            dur[chosen] = np.minimum(dur[chosen], most[graph.row[chosen]])
+        return replace(graph, dur_ns=dur)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,22 +177,31 @@ class Shorten:
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         dur = graph.dur_ns.copy()
-        for rank, gaps in self.gaps.items():
-            nodes = replay.hosts(rank)  # nodes that earlier transforms added are excluded
-            start = replay.recorded_ns(nodes)
-            within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
-            less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
-            dur[nodes] -= np.minimum(less, dur[nodes])
+        nodes, within = replay.once("shorten", lambda: self._within(replay), self.gaps, replay.graph.dur_ns)
+        less = np.rint(within * (1 - value(self.factor, case))).astype(np.int64)
+        dur[nodes] -= np.minimum(less, dur[nodes])
         return replace(graph, dur_ns=dur)
 
-
-_PASSED_ON: Final = (CHAIN, LAUNCH, STREAM)
-"""A removed event keeps a node of duration 0 and edges with these causes, so that the other events keep their order."""
+    def _within(self, replay: Replay) -> tuple[IntArray, IntArray]:
+        """Return the nodes in the gaps, and how much of their time lies in a gap. Nodes that other transforms add are
+        excluded."""
+        found = []
+        for rank, gaps in self.gaps.items():
+            nodes = replay.hosts(rank)
+            start = replay.recorded_ns(nodes)
+            within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
+            found.append((nodes[within > 0], within[within > 0]))
+        empty = np.empty(0, np.int64)
+        nodes, times = (np.concatenate(part) for part in zip((empty, empty), *found, strict=True))
+        return nodes, times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remove:
-    """Events and the work that they launched do not take place, and nothing waits for them."""
+    """Events and the work that they launched do not take place, and nothing waits for them.
+
+    A removed event keeps a node of duration 0 and its edges with the causes CHAIN, LAUNCH and STREAM, so that the other
+    events keep their order."""
 
     rows: IntArray
     below: bool = True
@@ -185,11 +210,17 @@ class Remove:
         rows = chosen_rows(replay, self.rows, self.below)
         gone = nodes_of(replay, graph, self.rows, self.below)
         links = graph.edges
-        caused = (links.owner >= 0) & rows[links.owner]
-        kept = links.only(~caused | np.isin(links.cause, _PASSED_ON))
-        lag = np.where(gone[kept.dst] & (kept.cause == LAUNCH), 0, kept.lag_ns)
-        lag = np.where(gone[kept.src] & (kept.cause == STREAM), np.minimum(lag, 0), lag)
-        return replace(graph, dur_ns=np.where(gone, 0, graph.dur_ns), edges=replace(kept, lag_ns=lag))
+        caused = np.flatnonzero((links.owner >= 0) & (links.cause > max(CHAIN, LAUNCH, STREAM)))
+        dropped = caused[rows[links.owner[caused]]]
+        if len(dropped):
+            kept = np.ones(len(links), np.bool_)
+            kept[dropped] = False
+            links = links.only(kept)
+        lag, launch, stream = links.lag_ns.copy(), *(np.flatnonzero(links.cause == one) for one in (LAUNCH, STREAM))
+        lag[launch[gone[links.dst[launch]]]] = 0
+        stream = stream[gone[links.src[stream]]]
+        lag[stream] = np.minimum(lag[stream], 0)
+        return replace(graph, dur_ns=np.where(gone, 0, graph.dur_ns), edges=replace(links, lag_ns=lag))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

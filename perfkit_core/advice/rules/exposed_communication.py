@@ -6,7 +6,7 @@ communication overlaps as much computation as the step has."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -70,10 +70,12 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
         alone = intervals.subtract(activity.communication, activity.compute)
         for name, part in (("total", activity.communication), ("exposed", alone), ("compute", activity.compute)):
             steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
-    arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
-    waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
-    waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
-    waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
+    waiting: Any = 0
+    if steps["rank"].nunique() > 1:
+        arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
+        waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
+        waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
+        waiting = steps.merge(waited, on=["rank", "step"], how="left")["wait_ns"].fillna(0).astype("int64")
     total, exposed = steps["total"], steps["exposed"]
     return pd.DataFrame({
         "communication_ns": total,  # transfers and waits

@@ -42,19 +42,19 @@ def find(facts: Facts) -> list[Candidate]:
     backward = order.row[(trace.rows("phase", BACKWARD) & facts.in_steps)[order.row]]
     names, shapes, canonical = trace.codes("name"), trace.codes("shapes"), trace.codes("op_name")
     symbol = names.codes[rows].astype(np.int64) * (len(shapes.values) + 1) + shapes.codes[rows] + 1
+    layers_of = [*map(_layer, canonical.values), ""]  # the last item is for code -1
     step = trace.ints("step")
     removed: list[IntArray] = []
     for number in np.unique(step[rows]).tolist():
         here = np.flatnonzero(step[rows] == number)
         mine, given = (
-            [_layer(canonical.values[code]) for code in canonical.codes[part].tolist() if code >= 0]
+            [layers_of[code] for code in canonical.codes[part].tolist()]
             for part in (rows[here], backward[step[backward] == number])
         )
         # missing: how many more forward than backward calls the step has
         missing = {name: mine.count(name) - given.count(name) for name in _LAYERS if name in mine and name in given}
         for length, first in _repeats(symbol[here].tolist()):
-            codes = canonical.codes[rows[here[first : first + length]]].tolist()
-            block = [_layer(canonical.values[code]) for code in codes if code >= 0]
+            block = [layers_of[code] for code in canonical.codes[rows[here[first : first + length]]].tolist()]
             layers = [name for name in missing if name in block]
             if layers and all(missing[name] >= block.count(name) for name in layers):
                 removed.append(rows[here[first : first + length]])
