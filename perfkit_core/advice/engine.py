@@ -29,6 +29,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph
+from perfkit_core.replay.transforms import Case
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
@@ -312,7 +313,8 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
     """Return the step time in ns if all of this advice is followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
-    return step_ns(facts, [transform for one in advice for transform in one.candidate.transforms])
+    changes = tuple(transform for one in advice for transform in one.candidate.transforms)
+    return step_ns(facts, changes, Case.LIKELY, 1)
 
 
 def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
-from typing import Any, Final, Literal, TypeVar, cast
+from functools import cached_property
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.replay.unprofiled import Unprofiled, unprofiled
 from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
 
-R = TypeVar("R")
 Method = Literal["replay", "microbenchmark", "prior", "none"]
 """How a saving is predicted. With ``none``, it is not predicted."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
@@ -109,7 +108,7 @@ class Facts:
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
-    replayed: dict[Any, tuple[Sequence[Transform], float]] = field(default_factory=dict, repr=False)  # see step_ns
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def replay(self) -> Replay:
@@ -358,20 +357,6 @@ class Facts:
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
         return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
-
-
-def once(make: Callable[[Facts], R]) -> Callable[[Facts], R]:
-    """Decorate a function of the facts so that several rules share its result."""
-    name = f"{make.__module__}.{make.__qualname__}"
-
-    @wraps(make)
-    def kept(facts: Facts) -> R:
-        known = vars(facts)
-        if name not in known:
-            known[name] = make(facts)
-        return cast(R, known[name])
-
-    return kept
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:

@@ -14,6 +14,7 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model import schema
+from perfkit_core.model.trace import once
 from perfkit_core.replay.transforms import Quantity, Shorten
 
 _WORK: Final = (
@@ -28,6 +29,7 @@ Gaps = dict[int, Intervals]
 """The gaps of each rank, disjoint and sorted by time."""
 
 
+@once
 def idle_gaps(facts: Facts) -> Gaps:
     """Return the gaps in all steps. Python code and waits fill them, and so does the profiler itself."""
     trace, gaps = facts.trace, Gaps()

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,8 +21,9 @@ from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
+from perfkit_core.model.trace import once
 from perfkit_core.replay import played_steps, transforms, waits
-from perfkit_core.replay.graph import Graph, play
+from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import Case
 
 _LEVEL: Final = 0.8
@@ -34,41 +34,32 @@ ONE_STEP: Final = 0.05
 _NO_EXPERIENCE: Final = Experience()
 
 
-def step_ns(facts: Facts, changes: Sequence[transforms.Transform], case: Case = Case.LIKELY, period: int = 1) -> float:
-    """Return the median step time in ns after the changes. Each combination is replayed once. Raises CyclicGraphError.
+@once
+def step_ns(facts: Facts, changes: tuple[transforms.Transform, ...], case: Case, period: int) -> float:
+    """Return the median step time in ns after the changes. Raises CyclicGraphError.
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
     steps that differ, so medians are taken over periods of N steps. Then the result is
     ``step time now * replayed time of a period / time of a period now``. If too few loader workers make
     steps differ with the period ``facts.period``, N is the least common multiple of both periods."""
-    if not any(map(transforms.uncertain, changes)):
-        case = Case.LIKELY  # the cases are equal
-    key = (tuple(map(id, changes)), case, period)
-    if key not in facts.replayed:  # with the changes, so that no other object gets their ids
-        graph = transforms.transformed(facts.training.replay, changes, case)
-        facts.replayed[key] = changes, _played_ns(facts, graph, period)
-    return facts.replayed[key][1]
-
-
-def _played_ns(facts: Facts, graph: Graph, period: int) -> float:
     both = math.lcm(period, facts.period)
     if len(facts.steps.of_periods(facts.steps.recorded_ns, both)):  # at least one period of this length was recorded
         period = both
-    after = facts.played_ns(graph, period)
+    after = facts.played_ns(transforms.transformed(facts.training.replay, changes, case), period)
     if period == facts.period:
         return after
     now = facts.played_ns(facts.training.replay.graph, period)
     return after / max(now, 1.0) * facts.training.step_ns
 
 
-def most_ns(facts: Facts, changes: Sequence[transforms.Transform], period: int = 1) -> int | None:
+def most_ns(facts: Facts, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
     """Return an upper limit of the saving in ns per step, for all values of the uncertain numbers. Return None if no
     limit is known. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
     if not changes or None in limits:
         return None
-    most = [transform for part in limits for transform in part or ()]
-    return max(round(facts.training.step_ns) - round(step_ns(facts, most, period=period)), 0)
+    most = tuple(transform for part in limits for transform in part or ())
+    return max(round(facts.training.step_ns) - round(step_ns(facts, most, Case.LIKELY, period)), 0)
 
 
 def limit(change: Any) -> tuple[transforms.Transform, ...] | None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.facts import Facts, once
+from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.transforms import Quantity
 from perfkit_core.views.select import threads

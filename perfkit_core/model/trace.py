@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -288,27 +288,35 @@ def with_rank(trace: Trace, rank: int) -> Trace:
     return trace.with_columns(rank=column).with_meta(ranks=(rank,))
 
 
+class Caching(Protocol):
+    """An object that caches results about it, such as a trace."""
+
+    @property
+    def _cache(self) -> dict[Any, Any]: ...
+
+
+C = TypeVar("C", bound=Caching)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def once(make: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
-    """Decorate a function so that its results are cached with its first argument, a trace. Other arguments must be
-    hashable. Arrays in the result become read-only, because several views share them."""
+def once(make: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+    """Decorate a function so that its results are cached with its first argument, such as a trace. Other arguments must
+    be hashable. Arrays in the result become read-only, because several callers share them."""
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)
-    def kept(trace: Trace, *args: P.args, **kwargs: P.kwargs) -> R:
+    def kept(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (name, args, tuple(kwargs.items()))
-        if key not in trace._cache:
-            result = make(trace, *args, **kwargs)
+        if key not in subject._cache:
+            result = make(subject, *args, **kwargs)
             parts: Any = result if isinstance(result, tuple) else (result,)
             if is_dataclass(result):
                 parts = [getattr(result, field.name) for field in fields(result)]
             for part in parts:
                 if isinstance(part, np.ndarray):
                     part.setflags(write=False)
-            trace._cache[key] = result
-        return cast(R, trace._cache[key])
+            subject._cache[key] = result
+        return cast(R, subject._cache[key])
 
-    return cast(Callable[Concatenate[Trace, P], R], kept)
+    return cast(Callable[Concatenate[C, P], R], kept)

@@ -6,9 +6,9 @@ the host events inside these rows, and the nodes of the device work that these e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def value(number: Number, case: Case) -> float:
 
 
 class Transform(Protocol):
-    """A change of the graph, described by the fields of a frozen dataclass."""
+    """A change of the graph, described by the fields of a frozen dataclass. It must be hashable: use ``eq=False``."""
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         """Return the changed graph. Existing nodes keep their numbers, and new nodes follow."""
@@ -70,12 +70,6 @@ class InCases:
 
     def apply(self, replay: Replay, graph: Graph, case: Case) -> Graph:
         return self.change.apply(replay, graph, case) if case in self.cases else graph
-
-
-def uncertain(change: Transform) -> bool:
-    """Return whether the change differs between the cases."""
-    numbers = (getattr(change, field.name) for field in fields(cast(Any, change)))
-    return isinstance(change, InCases) or any(isinstance(number, Quantity) for number in numbers)
 
 
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
@@ -354,7 +348,7 @@ class Load:
         ranks = replay.trace.ints("rank")
         rows = self.rows[np.argsort(ranks[self.rows], kind="stable")]
         rank = ranks[rows]
-        inside = nodes_of(replay, graph, rows, True) & graph.on_host
+        inside = nodes_of(replay, graph, self.rows, True) & graph.on_host
         workers = value(self.workers, case)
         handover = round(value(self.handover_ns, case))
         waits = (graph.edges.cause == BATCH) & np.isin(graph.edges.owner, rows)

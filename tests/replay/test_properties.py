@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ def test_less_work_never_takes_longer(rows: Rows, seed: int, factor: float) -> N
     before = play(replay.graph)
     assert (play(transformed(replay, [Scale(some, factor)])) <= before).all()
     assert (play(transformed(replay, [Remove(some)])) <= before).all()
+
+
+@given(recordings(), st.integers(0, 99))
+def test_the_order_of_edges_does_not_matter(rows: Rows, seed: int) -> None:
+    """Edges that are said to be in order give the same result as the same edges in any other order."""
+    found = trace(rows)
+    replay, some = build(found), chosen(found, seed)
+    beside, thread = leaves(found), found.ints("tid")
+    beside = beside[np.lexsort((found.ints("start_ns")[beside], thread[beside]))]
+    behind = np.append(beside[1:], -1)[: len(beside)]
+    behind[thread[behind] != thread[beside]] = -1
+    for change in (Scale(some, 0.5), Remove(some), Overlap(beside, behind, 3.0)):
+        graph = transformed(replay, [Insert(some, 999), change])
+        mixed = graph.edges.at(np.random.default_rng(seed).permutation(len(graph.edges)))
+        assert replay.graph.edges.in_order
+        assert not mixed.in_order
+        assert (play(graph) == play(replace(graph, edges=mixed))).all()
 
 
 @given(recordings(), st.integers(0, 99))

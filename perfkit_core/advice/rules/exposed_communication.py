@@ -71,7 +71,7 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
         for name, part in (("total", activity.communication), ("exposed", alone), ("compute", activity.compute)):
             steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
     waiting: Any = 0
-    if steps["rank"].nunique() > 1:
+    if len(np.unique(trace.ints("rank"))) > 1:  # only other ranks can be waited for
         arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))
         waited = arrivals[["rank", "step", "wait_ns"]].fillna(-1).astype("int64")
         waited = waited[waited["wait_ns"] >= 0].groupby(["rank", "step"])["wait_ns"].sum().reset_index()
