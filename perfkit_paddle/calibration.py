@@ -46,7 +46,10 @@ def _recording(paddle: Any) -> contracts.RecordingBench:
 
     def profiled(option: str, run: contracts.Call) -> float:
         targets = [profiling.ProfilerTarget.CPU]
-        profiler = profiling.Profiler(targets=targets, **({option: True} if option else {}))
+        # without a callback, Paddle writes a file into the current folder
+        profiler = profiling.Profiler(
+            targets=targets, on_trace_ready=lambda _: None, **({option: True} if option else {})
+        )
         profiler.start()
         run()
         profiler.stop()

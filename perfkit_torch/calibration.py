@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from perfkit_core.calibration import bench
@@ -18,6 +19,7 @@ def version() -> str | None:
 
 def machine_bench() -> contracts.Bench:
     """Return the calls to be timed, on the host and on the current GPU (if any). Raises CaptureError without torch."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler prints a line whenever it starts or stops
     torch = framework.torch()
     operators: dict[tuple[str, int], contracts.Call] = {}
     for count in bench.ELEMENTS:

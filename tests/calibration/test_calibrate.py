@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -196,15 +197,15 @@ def test_a_framework_that_is_not_installed(plugins: Plugins) -> None:
         calibrate.calibrate(plugins.calibrators()["one"])
 
 
+def machine_bench(name: str) -> Bench:
+    pytest.importorskip(name, reason=f"needs {name}: pip install 'perfkit[{name}]'")
+    return importlib.import_module(f"perfkit_{name}.calibration").machine_bench()
+
+
 @pytest.mark.parametrize("name", ["torch", "paddle"])
 def test_real_frameworks(name: str) -> None:
     """Both frameworks measure the same canonical operators, and each takes some host time."""
-    pytest.importorskip(name, reason=f"needs {name}: pip install 'perfkit[{name}]'")
-    from perfkit_paddle import calibration as of_paddle
-    from perfkit_torch import calibration as of_torch
-
-    home = {"torch": of_torch, "paddle": of_paddle}[name]
-    bench = home.machine_bench()
+    bench = machine_bench(name)
     assert {operator for operator, _ in bench.operators} == {
         "add", "multiply", "compare", "logical", "where", "gather", "slice", "sum", "cast", "fill"
     }  # fmt: skip
@@ -213,6 +214,18 @@ def test_real_frameworks(name: str) -> None:
     found = {one.name: one for one in measured(Bench(bench.operators))}
     assert len(found) == len(bench.operators)
     assert all(0 < one.p10_ns <= one.p50_ns <= one.p90_ns for one in found.values())
+
+
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_recording_for_the_calibration_leaves_no_files(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recording = machine_bench(name).recording
+    assert recording is not None
+    for option in recording.options:
+        assert recording.profiled(option, recording.work) > 3
+    assert list(tmp_path.iterdir()) == []
 
 
 VERSION = """
