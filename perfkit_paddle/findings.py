@@ -59,7 +59,7 @@ def rounded(start_error_ns: int, duration_error_ns: int, memory_error_ns: int) -
             memory=memory_error_ns,
             duration=duration_error_ns,
         )
-    return Finding("rounded-clocks", text)
+    return Finding("rounded-clocks", text, note=True)
 
 
 def parents_rebuilt(odd_threads: int) -> Finding:
@@ -71,7 +71,7 @@ def parents_rebuilt(odd_threads: int) -> Finding:
             "not in Paddle's usual order, so parents are inferred from rounded times only",
             count=odd_threads,
         )
-    return Finding("rebuilt-parents", text)
+    return Finding("rebuilt-parents", text, note=True)
 
 
 def partial_step(number: int) -> Finding:

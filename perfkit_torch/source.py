@@ -131,10 +131,10 @@ class _Reading(Reading[dialect.TorchDialect]):
         findings = list(file_findings(self.file, self.recorder))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
             text = message("the file stores times in whole microseconds: each time may be off by up to 1 µs")
-            findings.append(Finding("rounded-clock", text))
+            findings.append(Finding("rounded-clock", text, note=True))
         if self._clock() == "relative":
             text = message("the file does not record the date: its times count from the start of the machine")
-            findings.append(Finding("no-clock-origin", text))
+            findings.append(Finding("no-clock-origin", text, note=True))
         return tuple(findings)
 
     def _clock(self) -> str:

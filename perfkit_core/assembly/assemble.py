@@ -129,7 +129,7 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
         launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     if not work.any():
         text = message("no device work was recorded: device times are 0")
-        return launched_by, (Finding("no-device-events", text),)
+        return launched_by, (Finding("no-device-events", text, note=True),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return launched_by, ()

@@ -122,7 +122,7 @@ def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
             "step {numbers} had just begun when the recording ended and has no events: it is left out",
             numbers=", ".join(map(str, empty)),
         )
-        findings.append(Finding(EMPTY, text))
+        findings.append(Finding(EMPTY, text, note=True))
     return tuple(findings)
 
 
@@ -152,10 +152,10 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
             text = message(
                 "outside the labelled layers, forward is inferred from sequence numbers of the backward pass"
             )
-        findings = (Finding("forward-inferred", text),)
+        findings = (Finding("forward-inferred", text, note=True),)
     elif not any_phase:
         text = message("neither data loading, forward, backward nor optimizer spans were recorded")
-        findings = (Finding("no-phases", text),)
+        findings = (Finding("no-phases", text, note=True),)
     return texts(phase.astype(np.int32), PHASES), findings
 
 

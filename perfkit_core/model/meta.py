@@ -31,10 +31,12 @@ operator, and the number of processes of the job on this machine."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A data-quality warning. Scripts can rely on ``code``; ``text`` is for people."""
+    """A data-quality warning. Scripts can rely on ``code``; ``text`` is for people. A ``note`` is no warning: it stands
+    on sound recordings, too, for example that no device was recorded."""
 
     code: str
     text: Text
+    note: bool = False
 
     @property
     def message(self) -> str:
@@ -49,17 +51,18 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     template: str = ""
     values: dict[str, Value] = {}
     plural: str | None = None
+    note: bool = False
 
     @classmethod
     def of(cls, finding: Finding) -> StoredFinding:
         if isinstance(finding.text, str):
-            return cls(finding.code, finding.text)
+            return cls(finding.code, finding.text, note=finding.note)
         text = finding.text
-        return cls(finding.code, english(text), text.template, text.values, text.plural)
+        return cls(finding.code, english(text), text.template, text.values, text.plural, finding.note)
 
     def finding(self) -> Finding:
         text = Message(self.template, self.values, self.plural) if self.template else self.message
-        return Finding(self.code, text)
+        return Finding(self.code, text, self.note)
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -187,7 +190,7 @@ def united(parts: Sequence[tuple[tuple[int, ...], Sequence[Finding]]]) -> tuple[
                 )
             else:
                 continue
-            result.append(Finding(code, text))
+            result.append(Finding(code, text, finding.note))
     return tuple(result)
 
 

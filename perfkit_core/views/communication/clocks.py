@@ -154,7 +154,7 @@ def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -
             "clocks {others}",
             rank=reference, others=others,
         )  # fmt: skip
-        yield Finding("clocks-aligned", text)
+        yield Finding("clocks-aligned", text, note=True)
     unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(common.index).tolist()
     if unknown:
         text = message(

@@ -1,0 +1,51 @@
+"""View ``findings``: what is doubtful or missing in a recording. A finding is a warning, or a note, which also sound
+recordings have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import key, text
+from perfkit_core.model.meta import StoredFinding
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+
+
+def reduce(trace: Trace, request: ViewRequest) -> list[Any]:
+    return [msgspec.to_builtins(StoredFinding.of(finding)) for finding in trace.quality]
+
+
+def merge(partials: Sequence[list[Any]], request: ViewRequest) -> pd.DataFrame:
+    """Return one row per finding, with :data:`COLUMNS`. A finding of several ranks has one row."""
+    findings = [msgspec.convert(stored, StoredFinding).finding() for partial in partials for stored in partial]
+    rows = [
+        {"code": finding.code, "severity": "note" if finding.note else "warning", "note": finding.text}
+        for finding in dict.fromkeys(findings)
+    ]
+    return pd.DataFrame(rows, columns=[column.name for column in COLUMNS], dtype=object)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    return merge([reduce(trace, request)], request)
+
+
+COLUMNS = (
+    key("code", "Code"),
+    text("severity", "Severity", words=True),
+    text("note", "Finding"),
+)
+VIEW = View(
+    name="findings",
+    title="Findings about the data",
+    description="what is doubtful or missing in the recording",
+    table=table,
+    columns=COLUMNS,
+    explain_empty=lambda trace: message("nothing in this recording is doubtful"),
+    page=False,
+    reduction=Reduction(reduce, merge),
+)
