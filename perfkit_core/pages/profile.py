@@ -109,9 +109,10 @@ def _shortened(section: Section, view: View) -> Section:
         return section
     text = mark("The table shows the first {shown} of {count} rows. perfkit summary --view {view} shows all.")
     kept = section.table.index[:LONGEST]
-    if view.order is not None:
+    order = view.sorted_by(section.table)
+    if order is not None:
         text = mark("The table shows the largest {shown} of {count} rows. perfkit summary --view {view} shows all.")
-        kept = section.table.nlargest(LONGEST, view.order, keep="first").index.sort_values()
+        kept = section.table.nlargest(LONGEST, order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
     return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
 

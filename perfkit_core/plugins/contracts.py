@@ -157,7 +157,8 @@ class View:
     - ``columns``: declarations of the columns, including those that only some requests add. A column without a
       declaration is interpreted by its name (:func:`perfkit_core.model.columns.named`).
     - ``groupings``: accepted values of ``request.by``.
-    - ``order``: column to sort rows by, descending. In a tree, it sorts siblings. None keeps the rows as they are.
+    - ``order``: column to sort rows by, descending. In a tree, it sorts siblings. Of several columns, the first that
+      has a value above 0 is used (:meth:`sorted_by`). Without columns, the rows keep their order.
     - ``explain_empty(trace)`` returns why the table has no rows.
     - ``group``: name of a report of several views (``--view GROUP``).
     - ``native``: whether the view supports ``request.native``.
@@ -173,7 +174,7 @@ class View:
     table: Callable[[Trace, ViewRequest], pd.DataFrame]
     columns: tuple[Column, ...] = ()
     groupings: tuple[str, ...] = ()
-    order: str | None = None
+    order: str | tuple[str, ...] = ()
     explain_empty: Callable[[Trace], Text] = lambda trace: message("nothing of this kind was recorded")
     group: str | None = None
     native: bool = False
@@ -186,6 +187,12 @@ class View:
         from perfkit_core.model.columns import column  # imports pandas, which is slow
 
         return column(self.columns, name)
+
+    def sorted_by(self, table: pd.DataFrame) -> str | None:
+        """Return the column by which the rows of the table are sorted, or None. Device time is 0 without a device."""
+        names = (self.order,) if isinstance(self.order, str) else self.order
+        names = tuple(name for name in names if name in table.columns)
+        return next((name for name in names if (table[name].fillna(0) > 0).any()), names[-1] if names else None)
 
     @property
     def per_step(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequenc
 
 def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[str] = ()) -> pd.DataFrame:
     """Return a view's table, sorted and filtered. ``by`` are its groupings. Raises UsageError for a bad pattern."""
-    orders = [name for name in (display.sort, view.order) if name is not None]
+    orders = [name for name in (display.sort, view.sorted_by(table)) if name is not None]
     order = next((columns[0] for name in orders if (columns := called(view.columns, name, table.columns))), None)
     tree = DEPTH in table.columns
     if tree:

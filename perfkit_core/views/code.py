@@ -175,7 +175,7 @@ VIEW = View(
     "tree of lines of code",
     table=table,
     columns=COLUMNS,
-    order="total_cpu_ns",
+    order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message(
         "no Python stacks were recorded: pass with_stack=True to the profiler, if supported (record --stacks)"
     ),

@@ -120,7 +120,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    order="self_cpu_ns",
+    order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
     reduction=MergedRows(weight=("self_cpu_ns",)),
 )

@@ -170,7 +170,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    order="total_cpu_ns",
+    order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
     reduction=MergedRows(weight=("total_cpu_ns", "total_device_ns"), finish=_shares_by_groupings),

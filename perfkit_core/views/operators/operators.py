@@ -236,7 +236,9 @@ COLUMNS: Final = (
     columns.OP_NAME,
     *SPAN_COLUMNS,
     columns.share("self_cpu_ratio", "Self CPU", Share("self_cpu_ns", whole=_native_self_ns), place=HOST),
-    columns.share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=HOST),
+    columns.share(
+        "total_cpu_ratio", "Total CPU", Share("total_cpu_ns", whole=_outermost_ns), place=HOST, own="self_cpu_ratio"
+    ),
     columns.share("self_device_ratio", "Self device", Share("self_device_ns"), place=DEVICE),
 )
 
@@ -247,7 +249,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    order="self_cpu_ns",
+    order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
     reduction=MergedRows(),
