@@ -23,6 +23,8 @@ from perfkit_core.report import facts
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
+SHOWN: Final = 3
+"""Default maximum number of items of advice in text."""
 _IN_WORDS: Final = 3
 """Maximum number of items of advice that the page of a profile shows in words."""
 _RULES: Final = 4
@@ -53,13 +55,42 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     return Report(title, (source,), (*texts, total), headline=tuple(headline(advices, of)))
 
 
-def in_words(number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = ()) -> Section:
+def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: int = SHOWN) -> Report:
+    """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
+    items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
+    of, source = step_or_recording(trace), facts.source(trace)
+    shown, rest = advices.advice[:most], advices.advice[most:]
+    texts = [in_words(number, one, advices, of, records, short=True) for number, one in enumerate(shown, 1)]
+    lines: list[Text] = []
+    if rest:
+        others = [
+            one.id if one.prediction.saving_ratio is None
+            else message("{id} ({share:ratio})", id=one.id, share=one.prediction.saving_ratio) for one in rest
+        ]  # fmt: skip
+        lines.append(message("More advice: {others:list}.", others=others))
+    lines += filter(None, [text.profiler_time(advices.base, of)])
+    if advices.not_evaluable:
+        one, many = mark("1 rule could not be evaluated"), mark("{n} rules could not be evaluated")
+        count = plural(one, many, len(advices.not_evaluable))
+        lines.append(message("{count} on this recording (--limit 0 lists them, with what they need).", count=count))
+    total = (Section(_IN_SUM, "", pd.DataFrame(), lines=tuple(lines)),) if lines else ()
+    lead = f"perfkit report {advices.source} -o report.html"
+    if shown:
+        lead = f"perfkit advise {advices.source} --explain {shown[0].id}"
+    title = say("Advice on {name}", name=source.label)
+    return Report(title, (source,), (*texts, *total), headline=tuple(headline(advices, of)), next=lead)
+
+
+def in_words(
+    number: int, advice: Advice, advices: Advices, of: str, records: Sequence[Record] = (), short: bool = False
+) -> Section:
+    """Return an item of advice in words. If it is ``short``, it leaves out the assumptions and the notes."""
     remedy = advice.remedy
-    lines = [*text.lines(advice, advices, of), *ledger.lines(advice, records)]
+    lines = [*text.lines(advice, advices, of, short), *ledger.lines(advice, records)]
     if remedy is None:
         lines.append(say("No fix is known for {framework}.", framework=advice.framework))
     else:
-        if remedy.note:
+        if remedy.note and not short:
             lines.append(text.sentence(render(remedy.note).strip()))
         api = remedy.api + (say(", since {version}", version=remedy.since) if remedy.since else "")
         if remedy.code:

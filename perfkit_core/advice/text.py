@@ -185,14 +185,19 @@ def saves(prediction: Prediction) -> Message | None:
     return message("costs {share:ratio} more time", share=-share)
 
 
-def lines(advice: Advice, advices: Advices, of: str) -> Iterator[Text]:
+def lines(advice: Advice, advices: Advices, of: str, short: bool = False) -> Iterator[Text]:
     """Yield lines on the finding, its place, the saving, the confidence, and the effect of other advice. ``of`` says
-    whether the times are those of a "step" or of the "recording"."""
+    whether the times are those of a "step" or of the "recording". If the text is ``short``, it ends with the predicted
+    time."""
     yield sentence(advice.candidate.what)
     where = [part for part in (advice.place, steps(advice)) if part]
     if where:
         yield message("Where: {where:parts}", where=where)
-    yield from expected(advice.prediction, of)
+    first, *more = expected(advice.prediction, of)
+    yield first
+    if short:
+        return
+    yield from more
     if advice.prediction.saving_ns is not None:
         yield message("Confidence: {how:parts}", how=list(how_sure(advice, advices)))
     if advice.id in advices.after:
@@ -293,6 +298,16 @@ def unprofiled(base: Base | None, of: str) -> Message | None:
         "was not measured and is estimated at {step:ns}: record with perfkit's schedule or callbacks to measure it.",
         **values,
     )
+
+
+def profiler_time(base: Base | None, of: str) -> Message | None:
+    """Return in short what the profiler adds to a step. None if it adds nothing, or if no steps were recorded."""
+    if base is None or base.recorded_ns == base.step_ns or of != "step":
+        return None
+    template = mark("Times are without the profiler, estimated: a recorded step takes {recorded:ns}.")
+    if base.measured_ns is not None:
+        template = mark("Times are without the profiler, as measured: a recorded step takes {recorded:ns}.")
+    return message(template, recorded=base.recorded_ns)
 
 
 def replayed(identity: Identity, of: str) -> Message:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import emit, loaded, refuse_overwriting, renderer, say_written, working, write
+from perfkit_core.cli.output import arguments, emit, loaded, refuse_overwriting, renderer, say_written, working, write
 from perfkit_core.errors import UsageError
 from perfkit_core.system.paths import without_secrets
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from perfkit_core.advice.advice import Advices
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
-
-_MAX_SOURCES_IN_HINT: Final = 3
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
@@ -37,6 +34,7 @@ _MAX_SOURCES_IN_HINT: Final = 3
               "profile.")  # fmt: skip
 @click.option("--ledger", type=options.LOCATION, metavar="FILE", help="Show how earlier predictions compare with "
               "measurements. FILE was written by perfkit verify --ledger. No SOURCE is needed.")  # fmt: skip
+@options.limit_option("3; 0 shows all items of advice with all details", "items of advice in text")
 @options.format_option("text, markdown, html, json, or csv (only the table)")
 @options.output
 @options.language
@@ -49,6 +47,7 @@ def advise(
     thresholds: tuple[str, ...],
     only_identity: bool,
     ledger: Path | None,
+    limit: int | None,
     format_name: str | None,
     output: Path | None,
     partial: bool,
@@ -81,8 +80,7 @@ def advise(
         trace = loaded(sources, partial).with_meta(source=source)
         with working("replaying"):
             advices = _advices(trace, questions, options.names(rules), numbers)
-        command = shlex.join(places) if len(places) <= _MAX_SOURCES_IN_HINT else "SOURCE"
-        _show(replace(advices, source=command), trace, explain, ledger, chosen, output)
+        _show(replace(advices, source=arguments(sources)), trace, explain, ledger, limit, chosen, output)
     say_written(output)
 
 
@@ -109,7 +107,13 @@ def _number(text: str) -> tuple[str, float]:
 
 
 def _show(
-    advices: Advices, trace: Trace, explain: str | None, ledger: Path | None, chosen: Renderer, output: Path | None
+    advices: Advices,
+    trace: Trace,
+    explain: str | None,
+    ledger: Path | None,
+    limit: int | None,
+    chosen: Renderer,
+    output: Path | None,
 ) -> None:
     import msgspec
 
@@ -139,8 +143,11 @@ def _show(
     else:
         if one:
             report = explaining.report(one, advices, trace, records)
+        elif chosen.name == "text" and limit != 0:
+            most = reports.SHOWN if limit is None else limit
+            report = reports.brief(advices, trace, records, most)
         else:
             report = reports.report(advices, trace, records, every=chosen.name != "text")
         if ledger is not None:
             report = replace(report, sections=(*report.sections, outcomes.section(records)))
-        emit(report, chosen, output)
+        emit(report, chosen, output, brief=one is None and limit is None)

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, loaded, refuse_overwriting, renderer, say_written, working
-from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.cli.output import (
+    FOR_PEOPLE,
+    arguments,
+    emit,
+    loaded,
+    refuse_overwriting,
+    renderer,
+    say_written,
+    working,
+)
+from perfkit_core.errors import SourceError, UsageError, spelled_like
 from perfkit_core.language.units import SHARES, parse_quantity
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, exists, is_remote
@@ -28,6 +37,9 @@ _COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", 
                    "causes", "step_parts")  # fmt: skip
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
 _COMMENT_ROWS: Final = 10
+_SCREEN: Final = ("gate", "runs", "new_waterfall", "waterfall", "operators_device", "operators")
+"""Tables of the first look in a terminal, unless ``--view`` selects others."""
+_SCREEN_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
 """Tables that ``--limit`` does not shorten: the conditions of --fail-on, the runs, and the parts of a total."""
 
@@ -84,7 +96,7 @@ def compare(
     option is invalid.
     """
     from perfkit_core.compare import change, multi_run
-    from perfkit_core.compare.report import comparison_report
+    from perfkit_core.compare.report import comparison_report, most_different
     from perfkit_core.report.summary import cut
 
     chosen = renderer(format_name, output)
@@ -111,13 +123,21 @@ def compare(
         present = {section.name for section in report.sections}
         tables = [name for name in _COMMENT if name in present]
         limit = _COMMENT_ROWS if limit is None else limit
+    brief = chosen.name == "text" and not views
+    if brief:
+        full = {section.name for section in report.sections if not section.table.empty}
+        tables = [name for name in _SCREEN if name in full and not (name == "operators" and "operators_device" in full)]
+        limit = _SCREEN_ROWS if limit is None else limit
+        sections = (most_different(s) if s.name == "operators" else s for s in report.sections)
+        lead = f"perfkit compare {arguments([*baseline, *runs])} --view all"
+        report = replace(report, sections=tuple(sections), next=lead)
     report = _only(report, tables)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
     elif limit is not None:
         sections = (s if s.name in _UNLIMITED else replace(s, limit=limit or None) for s in report.sections)
         report = replace(report, sections=tuple(sections))
-    emit(report, chosen, output)
+    emit(replace(report, by_view=True), chosen, output, brief)
     say_written(output)
     return _exit_code(report)
 
@@ -196,21 +216,20 @@ def _captures(text: str) -> Iterator[Path]:
 
 
 def _only(report: Report, names: Sequence[str]) -> Report:
-    from perfkit_core.report.summary import COMPARED
+    from perfkit_core.report.summary import ALIASES
 
     known = {section.name: section for section in report.sections}
+    views = {view: table for table, view in ALIASES.items() if table in known}
+    names = [name if name in known else views.get(name, name) for name in names]
     for name in names:
         if name in known or name == "all":
             continue
-        tables = [table for table, view in COMPARED.items() if name == view and table in known]
         hint = ""
-        if tables:
-            hint = f"use {tables[0]!r} instead; "
-        elif name == "gate":
+        if name == "gate":
             hint = "this table exists only with --fail-on; "
         elif name in get_plugins().views():
             hint = f"--fail-on '{name}.COLUMN[ROW] > 3%' compares a number of this view; "
-        raise UsageError(f"the comparison has no table {name!r}", f"{hint}known: {', '.join(known)}, all")
+        raise UsageError(f"the comparison has no table {name!r}", hint + spelled_like(name, (*known, "all")))
     if not names or "all" in names:
         return report
     return replace(report, sections=tuple(known[name] for name in names))

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import click
 
-from perfkit_core.errors import PerfkitError
+from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.plugins.manager import get_plugins
 
 FAILED: Final = 2
@@ -45,6 +45,13 @@ class PluginGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None = get_plugins().commands().get(cmd_name)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        commands = get_plugins().commands()
+        if args and args[0] not in commands and not args[0].startswith("-"):
+            known = (name for name, command in commands.items() if not command.hidden)
+            raise UsageError(f"no such command {args[0]!r}", spelled_like(args[0], known))
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

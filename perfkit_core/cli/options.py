@@ -102,9 +102,9 @@ def format_option(formats: str) -> Callable[[Command], Command]:
     return click.option("--format", "format_name", metavar="NAME", help=text)
 
 
-def limit_option(default: str) -> Callable[[Command], Command]:
-    """Return the option ``--limit N``. ``default`` describes the default for the help."""
-    text = f"Maximum number of rows per table; 0 shows all rows.  [default: {default}]"
+def limit_option(default: str, of: str = "rows per table; 0 shows all rows") -> Callable[[Command], Command]:
+    """Return the option ``--limit N``. ``default`` describes the default, and ``of`` what is counted, for the help."""
+    text = f"Maximum number of {of}.  [default: {default}]"
     return click.option("--limit", type=Whole(), metavar="N", help=text)
 
 

@@ -6,6 +6,8 @@ An output file appears only when it is complete.
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +19,7 @@ import click
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.language.messages import speaking
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import identity, is_folder, is_remote, replacing
+from perfkit_core.system.paths import as_path, identity, is_folder, is_remote, replacing, without_secrets
 
 if TYPE_CHECKING:
     from perfkit_core.model.report_data import Report
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
+SCREEN: Final = 44
+"""Number of lines of a brief report, which leaves one line of a screen for the prompt."""
+WIDEST_PIPE: Final = 120
+"""Maximum width of text in a pipe or file."""
+_MOST_IN_COMMAND: Final = 3
+"""Maximum number of sources that are repeated in a command."""
 COMPILING: Final = " (compiling functions; this happens once per machine)"
 _SUFFIXES: Final = {
     "": "text", ".txt": "text", ".log": "text", ".json": "json", ".csv": "csv", ".md": "markdown",
@@ -53,19 +61,29 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
     return known[name]
 
 
-def emit(report: Report, chosen: Renderer, output: Path | None) -> None:
-    """Write a rendered report to ``output``, or to stdout if ``output`` is None. Raises UsageError."""
-    if output is not None:
-        write(chosen.render(report), output)
-        return
-    if sys.stdout.isatty() and chosen.name == "html":
+def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = False) -> None:
+    """Write a rendered report to ``output``, or to stdout if ``output`` is None. Text of a ``brief`` report fits one
+    screen. Raises UsageError."""
+    terminal = output is None and sys.stdout.isatty()
+    if terminal and chosen.name == "html":
         raise UsageError("refusing to write HTML to a terminal", "use -o FILE")
-    if sys.stdout.isatty() and chosen.name == "text":
+    if chosen.name == "text":
         from perfkit_core.renderers import text
 
-        click.echo(text.render(report, shutil.get_terminal_size().columns), nl=False)
+        columns = shutil.get_terminal_size((WIDEST_PIPE, SCREEN)).columns
+        width = columns if terminal else min(columns, WIDEST_PIPE)
+        rendered = text.render(report, width, terminal and colourful(), SCREEN if brief else None)
     else:
-        click.echo(chosen.render(report), nl=False)
+        rendered = chosen.render(report)
+    if output is not None:
+        write(rendered, output)
+    else:
+        click.echo(rendered, nl=False, color=True if terminal else None)
+
+
+def colourful() -> bool:
+    """Return whether a terminal shows bold text and colours (see no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def write(text: str, path: Path) -> None:
@@ -75,6 +93,16 @@ def write(text: str, path: Path) -> None:
             file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     except OSError as error:
         raise unwritable(path, error) from None
+
+
+def arguments(sources: Iterable[str | Path]) -> str:
+    """Return sources for a command that the user can copy. The paths are as short as possible."""
+    places = [without_secrets(as_path(str(source))) for source in sources]
+    if len(places) > _MOST_IN_COMMAND:
+        return "SOURCE..."
+    return shlex.join(
+        min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place for place in places
+    )
 
 
 def say_written(output: Path | None) -> None:
@@ -125,14 +153,17 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: None
         return
     from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    with Console(stderr=True).status(escape(text)) as status:
+    def one_line(text: str) -> Text:
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+    with Console(stderr=True).status(one_line(text)) as status:
         shown = [text, ""]
 
         def say(text: str) -> None:
             shown[0] = text
-            status.update(escape("".join(shown)))
+            status.update(one_line("".join(shown)))
 
         def compiling(begun: bool) -> None:
             shown[1] = COMPILING if begun else ""
@@ -145,7 +176,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def reading(sources: Sequence[Path]) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    return working(f"reading {', '.join(map(str, sources[:3]))}")
+    return working(f"reading {', '.join(source.name or str(source) for source in sources[:3])}")
 
 
 def loaded(sources: Sequence[Path], partial: bool) -> Trace:

@@ -53,8 +53,9 @@ def plugins(format_name: str | None) -> None:
         "views": ("Views: perfkit summary --view NAME or GROUP", ["name", "group", "title", "by", "native"], views),
         "provided": ("Other contributions of the plugins", ["what", "name", "description"], provided),
     }
+    broken = tuple(f"{p.name}: {p.error}" for p in installed.listed.values() if p.error)
     sections = tuple(
-        Section(name, title, pd.DataFrame(rows, columns=columns, dtype=object))
+        Section(name, title, pd.DataFrame(rows, columns=columns, dtype=object), lines=broken * (name == "plugins"))
         for name, (title, columns, rows) in tables.items()
     )
     output.emit(Report("perfkit plugins", (), sections), chosen, None)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting, renderer
+from perfkit_core.cli.output import FOR_PEOPLE, arguments, emit, refuse_overwriting, renderer
 from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import View, ViewRequest
 
 DEFAULT_VIEWS: Final = ("partition", "model", "operators")
+_BRIEF_ROWS: Final = 10
+"""Default maximum number of rows of each table if no view is named, so that the answer fits one screen."""
 filters = options.adding(
     click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views by this grouping: shape, "
                  "stack, stack=N (the N innermost frames), overload, thread, label, scope, module, phase, step, "
@@ -112,11 +115,19 @@ def summary(
     with options.profile(sources, partial, workers, scheduler) as profile:
         of_partials = options.views_of_partials(profile)
         chosen_views = choose_views(options.names(views) or of_partials or DEFAULT_VIEWS)
-        report = summary_report(profile, chosen_views, request, display)
+        # The first look at a profile: nothing is chosen but steps.
+        brief = (
+            chosen.name in FOR_PEOPLE and not views and not of_partials and request == ViewRequest(steps=request.steps)
+        )
+        if brief and limit is None:
+            display = replace(display, limit=_BRIEF_ROWS)
+        report = summary_report(profile, chosen_views, request, display, brief)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
+    if brief:
+        report = replace(report, next=f"perfkit advise {arguments(sources)}")
     # Partial results already contain the paths of their sources.
-    emit(report if of_partials else read_from(report, sources), chosen, output)
+    emit(report if of_partials else read_from(report, sources), chosen, output, brief and limit is None)
 
 
 def _minimum(text: str, views: list[View]) -> tuple[str, float]:

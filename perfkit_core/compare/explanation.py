@@ -17,7 +17,7 @@ from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
-SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 10, 3
+SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 8, 3
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
 OF_PARTS: Final = mark(

@@ -159,7 +159,7 @@ def warnings(result: Pair) -> tuple[Message, ...]:
         )
     if comparison.different_devices(result.whole):
         base, other = (", ".join(comparison.device_names(trace)) for trace in result.whole)
-        text = mark("Different devices: {base} and {other}. Their peak rates are listed below.")
+        text = mark("Different devices: {base} and {other}. The table devices lists their peak rates.")
         sentences.append(message(text, base=base, other=other))
     # Profiler options cost time, mostly on the host. Their names can only be compared within one framework.
     metas = [trace.meta for trace in result.whole]

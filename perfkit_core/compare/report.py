@@ -16,7 +16,21 @@ from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
 from perfkit_core.language.messages import SIDES, mark, message, say, worded
-from perfkit_core.model.columns import CHANGE, Column, column, count, duration, key, share, size, text, words
+from perfkit_core.model.columns import (
+    CHANGE,
+    DESCRIPTION,
+    DEVICE,
+    HOST,
+    Column,
+    column,
+    count,
+    duration,
+    key,
+    share,
+    size,
+    text,
+    words,
+)
 from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report.facts import source
@@ -28,12 +42,12 @@ _COMPARED: Final = (
     duration("difference_ns", "Difference"),
     duration("base_ns", "Base"),
     duration("other_ns", "Other"),
-    duration("base_cpu_ns", "Base CPU"),
-    duration("other_cpu_ns", "Other CPU"),
-    duration("difference_cpu_ns", "Difference CPU"),
-    duration("base_device_ns", "Base device"),
-    duration("other_device_ns", "Other device"),
-    duration("difference_device_ns", "Difference device"),
+    duration("base_device_ns", "Base device", place=DEVICE),
+    duration("other_device_ns", "Other device", place=DEVICE),
+    duration("difference_device_ns", "Difference device", place=DEVICE),
+    duration("base_cpu_ns", "Base CPU", place=HOST),
+    duration("other_cpu_ns", "Other CPU", place=HOST),
+    duration("difference_cpu_ns", "Difference CPU", place=HOST),
     count("base_calls", "Base calls"),
     count("other_calls", "Other calls"),
     count("base_steps", "Base steps"),
@@ -65,7 +79,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     duration("median_ns", "Median"),
     duration("high_ns", "High"),
     text("outlying", "Outlying"),
-    words("found", "Found"),
+    words("found", "Found", kind=DESCRIPTION),
     text("condition", "Condition"),
     words("result", "Result"),
     share("change_ratio", "Change", quantity=CHANGE),
@@ -208,6 +222,16 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
             "hardly affect medians."
         )
         yield Section("outliers", say("Outlying steps"), late, note, limit=SHOWN_OUTLIERS)
+
+
+def most_different(section: Section) -> Section:
+    """Return the section of operators, sorted by how much their device time differs, or their host time without one."""
+    table = section.table
+    for name in ("difference_device_ns", "difference_cpu_ns"):
+        if name in table.columns and table[name].any():
+            order = table[name].fillna(0).abs().sort_values(ascending=False, kind="stable").index
+            return replace(section, table=table.loc[order].reset_index(drop=True))
+    return section
 
 
 def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:

@@ -107,6 +107,7 @@ class Section:
     timeline: Timeline | None = None  # drawn above the table
     within: str = ""  # name of the section that contains this section
     folded: bool = False  # whether the section starts collapsed
+    chosen: bool = False  # whether the user chose the columns, so that text shows them all, in this order
     columns: tuple[Column, ...] = ()
 
     def column(self, name: str) -> Column:
@@ -151,3 +152,5 @@ class Report:
     warnings: tuple[Text, ...] = ()  # sentences on what limits the conclusions
     glance: tuple[Section, ...] = ()  # short versions of ``sections`` for the head of a page, with the same names
     data: Mapping[str, Any] = field(default_factory=dict)  # content for machine formats only
+    by_view: bool = False  # whether --view NAME of the command shows the section NAME alone
+    next: str = ""  # the command that leads on, for text

@@ -94,12 +94,13 @@ class SourcesFinding(NamedTuple):
     label: str
     text: Text
     code: str
+    note: bool
 
 
 def findings(report: Report) -> list[SourcesFinding]:
-    owners: dict[tuple[Text, str], list[str]] = {}
+    owners: dict[tuple[Text, str, bool], list[str]] = {}
     for source in report.sources:
-        for finding in dict.fromkeys((one.text, one.code) for one in source.quality):
+        for finding in dict.fromkeys((one.text, one.code, one.note) for one in source.quality):
             owners.setdefault(finding, []).append(cells.visible(source.label))
     result = []
     for finding, labels in owners.items():

@@ -1,11 +1,14 @@
 """Plain text with aligned tables, for a terminal, a pipe or a log.
 
-Long names are shortened (see ``cells.cut``), numbers never. Columns that do not fit the terminal are left out.
+With a width, lines fit: sentences are wrapped, and columns of little worth are left out (see ``text_table``). Without
+one, tables have all columns. A report that should fit one screen is also given a height: it then leaves out the
+explanations of its tables, and its last table gets as many rows as fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -13,119 +16,151 @@ from rich.cells import cell_len, set_cell_size
 from perfkit_core.language.messages import say
 from perfkit_core.model.report_data import Report, Section
 from perfkit_core.renderers import parts
-from perfkit_core.renderers.cells import cut, visible
-from perfkit_core.renderers.table_columns import ShownColumn, columns
+from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.text_table import Style, table_lines, without_zeros
 
-GAP: Final = "   "
-_MAX_TEXT_WIDTH: Final = 80
-_MIN_NAME_WIDTH: Final = 24
-_SHORT_TEXT_WIDTH: Final = 8
-"""Maximum width of a short text column, such as a device. If space is short, wider text columns are left out first."""
-
-
-def fitting(shown: Sequence[ShownColumn], width: int | None) -> tuple[list[ShownColumn], list[ShownColumn]]:
-    """Return two lists: the columns that fit the terminal, and the columns that are left out.
-
-    At least two columns are kept. Long text columns are left out first, except the first long text column.
-    """
-    if width is None:
-        return list(shown), []
-    texts = [column for column in shown if not column.numeric]
-    long = [column for column in texts if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
-    later = long[1:]
-    wanted = [*(column for column in shown if column not in later), *later]
-    needed = -len(GAP)
-    names: set[str] = set()
-    for column in wanted:
-        size = full_width(column)
-        needed += len(GAP) + (size if column.numeric else min(size, _MIN_NAME_WIDTH))
-        if needed > width and len(names) > 1:
-            break
-        names.add(column.name)
-    return [c for c in shown if c.name in names], [c for c in shown if c.name not in names]
+_FEWEST_ROWS: Final = 3
+"""A table that is shortened to fit the screen keeps at least this many rows. Code is shortened if it has more lines."""
+_SHOWN_WARNINGS: Final = 3
+_INDENT: Final = "    "
 
 
-def name_width(shown: Sequence[ShownColumn], width: int | None) -> int:
-    """Return the maximum width of a text column. The columns of numbers take their width first."""
-    if width is None:
-        return _MAX_TEXT_WIDTH
-    names = sorted(full_width(column) for column in shown if not column.numeric)
-    free = width - len(GAP) * (len(shown) - 1) - sum(full_width(column) for column in shown if column.numeric)
-    for index, size in enumerate(names):  # Short columns get their full width. Long columns share the rest.
-        share = free // (len(names) - index)
-        if size > share:
-            return max(_MIN_NAME_WIDTH, share)
-        free -= size
-    return max(names, default=_MAX_TEXT_WIDTH)
-
-
-def full_width(column: ShownColumn) -> int:
-    """Return the width of a column with its heading, in terminal cells, if nothing is shortened."""
-    return max(map(cell_len, (visible(column.label), *column.cells)))
-
-
-_SENTENCES: Final = "note"
-
-
-def render(report: Report, terminal_width: int | None = None) -> str:
-    """Return the report as text. With a ``terminal_width``, the tables fit the terminal and headings are bold."""
-    styled = terminal_width is not None
-    lines = [_bold(visible(report.title), styled)]
-    lines += [parts.source_line(report, source) for source in report.sources]
-    findings = parts.findings(report)
-    if findings:
-        lines += ["", _bold(say("Data quality"), styled)]
-    for finding in findings:
-        label = f"{finding.label}: " if finding.label else ""
-        lines.append(f"  ! {label}{visible(finding.text)} [{visible(finding.code)}]")
-    sentences = (*report.headline, *report.warnings)
-    if sentences:
-        lines += ["", *map(visible, sentences)]
-    for section in report.sections:
-        lines += _section(section, terminal_width)
+def render(report: Report, width: int | None = None, styled: bool = False, height: int | None = None) -> str:
+    """Return the report as text. ``styled``: use bold text and colours. ``height``: number of lines of the screen."""
+    style = Style(styled)
+    lines = list(_lines(report, width, style, brief=height is not None))
+    if height is not None and len(lines) > height:
+        lines = list(_lines(_shortened(report, len(lines) - height), width, style, brief=True))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _section(section: Section, width: int | None) -> Iterator[str]:
-    yield from ("", _bold(visible(section.title), width is not None))
-    if section.note:
-        yield visible(section.note)
-    yield from map(visible, section.lines)
-    yield from (f"    {visible(line)}" for line in section.code.splitlines())
+def _shortened(report: Report, excess: int) -> Report:
+    """Return the report with fewer rows in its last table with a limit, and with less code in its last sections."""
+    sections = list(report.sections)
+    for at in reversed(range(len(sections))):
+        section = sections[at]
+        if section.limit:
+            rows = min(section.limit, len(section.table))
+            sections[at] = replace(section, limit=max(_FEWEST_ROWS, rows - excess))
+            break
+        code = section.code.splitlines()
+        if excess > 0 and len(code) > _FEWEST_ROWS:
+            kept = max(1, len(code) - excess - 1)
+            sections[at] = replace(section, code="\n".join([*code[:kept], "…"]))
+            excess -= len(code) - kept - 1
+    return replace(report, sections=tuple(sections))
+
+
+def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iterator[str]:
+    yield from (style.bold(line) for line in wrapped(visible(report.title), width))
+    for source in report.sources:
+        line = parts.source_line(report, source)
+        yield from [_cut_end(line, width)] if brief else wrapped(line, width)
+    findings = parts.findings(report)
+    warnings = [finding for finding in findings if not finding.note]
+    if warnings:
+        yield from ("", style.bold(say("Data quality")))
+    for finding in warnings[:_SHOWN_WARNINGS] if brief else warnings:
+        if brief and width is not None:
+            code = f" [{visible(finding.code)}]"
+            yield style.yellow(_cut_end(f"  ! {_finding(finding)[: -len(code)]}", width - len(code)) + code)
+        else:
+            yield from map(style.yellow, wrapped(f"! {_finding(finding)}", width, "  ", "    "))
+    if brief and warnings[_SHOWN_WARNINGS:]:
+        yield say("  … {count} more (--view findings)", count=len(warnings) - _SHOWN_WARNINGS)
+    sentences = (*report.headline, *report.warnings)
+    if sentences:
+        yield ""
+    for at, sentence in enumerate(sentences):
+        yield from (style.bold(line) if at == 0 else line for line in wrapped(visible(sentence), width))
+    for section in report.sections:
+        yield from _section(section, width, style, brief, report.by_view)
+    notes = [finding for finding in findings if finding.note]
+    if notes and brief:
+        codes = say(", ").join(dict.fromkeys(visible(note.code) for note in notes))
+        yield from ("", *map(style.dim, wrapped(say("Notes on the data: {codes}", codes=codes), width)))
+    elif notes:
+        yield from ("", style.bold(say("Notes on the data")))
+        for note in notes:
+            yield from wrapped(f"- {_finding(note)}", width, "  ", "    ")
+    if report.next:
+        yield ""
+        yield from _command(say("next: {command}", command=visible(report.next)), width)
+
+
+def _cut_end(line: str, width: int | None) -> str:
+    return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+
+
+def _finding(finding: parts.SourcesFinding) -> str:
+    label = f"{finding.label}: " if finding.label else ""
+    return f"{label}{visible(finding.text)} [{visible(finding.code)}]"
+
+
+def _section(section: Section, width: int | None, style: Style, brief: bool, by_view: bool) -> Iterator[str]:
+    option = f"  --view {section.name}" if by_view and not section.only_text else ""
+    yield ""
+    if section.title:
+        yield style.bold(visible(section.title)) + style.dim(visible(option))
+    if section.note and not brief:
+        yield from wrapped(visible(section.note), width)
+    for line in section.lines:
+        yield from wrapped(visible(line), width)
+    for line in section.code.splitlines():
+        yield from _code(_INDENT + visible(line), width)
     if section.only_text:
         return
     if section.table.empty:
-        yield visible(parts.reason(section))
+        yield from wrapped(visible(parts.reason(section)), width)
         return
+    if width is not None:
+        section = without_zeros(section)
     rows = parts.shown(section)
-    fitting_columns, too_wide = fitting(columns(rows, section.columns, unit=section.unit), width)
-    yield from _table(fitting_columns, width)
-    yield from filter(None, [parts.more(section, say(" (--limit 0 shows all)"))])
-    if too_wide:
-        names = say(", ").join(visible(column.label) for column in too_wide)
-        yield say("No room in this terminal: {columns} (--format markdown shows all columns)", columns=names)
-    yield from parts.unknown(section, rows)
+    lines, left_out = table_lines(section, rows, width, style)
+    yield from lines
+    yield from filter(None, [style.dim(parts.more(section, say(" (--limit 0 shows all)")))])
+    if left_out and not brief:
+        names = say(", ").join(visible(column.label) for column in left_out)
+        text = say("No room in this terminal: {columns} (--format markdown shows all columns)", columns=names)
+        yield from map(style.dim, wrapped(text, width))
+    for line in () if brief else parts.unknown(section, rows):
+        yield from map(style.dim, wrapped(line, width))
 
 
-def _table(shown: list[ShownColumn], width: int | None) -> Iterator[str]:
-    # A table library would take half a millisecond per row, and tables have tens of thousands of rows.
-    longest = name_width(shown, width)
-    aligned = []
-    for column in shown:
-        texts = [visible(column.label), *column.cells]
-        if not column.numeric:
-            uncut = column.name == _SENTENCES and width is None
-            texts = [cut(text, full_width(column) if uncut else longest) for text in texts]
-        size = max(map(cell_len, texts))
-        if column.numeric:
-            aligned.append([" " * (size - cell_len(text)) + text for text in texts])
+def _code(line: str, width: int | None) -> Iterator[str]:
+    """Yield a line of code. If it is too wide, its comment is put above it."""
+    statement, mark, comment = line.partition("  # ")
+    if width is None or cell_len(line) <= width or not mark or not statement.strip():
+        yield line
+        return
+    indent = " " * (len(statement) - len(statement.lstrip()))
+    yield from wrapped(f"# {comment}", width, indent, f"{indent}# ")
+    yield statement
+
+
+def _command(text: str, width: int | None) -> Iterator[str]:
+    """Yield the lines of a command. A shell accepts them as one command when they are copied."""
+    *first, last = wrapped(text, None if width is None else width - 2, indent=_INDENT)
+    yield from (f"{line} \\" for line in first)
+    yield last
+
+
+def wrapped(text: str, width: int | None, first: str = "", indent: str = "") -> Iterator[str]:
+    """Yield the text in lines of at most ``width`` terminal cells. ``first`` and ``indent`` are put before the first
+    line and before the other lines. Words such as long paths are not broken, so that they can be copied."""
+    line = first
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line.strip() else line + word
+        if width is None or cell_len(joined) <= width:
+            line = joined
+            continue
+        if line.strip():
+            yield line
+            line = indent + word
         else:
-            aligned.append([set_cell_size(text, size) for text in texts])
-    head, *rows = (GAP.join(row) for row in zip(*aligned, strict=True))
-    yield _bold(head, width is not None)
-    yield "─" * cell_len(head)
-    yield from rows
-
-
-def _bold(text: str, styled: bool) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if styled and text else text
+            line = joined
+        while cell_len(line) > max(width, len(line)):  # wide Chinese characters
+            part = set_cell_size(line, width).rstrip()
+            yield part
+            line = indent + line[len(part) :]
+    yield line

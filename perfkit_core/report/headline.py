@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core.language.messages import Message, mark, message, worded
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.meta import EDGES, spelled
+from perfkit_core.report.verdict import verdict
 
 _MANY_STEPS: Final = 10
 """Minimum number of steps for which the 10th and 90th percentile are given instead of the minimum and maximum."""
@@ -27,24 +28,35 @@ _CATEGORY_NAMES: Final = {
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return sentences on the step time. ``tables`` contains the tables of four views: ``steps``, ``partition``,
-    ``model`` and ``device``. Without recorded steps there are no sentences."""
-    steps, partition, model = tables.get("steps"), tables.get("partition"), tables.get("model")
+    """Return the verdict, and sentences on the step time. ``tables`` contains the tables of the views ``steps``,
+    ``partition``, ``model``, ``device`` and ``operators``, as far as they are known."""
+    return (*verdict(tables), *_steps(tables))
+
+
+def step_time(steps: pd.DataFrame | None) -> Iterator[Message]:
+    """Yield a sentence on the durations of the steps, from the table of the view steps."""
     if steps is None or steps.empty:
-        return ()
+        return
     times = steps["dur_ns"].astype("float64")
     values = {"median": times.median(), "count": len(times), "most": times.max()}
     if len(times) == 1:
-        sentences = [message("The only recorded step took {time:ns}.", time=times.iloc[0])]
+        yield message("The only recorded step took {time:ns}.", time=times.iloc[0])
     elif len(times) < _MANY_STEPS:
         text = mark("The median of {count} step times is {median:ns}. The steps took {least:ns} to {most:ns}.")
-        sentences = [message(text, **values, least=times.min())]
+        yield message(text, **values, least=times.min())
     else:
         text = mark(
             "The median of {count} step times is {median:ns}. 80% of the steps took {low:ns} to {high:ns}. The slowest "
             "step took {most:ns}."
         )
-        sentences = [message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))]
+        yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
+
+
+def _steps(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
+    partition, model = tables.get("partition"), tables.get("model")
+    sentences = [*step_time(tables.get("steps"))]
+    if not sentences:
+        return ()
     parts: dict[str, float] = {}
     if partition is not None and len(partition):
         large = partition[(partition["ratio"] >= _MIN_SHARE).fillna(False)]

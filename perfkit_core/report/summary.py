@@ -10,7 +10,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Text, mark, say
+from perfkit_core.language.messages import Message, Text, mark, say
 from perfkit_core.model import schema
 from perfkit_core.model.columns import DEVICE
 from perfkit_core.model.report_data import Report, Section
@@ -21,6 +21,8 @@ from perfkit_core.ranks.profile import Computed, Profile, Whole
 from perfkit_core.ranks.reduce import understood
 from perfkit_core.report import facts
 from perfkit_core.report.display import DEPTH, Display, check, displayed
+from perfkit_core.report.headline import step_time
+from perfkit_core.report.verdict import VIEWS, verdict
 from perfkit_core.system.paths import readable
 from perfkit_core.views.tables import rounded_division
 
@@ -66,18 +68,24 @@ def of_all(request: ViewRequest) -> bool:
     return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 
+_OF_VERDICT: Final = (*VIEWS, "steps")
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
-COMPARED: Final = {"phases": "model", "step_parts": "partition", "layers": "modules"}
-"""Table of a comparison → the view that shows the same for one run."""
+ALIASES: Final = {"phases": "model", "step_parts": "partition", "layers": "modules", "quality": "findings"}
+"""Other names of views: the names of tables of a comparison, and words that people try."""
 
 
 def summary_report(
-    profile: Profile | Trace, views: Sequence[View], request: ViewRequest, display: Display = DEFAULT
+    profile: Profile | Trace,
+    views: Sequence[View],
+    request: ViewRequest,
+    display: Display = DEFAULT,
+    brief: bool = False,
 ) -> Report:
-    """Return a report with one section per view. A grouping, order or filter applies to the views that support it.
-    Raises UsageError if no view supports it."""
+    """Return a report with one section per view. A grouping, order or filter applies to the views that support it. A
+    ``brief`` report begins with a verdict, and leaves out empty sections. Raises UsageError if no view supports a
+    grouping."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
@@ -87,20 +95,26 @@ def summary_report(
     if display.average:
         check_average(views)
     profile = Whole(profile) if isinstance(profile, Trace) else profile
-    computed = profile.compute(views, replace(request, sort=display.sort), own_steps=display.average)
+    more = [view for view in choose_views(_OF_VERDICT) if view not in views] if brief else []
+    computed = profile.compute([*views, *more], replace(request, sort=display.sort), own_steps=display.average)
     if computed.averaged and not display.average:  # The partial results are averages already.
         check_average(views)
     display = replace(display, average=computed.averaged)
-    check(computed.tables, display, [column for view in views for column in view.columns])
+    tables = {view.name: computed.tables[view.name] for view in views}
+    check(tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps
     if display.average and chosen is None and not computed.steps:
         hint = "set a schedule for the profiler, and call the profiler's step() after each iteration"
         raise UsageError("--average requires steps, but no steps were recorded", hint)
     steps = len(computed.steps if chosen is None else chosen)
     sections = tuple(_section(computed, view, display, steps) for view in views)
+    sentences: tuple[Message, ...] = ()
+    if brief:
+        sentences = (*verdict(computed.tables), *step_time(computed.tables["steps"]))
+        sections = tuple(section for section in sections if not section.table.empty) or sections
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
-    return Report(computed.meta.source, (source,), sections, data=data)
+    return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
@@ -141,23 +155,25 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
         empty=empty,
         limit=display.limit,
         unit=display.unit,
+        chosen=bool(display.columns),
         unknown=not_recorded(view, whole, computed),
     )
 
 
 def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     """Return the views with these names, without duplicates. The name of a group selects all its views, and "all"
-    selects every view. If ``single`` is true, only names of views are accepted. Raises UsageError."""
+    selects every view. :data:`ALIASES` are accepted, too. If ``single`` is true, only names of views are accepted.
+    Raises UsageError."""
     known = get_plugins().views()
     groups: dict[str, list[str]] = {} if single else {"all": list(known)}
     for name, view in known.items():
         if view.group is not None and not single:
             groups.setdefault(view.group, []).append(name)
-    wanted = dict.fromkeys(part for name in names for part in groups.get(name, [name]))
+    named = (name if name in known else ALIASES.get(name, name) for name in names)
+    wanted = dict.fromkeys(part for name in named for part in groups.get(name, [name]))
     for name in wanted:
         if name not in known:
-            hint = f"perfkit compare has this table; for one run, use {COMPARED[name]!r}; " if name in COMPARED else ""
-            raise UsageError(f"unknown view {name!r}", hint + spelled_like(name, (*known, *groups)))
+            raise UsageError(f"unknown view {name!r}", spelled_like(name, (*known, *groups, *ALIASES)))
     return [known[name] for name in wanted]
 
 

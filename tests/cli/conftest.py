@@ -20,6 +20,11 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def words(self) -> str:
+        """The output without line breaks and indents: text wraps sentences."""
+        return " ".join(self.out.split())
+
 
 Perfkit = Callable[..., Result]
 

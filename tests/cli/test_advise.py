@@ -40,7 +40,7 @@ def loading(tmp_path: Path) -> Path:
 
 
 def test_text_shows_the_place_the_saving_and_the_certainty(perfkit, loading: Path) -> None:
-    code, out, err = perfkit("advise", loading)
+    code, out, err = perfkit("advise", loading, "--limit", "0")
     assert (code, err) == (0, "")
     assert out.index("1. Load data in worker processes: saves") < out.index("In sum")
     for told in ("60.0 ms of 100 ms", "train.py:12 (main); steps 0 to 5", "Step: 100 ms now,", "p10 to p90:",
@@ -87,22 +87,22 @@ def test_rules_not_evaluated_are_short_in_text_and_complete_in_json(perfkit, loa
     content = json.loads(perfkit("advise", loading, "--format", "json").out)
     rules = {one["rule"] for one in content["not_evaluable"]}
     without_device = {one["rule"] for one in content["not_evaluable"] if "no device work" in one["why"]}
-    out = perfkit("advise", loading).out
-    needs = f"To see what a rule needs: perfkit advise {loading} --rule ID; "
-    assert f"\n{len(rules)} rules could not be evaluated on this recording. {needs}" in out
-    (line,) = (line for line in out.splitlines() if line.startswith("No device work was recorded: "))
-    assert line.endswith(f" and {len(without_device) - 4} more.")
-    assert len(line) < 140
+    count = f"{len(rules)} rules could not be evaluated on this recording"
+    assert f"\n{count} (--limit 0 lists them, with what they need).\n" in perfkit("advise", loading).out
+    words = perfkit("advise", loading, "--limit", "0").words
+    assert f" {count}. To see what a rule needs: perfkit advise " in words
+    assert f"No device work was recorded: " in words
+    assert f" and {len(without_device) - 4} more." in words
     markdown = perfkit("advise", loading, "--format", "markdown").out
     assert all(rule in markdown for rule in rules)
     assert "--format json lists all" not in markdown
     (rule, *_) = without_device
-    alone = perfkit("advise", loading, "--rule", rule).out
+    alone = perfkit("advise", loading, "--rule", rule, "--limit", "0").words
     assert f"Not evaluated on this recording: {rule} (no device work was recorded)." in alone
 
 
 @pytest.mark.parametrize(
-    ("suffix", "mark"), [(".md", "## 1. Load data"), (".html", "<!DOCTYPE html>"), (".txt", "In sum")]
+    ("suffix", "mark"), [(".md", "## 1. Load data"), (".html", "<!DOCTYPE html>"), (".txt", "next: perfkit advise")]
 )
 def test_formats_for_people(perfkit, loading: Path, tmp_path: Path, suffix: str, mark: str) -> None:
     file = tmp_path / f"advice{suffix}"
@@ -124,7 +124,7 @@ def test_explain_shows_the_whole_contract(perfkit, loading: Path) -> None:
     titles = ["Finding", "Evidence", "Changes to the recording", "Prediction", "Confidence",
               "Risks and conflicts", "What to do", "Outcome"]  # fmt: skip
     assert [title for title in titles if f"\n{title}\n" in out] == titles
-    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share      60%",
+    for told in ("Rule 10, loader-workers, version 1; fw, eager mode", "loader, share     60%",
                  "the step time minus the time of the detected problem",
                  "Assumed: handing over a batch takes 0.1–2 ms (estimate",
                  "6 × DataLoader.next: get batches from 4 worker",
@@ -177,7 +177,7 @@ def test_a_change_that_costs_time_is_no_small_saving(perfkit, tmp_path: Path) ->
     (one,) = json.loads(perfkit(*asked, "--format", "json").out)["advice"]
     assert one["severity"] == "none"
     assert one["prediction"]["saving_ns"] == -(MS // 2 - MS // 5)
-    out = perfkit(*asked).out
+    out = perfkit(*asked, "--limit", "0").out
     assert "1. loader-workers=2: Load data in worker processes: costs 0.30% more time\n" in out
     assert "loader-workers=2: a step takes 100 ms now, and would take 100 ms (" in out
     assert "): no saving.\n" in out
@@ -252,7 +252,7 @@ def test_every_record_is_in_one_group(perfkit, tmp_path: Path) -> None:
     others = ({"outcome": "refuted"}, nothing, {"outcome": "abstained"}, {"outcome": "predicted", "saving_ratio": None})
     for one in (known, known, *(replace(known, **other) for other in others)):
         append(file, one)
-    out = perfkit("advise", "--ledger", file).out
+    out = perfkit("advise", "--ledger", file).words
     assert (
         "6 records: 3 predicted and measured, 1 measured without a prediction, 1 measured with an "
         "inconclusive result and 1 not measured." in out
@@ -303,7 +303,7 @@ def test_outcomes_of_other_advice_are_not_shown(perfkit, loading: Path, tmp_path
     )
     append(file, replace(other, framework="fw", cpu="Abacus", cpus=(0, 1)))
     append(file, replace(other, framework="fw", outcome="abstained", saving_ratio=-0.02, date="2024-06-01T10:00:00Z"))
-    out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").out
+    out = perfkit("advise", loading, "--ledger", file, "--rule", "loader-workers").words
     told = "Measured elsewhere: loader-workers-1a2b, 2024-06-01 by python b.py: inconclusive; cost 2%"
     assert f"{told}, predicted: 15%; outcomes of all 2 measurements: 1 verified, 1 inconclusive" in out
 

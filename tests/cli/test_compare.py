@@ -71,7 +71,8 @@ def test_a_gate_with_too_few_steps_cannot_tell(perfkit, tmp_path: Path) -> None:
         record(tmp_path / name, [ms])
     code, out, err = perfkit("compare", tmp_path / "main", tmp_path / "change", "--fail-on", "step_time > 3%")
     assert (code, err) == (0, "perfkit: gate cannot tell: step_time > 3%\n")
-    assert "Gate: cannot tell; limit exceeded, but too few steps or captures to rule out noise: step_time > 3%." in out
+    told = "Gate: cannot tell; limit exceeded, but too few steps or captures to rule out noise: step_time > 3%."
+    assert told in " ".join(out.split())
 
 
 def test_pooled_captures_are_not_named_after_the_first(perfkit, runs: Path) -> None:
@@ -165,7 +166,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
     assert (content["normalised"]["base"], content["normalised"]["other"]) == (2_000_000, 1_100_000)
     assert perfkit(*given, "--fail-on", "step_time > 3%").code == 1
     assert perfkit(*given, "--fail-on", "step_time > 3%", "--per", "sample").code == 0
-    out = perfkit("compare", runs / "main-0", runs / "change-0", "--samples", "10,20").out
+    out = perfkit("compare", runs / "main-0", runs / "change-0", "--samples", "10,20").words
     assert "The steps do different amounts of work: 10 samples in base and 20 samples in other (as given)." in out
 
 
@@ -179,12 +180,10 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--samples", "10,20,30"], "must be one positive whole number, or one per run (2 runs)"),
         (["--tokens", "10"], "--tokens requires --per token"),
         (["--noise", "2"], "is not a share; write a percentage"),
-        (["--view", "model"], "no table 'model'; use 'phases' instead; known: waterfall"),
         (
             ["--view", "memory"],
             "--fail-on 'memory.COLUMN[ROW] > 3%' compares a number of this view; known:",
         ),
-        (["--fail-on", "phases.calls > 3%"], "perfkit compare has this table; for one run, use 'model'; known: "),
         (["--view", "gate"], "no table 'gate'; this table exists only with --fail-on; known: "),
         (["--view", "nope"], "the comparison has no table 'nope'; known: waterfall, steps, step_time"),
     ],

@@ -53,7 +53,8 @@ def test_version(perfkit) -> None:
 def test_unknown_command_is_one_line(perfkit) -> None:
     code, out, err = perfkit("nope")
     assert (code, out) == (2, "")
-    assert err == "perfkit: error: No such command 'nope'; see 'perfkit --help'\n"
+    assert err.startswith("perfkit: error: no such command 'nope'; known: record, summary")
+    assert "did you mean summary?" in perfkit("sumary").err
 
 
 def test_help_imports_no_framework_and_no_renderer() -> None:

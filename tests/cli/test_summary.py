@@ -34,7 +34,7 @@ def test_json_has_exact_numbers_and_the_names_of_the_columns(perfkit, run: Path)
     assert content["source"] == str(run)
     assert {"code": "made-up", "message": "made by hand"} in content["quality"]
     assert list(content["views"]) == ["operators", "kernels"]
-    matmul, add, outside = content["views"]["operators"]
+    add, outside, matmul = content["views"]["operators"]
     assert (outside["name"], outside["calls"]) == ("(launched outside operators)", None)
     assert (matmul["name"], matmul["calls"], matmul["self_cpu_ns"]) == ("fw::matmul", 2, 2 * (5_000_000 - 1_000_001))
     assert (add["total_cpu_ns"], add["total_device_ns"], add["op_name"]) == (2_000_002, 6_000_000, None)
@@ -69,9 +69,9 @@ def test_sort_and_ascending(perfkit, run: Path) -> None:
         names: list[str] = pd.read_csv(io.StringIO(out))["name"].tolist()
         return [name for name in names if not name.startswith("(")]
 
-    assert names() == ["fw::matmul", "fw::add"]
-    assert names("--sort", "self_device_ns") == ["fw::add", "fw::matmul"]
-    assert names("--sort", "self_device_ns", "--ascending") == ["fw::matmul", "fw::add"]
+    assert names() == ["fw::add", "fw::matmul"], "by device time"
+    assert names("--sort", "self_cpu_ns") == ["fw::matmul", "fw::add"]
+    assert names("--sort", "self_cpu_ns", "--ascending") == ["fw::add", "fw::matmul"]
 
 
 def test_step_filter_and_by(perfkit, run: Path) -> None:

@@ -67,7 +67,7 @@ def test_two_vendors(traces: Path) -> None:
     assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989, 1307.4]
     assert section(report, "devices").table["memory_gb_per_s"].tolist() == [3350, 5300]
     assert (
-        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peak rates are listed below."
+        "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. The table devices lists their peak rates."
         in rendered(report.warnings)
     )
 

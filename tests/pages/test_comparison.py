@@ -124,7 +124,10 @@ def test_different_devices_give_a_warning(opened: Opened, traces: Path, tmp_path
     files = [traces / "torch" / f"{device}-vit.json.gz" for device in ("h100", "mi300x")]
     page = opened(written(tmp_path, "compare", *files))
     expect(page.locator(".warnings li")).to_have_text(
-        ["Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. Their peak rates are listed below."]
+        [
+            "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. The table devices lists their peak "
+            "rates."
+        ]
     )
     expect(page.locator("th", has_text="Memory (GB/s)")).to_have_count(1)
     expect(page.locator("td", has_text="3,350")).to_have_count(1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from perfkit_core.report.headline import headline
+from perfkit_core.report.verdict import verdict
 from tests.support.rendered import rendered
 
 STEPS = pd.DataFrame({"dur_ns": [10_000_000]})
@@ -12,6 +14,8 @@ PARTS = pd.DataFrame(
     {
         "category": ["device_compute", "exposed_communication", "exposed_copy", "launch_and_host", "idle"],
         "ratio": pd.array([0.26, 0.66, 0.004, 0.05, None], "Float64"),
+        "total_ns": [2_600_000, 6_600_000, 40_000, 500_000, 0],
+        "avg_ns": [2_600_000, 6_600_000, 40_000, 500_000, 0],
     }
 )
 
@@ -24,6 +28,8 @@ def devices(*busy: float | None) -> pd.DataFrame:
 
 def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
     assert rendered(headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)})) == (
+        "Communication-bound: 66% of the step time (6.60 ms) is communication without computation; devices compute for "
+        "26%.",
         "The only recorded step took 10.0 ms.",
         "Step time: 66% exposed communication, 26% device compute, 5% launches and other host work while devices are "
         "idle.",
@@ -49,6 +55,43 @@ def test_waiting_for_input_is_said_once() -> None:
     model = pd.DataFrame({"phase": ["step", "dataloader"], "cpu_ratio": [1.0, 0.3]})
     (_, loading) = rendered(headline({"steps": STEPS, "model": model}))
     assert loading == "Data loading takes 30% of the step time."
-    waits = pd.DataFrame({"category": ["input_wait", "idle"], "ratio": [0.3, 0.7]})
-    (_, parts) = rendered(headline({"steps": STEPS, "model": model, "partition": waits}))
+    times = {"total_ns": [3_000_000, 7_000_000], "avg_ns": [3_000_000, 7_000_000]}
+    waits = pd.DataFrame({"category": ["input_wait", "idle"], "ratio": [0.3, 0.7]} | times)
+    (_, _, parts) = rendered(headline({"steps": STEPS, "model": model, "partition": waits}))
     assert parts == "Step time: 70% idle (nothing recorded), 30% input wait."
+
+
+def parts(shares: dict[str, float]) -> pd.DataFrame:
+    """The partition of one step of 10 ms."""
+    times = [round(share * 10_000_000) for share in shares.values()]
+    return pd.DataFrame({"category": list(shares), "ratio": list(shares.values()), "total_ns": times, "avg_ns": times})
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({"device_compute": 0.9, "launch_and_host": 0.1}, "Device-bound: devices compute for 90% of the step time"),
+        ({"device_compute": 0.6, "input_wait": 0.4}, "Waits for data: 40% of the step time (4.00 ms)"),
+        ({"device_compute": 0.6, "launch_and_host": 0.3, "idle": 0.1}, "Launch-bound: for 40% of the step time"),
+        ({"device_compute": 0.6, "launch_and_host": 0.1, "idle": 0.3}, "Host-bound: for 40% of the step time"),
+        ({"device_compute": 0.6, "exposed_copy": 0.4}, "Copy-bound: for 40% of the step time"),
+        ({"compute": 0.9, "framework": 0.1}, "CPU-bound: operators take 90% of the step time"),
+        ({"compute": 0.5, "framework": 0.3, "idle": 0.2}, "Overhead-bound: for 50% of the step time"),
+    ],
+)
+def test_the_verdict_names_what_limits_the_step(shares: dict[str, float], said: str) -> None:
+    (sentence,) = rendered(verdict({"partition": parts(shares)}))
+    assert sentence.startswith(said)
+
+
+def test_without_steps_the_verdict_is_about_the_recording() -> None:
+    tables = {"partition": parts({}), "device": devices(0.9, 0.5).assign(busy_ns=[25, 50], span_ns=[100, 100])}
+    tables["model"] = pd.DataFrame({"phase": ["dataloader", "forward"], "cpu_ratio": [0.6, 0.4]})
+    assert rendered(verdict(tables)) == (
+        "Of 2 devices, cuda:1 is busiest: for 50% of the recorded 100 ns.",
+        "Data loading takes 60% of the time of all recorded phases.",
+    )
+    operators = pd.DataFrame({"name": ["a", "b"], "self_cpu_ns": [1, 3], "self_cpu_ratio": [0.25, 0.75]})
+    assert rendered(verdict({"partition": parts({}), "operators": operators})) == (
+        "b takes the most host time of all operators: 75%.",
+    )

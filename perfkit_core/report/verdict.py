@@ -1,0 +1,101 @@
+"""The first sentence of a report: what limits the training, with the figures that show it, from the tables of views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pandas as pd
+
+from perfkit_core.language.messages import Message, mark, message
+
+VIEWS: Final = ("partition", "model", "device", "operators")
+"""Views whose tables a verdict uses. It uses those that are there."""
+LIMITING: Final = 0.15
+"""What keeps the devices from computing is named if it takes at least this share of the step time."""
+_COMPUTE: Final = ("device_compute", "compute")
+_WITHOUT_OPERATORS: Final = ("launch_and_host", "framework", "idle")
+"""Categories in which the host works outside operators, or in which no device works."""
+_WAITS: Final = {
+    "input_wait": mark(
+        "Waits for data: {share:ratio} of the step time ({time:ns}) is spent waiting for the next batch"
+    ),
+    "exposed_communication": mark(
+        "Communication-bound: {share:ratio} of the step time ({time:ns}) is communication without computation"
+    ),
+    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time ({time:ns}), devices only copy data"),
+}
+_LAUNCH_BOUND: Final = mark(
+    "Launch-bound: for {share:ratio} of the step time ({time:ns}), no device works while the host launches work"
+)
+_HOST_BOUND: Final = mark(
+    "Host-bound: for {share:ratio} of the step time ({time:ns}), no device works, and mostly nothing was recorded on "
+    "the host"
+)
+_OVERHEAD_BOUND: Final = mark(
+    "Overhead-bound: for {share:ratio} of the step time ({time:ns}), no operator runs, but Python or the framework"
+)
+_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time ({time:ns})")
+_CPU_BOUND: Final = mark("CPU-bound: operators take {share:ratio} of the step time ({time:ns})")
+
+
+def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
+    """Yield one sentence on what limits the steps. Without steps, yield sentences on the whole recording instead. If the
+    table of the view partition is missing, yield nothing."""
+    partition = tables.get("partition")
+    if partition is None:
+        return
+    if len(partition) and partition["total_ns"].sum():
+        yield _of_steps(partition)
+    else:
+        yield from _of_recording(tables)
+
+
+def _of_steps(partition: pd.DataFrame) -> Message:
+    rows = partition.fillna({"ratio": 0.0, "avg_ns": 0})
+    shares = dict(zip(rows["category"], rows["ratio"].astype(float), strict=True))
+    times = dict(zip(rows["category"], rows["avg_ns"].astype(int), strict=True))
+    on_device = "device_compute" in shares
+
+    def part(template: str, *names: str) -> Message:
+        values = {
+            "share": sum(shares.get(name, 0) for name in names),
+            "time": sum(times.get(name, 0) for name in names),
+        }
+        return message(template, **values)
+
+    host = _OVERHEAD_BOUND
+    if on_device:
+        host = _LAUNCH_BOUND if shares.get("launch_and_host", 0) >= shares.get("idle", 0) else _HOST_BOUND
+    limits = {name: (shares.get(name, 0.0), part(template, name)) for name, template in _WAITS.items()}
+    outside = sum(shares.get(name, 0) for name in _WITHOUT_OPERATORS)
+    limits["host"] = (outside, part(host, *_WITHOUT_OPERATORS))
+    share, limit = max(limits.values(), key=lambda entry: entry[0])
+    if share < LIMITING:
+        return message("{what}.", what=part(_DEVICE_BOUND if on_device else _CPU_BOUND, *_COMPUTE))
+    template = (
+        mark("{what}; devices compute for {share:ratio}.")
+        if on_device
+        else mark("{what}; operators take {share:ratio}.")
+    )
+    return message(template, what=limit, share=sum(shares.get(name, 0) for name in _COMPUTE))
+
+
+def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
+    devices, operators = tables.get("device"), tables.get("operators")
+    busy = devices[devices["busy_ns"].notna() & (devices["span_ns"].fillna(0) > 0)] if devices is not None else ()
+    if len(busy):
+        first = busy.sort_values("busy_ns", ascending=False, kind="stable").iloc[0]
+        share, span = int(first["busy_ns"]) / int(first["span_ns"]), int(first["span_ns"])
+        template = mark("{device} is busy for {share:ratio} of the recorded {time:ns}.")
+        if len(busy) > 1:
+            template = mark("Of {count} devices, {device} is busiest: for {share:ratio} of the recorded {time:ns}.")
+        yield message(template, device=first["device"], share=share, time=span, count=len(busy))
+    model = tables.get("model")
+    loading = () if model is None else model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna()
+    for share in (share for share in loading if share >= LIMITING):
+        yield message("Data loading takes {share:ratio} of the time of all recorded phases.", share=share)
+    if not len(busy) and operators is not None and len(operators):
+        first = operators.sort_values("self_cpu_ns", ascending=False, kind="stable").iloc[0]
+        template = mark("{name} takes the most host time of all operators: {share:ratio}.")
+        yield message(template, name=first["name"], share=float(first["self_cpu_ratio"]))
