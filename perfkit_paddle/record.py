@@ -8,20 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from perfkit_core.errors import CaptureError
+from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
-from perfkit_paddle.on_trace_ready import place, take, trace_handler
+from perfkit_paddle.on_trace_ready import place, take
 
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option: Paddle always records them,
 but only for static programs. FLOPs are not an option: ``with_flops`` of Paddle's profiler has no effect."""
-_NO_START: Final = "paddle.profiler cannot start: another Profiler exists in this process"
 
 
 class ScriptRecording:
@@ -46,7 +44,7 @@ class ScriptRecording:
             self._profiler.start()
         except AttributeError:
             hint = "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
-            raise CaptureError(_NO_START, hint) from None
+            raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process", hint) from None
         self._left = None if steps is None else steps + 1  # the first update only begins step 1
         self._running = True
         self._step, self._clock = 0, StepClock()
@@ -172,44 +170,13 @@ class PaddleStepProfiler:
         return replace(taken, clock=self.clock)
 
 
-WARMUP: Final = 2
-RECORDED: Final = 8
-BATCH: Final = 64
-SAMPLES: Final = 1024
-
-
-def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small convolutional network for ten steps and record the last eight with paddle.profiler.
-    ``perfkit_torch`` has the same demo. Raises CaptureError if Paddle or its profiler cannot run."""
-    paddle: Any = framework.paddle()
-    profiling = framework.profiler()
-    paddle.seed(0)
-    nn = paddle.nn
-    model = nn.Sequential(
-        nn.Conv2D(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2D(2),
-        nn.Conv2D(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2D(2),
-        nn.Flatten(), nn.Linear(16 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 10),
-    )  # fmt: skip
-    random = np.random.RandomState(0)
-    images = random.rand(SAMPLES, 1, 28, 28).astype(np.float32)
-    labels = random.randint(0, 10, SAMPLES).astype(np.int64)
-
-    loader = paddle.io.DataLoader(list(zip(images, labels, strict=True)), batch_size=BATCH)
-    loss_of = nn.CrossEntropyLoss()
-    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
-    report(f"training {WARMUP + RECORDED} steps of batch {BATCH} with PaddlePaddle {paddle.__version__}")
-    schedule = profiling.make_scheduler(closed=0, ready=WARMUP, record=RECORDED, repeat=1)
-    profiler = profiling.Profiler(scheduler=schedule, on_trace_ready=trace_handler(run_dir), profile_memory=True)
-    try:
-        profiler.start()
-    except AttributeError:
-        raise CaptureError(_NO_START) from None
-    for step, (batch, targets) in enumerate(loader):
-        if step == WARMUP + RECORDED:
-            break
-        loss_of(model(batch), targets).backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        profiler.step()
-    profiler.stop()
-    report(f"recorded {RECORDED} steps into {run_dir}")
+DEMO: Final = Demo(
+    Path(__file__).with_name("demo_training.py"),
+    fix={
+        "LOG_EVERY = 1": "LOG_EVERY = 100",
+        "    labels = ": '    images = np.array(images, "float32") / 255\n    labels = ',
+        "paddle.to_tensor([[pixel / 255 for pixel in image] for image in images[chosen]])":
+            "paddle.to_tensor(images[chosen])",
+    },
+    rules=("tensors-from-lists", "save-each-step"),
+)  # fmt: skip

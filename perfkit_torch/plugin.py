@@ -23,7 +23,7 @@ def perfkit_sources() -> Sequence[Source]:
 def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_torch import record
 
-    return [Recorder("torch", record.ScriptRecording, record.demo)]
+    return [Recorder("torch", record.ScriptRecording, record.DEMO)]
 
 
 @hookimpl

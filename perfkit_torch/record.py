@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
 from perfkit_torch import framework
-from perfkit_torch.on_trace_ready import place, take, trace_handler
+from perfkit_torch.on_trace_ready import place, take
 
 _OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
@@ -173,37 +172,13 @@ class TorchStepProfiler:
             self._label = None
 
 
-WARMUP: Final = 2
-RECORDED: Final = 8
-BATCH: Final = 64
-SAMPLES: Final = 1024
-
-
-def demo(run_dir: Path, report: Callable[[str], None]) -> None:
-    """Train a small convolutional network for a few steps and record them with torch.profiler."""
-    torch = framework.torch()
-    report(f"torch {torch.__version__}: training the demo model")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    nn = torch.nn
-    net = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(16 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 10),
-    ).to(device)  # fmt: skip
-    random = np.random.RandomState(0)
-    pictures = torch.from_numpy(random.rand(SAMPLES, 1, 28, 28).astype("float32"))
-    labels = torch.from_numpy(random.randint(0, 10, SAMPLES).astype("int64"))
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pictures, labels), batch_size=BATCH)
-    loss_of, optimizer = nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=1e-3)
-    schedule = torch.profiler.schedule(wait=WARMUP - 1, warmup=1, active=RECORDED, repeat=1)
-    with torch.profiler.profile(
-        schedule=schedule, on_trace_ready=trace_handler(run_dir), record_shapes=True, profile_memory=True
-    ) as profiler:
-        for batch, targets in data:
-            loss = loss_of(net(batch.to(device)), targets.to(device))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            profiler.step()
-            if profiler.step_num == WARMUP + RECORDED:
-                break
+DEMO: Final = Demo(
+    Path(__file__).with_name("demo_training.py"),
+    fix={
+        "LOG_EVERY = 1": "LOG_EVERY = 100",
+        "    labels = ": '    images = np.array(images, "float32") / 255\n    labels = ',
+        "torch.tensor([[pixel / 255 for pixel in image] for image in images[chosen]])":
+            "torch.from_numpy(images[chosen])",
+    },
+    rules=("tensors-from-lists", "save-each-step"),
+)  # fmt: skip

@@ -63,5 +63,4 @@ def perfkit_exporters() -> Sequence[Exporter]:
 @hookimpl
 def perfkit_commands() -> Sequence[click.Command]:
     """Return the commands in the order in which ``perfkit --help`` lists them."""
-    commands = [getattr(importlib.import_module(f"perfkit_core.cli.{name}"), name) for name in _COMMANDS]
-    return [*commands, importlib.import_module("perfkit_core.cli.demo").demo_run]
+    return [getattr(importlib.import_module(f"perfkit_core.cli.{name}"), name) for name in _COMMANDS]

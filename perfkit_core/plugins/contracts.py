@@ -70,6 +70,21 @@ class Recording(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Demo:
+    """A training with planted faults, for ``perfkit demo``.
+
+    - ``script``: ``python SCRIPT DIR`` trains, and records some steps into the run folder DIR. perfkit's schedule times
+      the other steps.
+    - ``fix``: texts of the script → what replaces them to remove the faults.
+    - ``rules``: ids of the rules whose advice the fix follows.
+    """
+
+    script: Path
+    fix: Mapping[str, str]
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
@@ -77,12 +92,12 @@ class Recorder:
     - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` optimizer
       steps, or with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and
       ``flops``. A flag that the framework does not support raises UsageError.
-    - ``demo(run_dir, report)`` trains and records a small model. It reports progress by ``report(text)``.
+    - ``demo`` is the training of ``perfkit demo``, or None.
     """
 
     framework: str
     start: Callable[[Path, int | None, Mapping[str, Any]], Recording]
-    demo: Callable[[Path, Callable[[str], None]], None]
+    demo: Demo | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_torch.record import ScriptRecording, demo  # noqa: E402
+from perfkit_torch.record import DEMO, ScriptRecording  # noqa: E402
 
 
 def updates(count: int, optimizers: int = 1) -> None:
@@ -150,11 +151,15 @@ def test_unsupported_options_are_refused(tmp_path: Path) -> None:
     assert recording.finish() == 1
 
 
-def test_the_demo(tmp_path: Path) -> None:
-    """The demo records eight complete steps with all phases, and nearly all operator time has a canonical name."""
-    told: list[str] = []
-    demo(tmp_path, told.append)
-    trace = load(tmp_path)
-    assert list(step_durations(trace)) == list(range(2, 10))
-    assert {"dataloader", "forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
-    assert told
+def test_the_training_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It records twenty complete steps with all phases, and times the others. The fix applies to its text."""
+    text = DEMO.script.read_text(encoding="utf-8")
+    assert [text.count(fault) for fault in DEMO.fix] == [1] * len(DEMO.fix)
+    script = tmp_path / "script.py"
+    script.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / "run")])
+    runpy.run_path(str(script), run_name="__main__")
+    trace = load(tmp_path / "run")
+    assert list(step_durations(trace)) == list(range(50, 70))
+    assert {"forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
+    assert trace.meta.timed_steps.unprofiled_ns
