@@ -63,7 +63,7 @@ def measure(pair: Pair, rounds: int, folder: Path, say: Callable[[str], None]) -
         if number < len(times):  # the first two rounds begin with a recording
             record(pair, tuple(times)[number], folder, say)
         for side in order:
-            value, _ = runs.run_once(pair.command(side), METRIC, SECONDS)
+            value = runs.run_once(pair.command(side), METRIC, SECONDS).value
             times[side].append(value)
             say(f"{pair.program}: {side} {value:.2f} ms")
     truth = Truth(

@@ -1,4 +1,4 @@
-"""``perfkit calibrate``: measure the cost of tiny operators, launches and copies on this machine."""
+"""``perfkit calibrate``: measure the cost of tiny operators, launches and copies, and the noise of this machine."""
 
 from __future__ import annotations
 
@@ -19,32 +19,57 @@ _NOTE: Final = (
 _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
 
 
-@click.command(epilog="Example: perfkit calibrate --framework torch --show")
+@click.command(epilog="Example: perfkit calibrate --noise 'python train.py'")
 @click.option("--framework", "frameworks", multiple=True, metavar="NAME", help="Measure only this framework. Repeat "
               "the option or use commas for several frameworks.  [default: all installed frameworks]")  # fmt: skip
+@click.option("--noise", "command", metavar="CMD", help="Run this shell command, a training, several times, and "
+              "measure how much its equal runs differ.")  # fmt: skip
+@click.option("--runs", type=options.Whole(), default=8, show_default=True, metavar="N",
+              help="Number of runs for --noise, at least 3. A warm-up run comes first.")  # fmt: skip
 @click.option("--show", is_flag=True, help="Show the saved measurements without measuring.")
 @click.option("--refresh", is_flag=True, help="Measure again, even if measurements are saved.")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 def calibrate(
-    frameworks: tuple[str, ...], show: bool, refresh: bool, format_name: str | None, output: Path | None
+    frameworks: tuple[str, ...],
+    command: str | None,
+    runs: int,
+    show: bool,
+    refresh: bool,
+    format_name: str | None,
+    output: Path | None,
 ) -> None:
-    """Measure the cost of tiny operators, launches, copies and of recording an operator.
+    """Measure the cost of tiny operators, launches, copies and of recording an operator, or the noise of equal runs.
 
     perfkit advise uses these times to predict the cost of moving an operator to another device, and of a step without
     the profiler. Costs that the
     recording itself shows have precedence. The measurement takes some seconds. The times are saved in the cache folder,
     separately for each version of a framework.
+
+    With --noise, perfkit measures by how much equal runs of CMD differ, without a profiler, each run in a new process.
+    perfkit compare then uses this for single recordings of this machine and framework.
     """
     import msgspec
     import pandas as pd
 
     from perfkit_core.calibration import calibrate
     from perfkit_core.model.report_data import Report, Section
+    from perfkit_core.verify import noise
 
     chosen = renderer(format_name, output, without=("html",))
     if show and refresh:
         raise UsageError("--show and --refresh cannot be combined", "--show never measures; --refresh always does")
+    if command is not None:
+        if show or refresh or frameworks:
+            raise UsageError(
+                "--noise cannot be combined with --framework, --show or --refresh", "give --noise CMD alone"
+            )
+        if runs < noise.FEWEST:
+            raise UsageError(f"{runs} runs are too few to measure noise", f"give --runs {noise.FEWEST} or more")
+        with working("measuring noise") as say:
+            record = noise.measure(command, runs, say)
+        emit(noise.report(record), chosen, output)
+        return
     known = get_plugins().calibrators()
     names = options.names(frameworks)
     for name in names:
@@ -70,6 +95,7 @@ def calibrate(
         rows = [[getattr(measurement, name) for name in _COLUMNS] for measurement in calibration.measurements]
         sections.append(Section(framework, title, pd.DataFrame(rows, columns=list(_COLUMNS)), note=_NOTE))
         data.append(msgspec.to_builtins(calibration))
+    sections += noise.sections()
     headline = (f"The measurements are saved in {calibrate.folder()}.",) if data else ()
     report = Report("perfkit calibrate", (), tuple(sections), headline=headline, data={"calibrations": data})
     emit(report, chosen, output)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,9 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import emit, refuse_overwriting, renderer, working
 from perfkit_core.errors import UsageError
 from perfkit_core.system.paths import is_remote
+
+if TYPE_CHECKING:
+    from perfkit_core.calibration.equal_runs import EqualRuns
 
 
 @click.command(epilog="Example: perfkit verify --base 'python train.py' --change 'python train.py --workers 4'")
@@ -56,14 +61,15 @@ def verify(
 
     The two commands run alternately, each time in a new process. Their order compensates for slow drift of the
     machine's speed. The change counts as an improvement only if the 95 % interval of the saving excludes 0, and if the
-    saving exceeds the difference between equal runs of the base.
+    saving exceeds the difference between equal runs of the base. How much equal runs differ is stored for perfkit
+    compare.
 
     Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
     """
     from perfkit_core.advice import experience
     from perfkit_core.system import failures
     from perfkit_core.verify import ledger as ledgers
-    from perfkit_core.verify import outcome, prediction, runs
+    from perfkit_core.verify import noise, outcome, prediction, runs
     from perfkit_core.verify.metric import Metric
 
     chosen = renderer(format_name, output, without=("html", "csv"))
@@ -89,5 +95,8 @@ def verify(
     if result.predicted is not None and result.predicted.rule is not None:
         with contextlib.suppress(UsageError):  # the user asked for a verdict, not for this file
             ledgers.append(experience.own_ledger(), outcome.record(result))
-    emit(outcome.report(result), chosen, output)
+    stored: Sequence[EqualRuns] = ()
+    with contextlib.suppress(UsageError):
+        stored = noise.of_verification(result)
+    emit(outcome.report(result, stored), chosen, output)
     return {"verified": 0, "refuted": 1}.get(result.verdict.value, 3)

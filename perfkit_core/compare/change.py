@@ -82,7 +82,7 @@ def change(before: Pair, now: Pair) -> Change | None:
     if before.steps is None or now.steps is None:
         return None
     (base, other), (old_base, old_other) = now.captures, before.captures
-    between = max(now.between, before.between)
+    between = max(now.between.ratio, before.between.ratio)
     alone = None
     if _same(base, old_base):
         alone = _statistics(old_other, other, between)

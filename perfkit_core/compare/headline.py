@@ -7,16 +7,22 @@ from typing import Final
 
 from perfkit_core.compare import comparison, statistics
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
+from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import Pair
 from perfkit_core.language.messages import Message, mark, message
 
-_VERDICTS: Final = {
-    statistics.SLOWER: mark("Slower"),
-    statistics.FASTER: mark("Faster"),
-    statistics.PERHAPS_SLOWER: mark("Possibly slower (machine noise cannot be ruled out)"),
-    statistics.PERHAPS_FASTER: mark("Possibly faster (machine noise cannot be ruled out)"),
-    statistics.NO_DIFFERENCE: mark("No difference beyond noise"),
-    statistics.TOO_FEW: mark("Too few steps to tell"),
+_SURE: Final = {
+    statistics.SLOWER: mark("Slower by {amount}: the median recorded step takes {times}{interval}; {noise}."),
+    statistics.FASTER: mark("Faster by {amount}: the median recorded step takes {times}{interval}; {noise}."),
+}
+_UNSURE: Final = {
+    statistics.PERHAPS_SLOWER: mark(
+        "Possibly slower: the median recorded step takes {change}{interval}{reason}; {advice}."
+    ),
+    statistics.PERHAPS_FASTER: mark(
+        "Possibly faster: the median recorded step takes {change}{interval}{reason}; {advice}."
+    ),
+    statistics.NO_DIFFERENCE: mark("Cannot tell: the median recorded step takes {change}{interval}{reason}; {advice}."),
 }
 _ORIGINS: Final = {
     "given": mark("as given"),
@@ -34,6 +40,10 @@ _UNMATCHED: Final = {
 }
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
+_SMALL: Final = 0.05
+"""A larger change within noise is not called "no difference", because it would be one if it were not noise."""
+_DEVICE_BOUND: Final = 0.5
+"""Steps are device-bound if a device works for at least this share of them."""
 _COMPARABLE: Final = 0.5
 """Below this matched share of the operator time, two runs are barely comparable."""
 _NEARLY_ALL: Final = 0.9995
@@ -49,23 +59,17 @@ def headline(
     if steps is None:
         sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
     else:
-        sentences.append(step_sentence(steps))
+        sentences.append(step_sentence(steps, result.between))
         base, other = (whole.meta.timed_steps.unprofiled_ns for whole in result.whole)
         if base and other:
             text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}.")
             hints.append(message(text, base=base, other=other))
-        unsure = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and steps.difference
-        if unsure and max(steps.captures) < 2:
-            text = mark(
-                "One capture per side does not show how much equal runs differ; {share:ratio} is assumed. To "
-                "detect smaller differences, give several captures per side, or give the noise with --noise."
-            )
-            hints.append(message(text, share=result.between))
     if result.normalised is not None:
         work, unit = result.normalised.statistics, message(result.normalised.name)
         if work.difference:
             text = mark("Per {unit}: {change} ({verdict}).")
-            hints.append(message(text, unit=unit, change=_change(work), verdict=message(work.verdict)))
+            verdict = message(WITHIN_NOISE if work.verdict == statistics.NO_DIFFERENCE else work.verdict)
+            hints.append(message(text, unit=unit, change=_change(work), verdict=verdict))
         else:
             hints.append(message("Per {unit}: {time:ns} in both runs.", unit=unit, time=work.base))
 
@@ -106,36 +110,75 @@ def same_recording(result: Pair) -> Iterator[Message]:
         yield message("Base and other hold the same recording: {sources:list}.", sources=list(result.twice))
 
 
-def step_sentence(steps: statistics.SampleStatistics) -> Message:
+def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Message:
+    """Return the verdict with the change, its interval, and how much equal runs may differ: measured or assumed.
+    ``between`` is what is known of equal runs if each side has one capture."""
     if not steps.difference:
         return message("The median recorded step takes {time:ns} in both runs.", time=steps.base)
-    interval = quickest = advice = None
+    interval = None
     if steps.low is not None and steps.high is not None:
-        interval = message(" (95% interval of the difference {low:+ns} to {high:+ns})", low=steps.low, high=steps.high)
-    words = {"verdict": message(_VERDICTS[steps.verdict]), "change": _change(steps), "interval": interval}
-    if steps.noise is None:
-        return message("{verdict}: the median recorded step takes {change}{interval}.", **words)
-    above = steps.verdict in (statistics.NO_DIFFERENCE, *statistics.PERHAPS) and abs(steps.difference) > steps.noise
-    if above and steps.quickest is not None:  # The fastest steps differ too little for a sure verdict.
-        quickest = message(", and the fastest steps differ by only {time:ns}", time=abs(steps.quickest))
-    if steps.verdict in statistics.PERHAPS:
-        few = min(steps.captures) < _ENOUGH_CAPTURES
-        advice = (
-            message("; record three captures of each run") if few else message("; record more captures of each run")
+        low, high = (_amount(ns, steps.base, signed=True) for ns in (steps.low, steps.high))
+        interval = message(" (95% interval {low} to {high})", low=low, high=high)
+    words = {"change": _change(steps), "interval": interval}
+    if steps.low is None or steps.high is None or steps.noise is None:
+        text = mark(
+            "Too few steps to tell: the median recorded step takes {change}{interval}; one step shows no noise."
         )
-    return message(
-        "{verdict}: the median recorded step takes {change}{interval}; equal runs may differ by "
-        "{noise:ns}{quickest}{advice}.",
-        **words,
-        noise=steps.noise,
-        quickest=quickest,
-        advice=advice,
+        return message(text, **words)
+    size = abs(steps.difference)
+    noise = message(
+        "equal runs may differ by up to {amount}, {origin}",
+        amount=_amount(steps.noise, steps.base),
+        origin=_origin(steps, between),
     )
+    if steps.beyond_noise:
+        amount, times = _amount(size, steps.base), _times(steps)
+        return message(_SURE[steps.verdict], amount=amount, times=times, interval=interval, noise=noise)
+    if steps.verdict == statistics.NO_DIFFERENCE and size <= min(_SMALL * steps.base, steps.noise):
+        text = mark("No difference found: the median recorded step takes {change}{interval}; {noise}.")
+        return message(text, **words, noise=noise)
+    reason = message(", but {noise}", noise=noise)
+    if size > steps.noise and steps.low <= 0 <= steps.high:
+        reason = message("; {noise}, but the interval includes 0", noise=noise)
+    elif size > steps.noise and steps.quickest is not None:
+        fastest = _amount(abs(steps.quickest), steps.base)
+        reason = message("; {noise}, but the fastest steps differ by only {fastest}", noise=noise, fastest=fastest)
+    few = min(steps.captures) < _ENOUGH_CAPTURES
+    advice = message("record three captures of each run") if few else message("record more captures of each run")
+    return message(_UNSURE[steps.verdict], **words, reason=reason, advice=advice)
+
+
+def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
+    if max(steps.captures) > 1:
+        text = mark("measured between the captures ({base:count} of base, {other:count} of other)")
+        return message(text, base=steps.captures[0], other=steps.captures[1])
+    if between.origin == GIVEN:
+        return message("with the given noise of {share:ratio}", share=between.ratio)
+    if between.origin == MEASURED:
+        return message("measured in {runs:count} equal runs on this machine", runs=between.runs)
+    if between.device_busy is None:
+        return message("assumed for single captures of host-bound steps")
+    if between.device_busy < _DEVICE_BOUND:
+        text = mark("assumed for single captures of host-bound steps (device busy {share:ratio})")
+    else:
+        text = mark("assumed for single captures of device-bound steps (device busy {share:ratio})")
+    return message(text, share=between.device_busy)
+
+
+def _amount(ns: int, base: int, signed: bool = False) -> Message:
+    """Return a time as a share of the base, or in its unit if the base is 0."""
+    if signed:
+        return message("{share:+ratio}", share=ns / base) if base else message("{time:+ns}", time=ns)
+    return message("{share:ratio}", share=ns / base) if base else message("{time:ns}", time=ns)
+
+
+def _times(steps: statistics.SampleStatistics) -> Message:
+    return message("{other:ns} instead of {base:ns}", other=steps.other, base=steps.base)
 
 
 def _change(steps: statistics.SampleStatistics) -> Message:
     if steps.change_ratio is None:
-        return message("{other:ns} instead of {base:ns}", other=steps.other, base=steps.base)
+        return _times(steps)
     values = {"other": steps.other, "base": steps.base, "share": abs(steps.change_ratio)}
     if steps.difference > 0:
         return message("{other:ns} instead of {base:ns}, {share:ratio} longer", **values)

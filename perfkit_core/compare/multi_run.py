@@ -49,7 +49,9 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
     named = list(zip(runs, pairs, strict=True))
     headline, gates, other_devices = [], [], []
     for run, result in named[1:]:
-        sentence = message("the run or the base has no steps.") if result.steps is None else step_sentence(result.steps)
+        sentence = message("the run or the base has no steps.")
+        if result.steps is not None:
+            sentence = step_sentence(result.steps, result.between)
         for line in (sentence, *same_recording(result)):
             headline.append(message("{run}: {sentence}", run=run.name, sentence=line))
         if result.outcomes:

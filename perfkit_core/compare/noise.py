@@ -5,7 +5,8 @@ them. So the spread is measured between *groups* of steps. The groups are the ca
 else the quarters of its capture (the method of batch means).
 
 The noise band is half the width of the 95 % interval of the difference between equal sides, by Student's t. If neither
-side has several captures, an assumed spread between processes is added (:func:`between_runs`).
+side has several captures, the spread between processes is added (:func:`between_runs`). It was measured on this machine
+before, or is assumed.
 
 The bootstrap draws captures with replacement, then steps from each drawn capture. The samples of a side seed its random
 numbers, so that swapping the sides negates the interval.
@@ -16,26 +17,25 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.algorithms import sample_statistics
+from perfkit_core.calibration import equal_runs
 from perfkit_core.compare.slices import EXCLUSIVE
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
-ON_HOST: Final = 0.15
-"""Assumed relative standard deviation of the median step between equal runs, for time on a shared host. It lies in the
-range that benchmarks/false_alarms.py measured for two frameworks (docs/compare.md)."""
+ON_HOST: Final = 0.1
+"""Assumed relative standard deviation of the median step between equal runs, for time on a host that other programs use.
+95 % of the equal runs in benchmarks/advice/measured.jsonl differ by less than it implies (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
 """Assumed relative standard deviation of the median step between equal runs, for time on a device that no other process
-uses. This value was not measured."""
-MOMENT_NS: Final = 500_000_000
-"""If the steps of a recording take less than this in total, a larger deviation between runs is assumed. Disturbances
-(other processes, memory, clocks) last tenths of a second, so a short recording shows only one state of the machine."""
+uses. Two recordings of one training on a V100 differ by less, different devices of one model by more."""
 _T: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -44,6 +44,8 @@ _T: Final = (
 _NORMAL: Final = 1.95996
 _DRAWN_TOGETHER: Final = 1 << 22
 """Largest number of samples that are drawn in one array: a compromise between memory and speed."""
+
+GIVEN, MEASURED, ASSUMED = "given", "measured", "assumed"
 
 Samples = Sequence[npt.NDArray[Any]]
 """The samples of one side: one array per capture, with shape (samples,) or (samples, ranks)."""
@@ -82,22 +84,42 @@ def _quarters(steps: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     return np.array_split(steps, min(QUARTERS, len(steps)))
 
 
-def between_runs(traces: Sequence[Trace]) -> float:
-    """Return the relative standard deviation that is assumed between equal runs (processes of the same training).
+@dataclass(frozen=True, slots=True)
+class Between:
+    """How much equal runs differ if each side has one capture.
 
-    It lies between :data:`ON_HOST` (no device works during the steps) and :data:`ON_DEVICE` (a device always works).
-    If all steps together take less than :data:`MOMENT_NS`, a larger value replaces :data:`ON_HOST`. Of several traces,
-    the largest value counts."""
-    shares = []
-    for trace in traces:
-        steps = step_rows.step_rows(trace)
-        total = int(trace.ints("dur_ns")[steps].sum())
-        share = ON_HOST * max(1.0, float(np.sqrt(MOMENT_NS / total))) if total else ON_HOST
-        if total and activity.has_device_work(trace):
-            busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
-            share += (ON_DEVICE - share) * busy
-        shares.append(share)
-    return max(shares, default=ON_HOST)
+    - ``ratio``: the relative standard deviation. If few runs were measured, it is increased by Student's t.
+    - ``origin``: :data:`GIVEN` by the user, :data:`MEASURED` on this machine, or :data:`ASSUMED`.
+    - ``device_busy``: the share of the steps in which a device works; None if the steps have no device work.
+    - ``runs``: the number of measured runs, 0 if none was measured.
+    """
+
+    ratio: float
+    origin: str = ASSUMED
+    device_busy: float | None = None
+    runs: int = 0
+
+
+def between_runs(traces: Sequence[Trace]) -> Between:
+    """Return how much equal runs (processes of the same training) differ. Of several traces, the largest ratio counts.
+
+    Noise that was measured on the machine of a trace has precedence. Otherwise :data:`ON_HOST` is assumed for the time
+    without device work, and :data:`ON_DEVICE` for the time with it. If all steps together take less than
+    :data:`~perfkit_core.calibration.equal_runs.MOMENT_NS`, the deviation on the host is larger."""
+    return max(map(_between, traces), key=lambda between: between.ratio, default=Between(ON_HOST))
+
+
+def _between(trace: Trace) -> Between:
+    steps = step_rows.step_rows(trace)
+    total = int(trace.ints("dur_ns")[steps].sum())
+    busy = None
+    if total and activity.has_device_work(trace):
+        busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
+    measured = equal_runs.measured(trace.meta, equal_runs.HOST if busy is None else equal_runs.DEVICE, total)
+    if measured is not None:
+        return Between(measured.ratio * student(measured.freedom) / _NORMAL, MEASURED, busy, measured.runs)
+    host, device = ON_HOST * equal_runs.short(total, equal_runs.MOMENT_NS), ON_DEVICE
+    return Between(host if busy is None else math.hypot(host * (1 - busy), device * busy), ASSUMED, busy)
 
 
 def pool(side: Samples) -> npt.NDArray[Any]:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
-from perfkit_core.compare.noise import ON_DEVICE, ON_HOST, between_runs
+from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
 from perfkit_core.compare.statistics import Capture, SampleStatistics, capture, of_steps, pooled, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
@@ -96,7 +96,7 @@ class Pair:
     - ``steps``: the statistics of the steps; None if a side has no steps.
     - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample. perfkit then
       computes these times only if the samples per step are known for both runs and differ. Otherwise they are None.
-    - ``between``: the given or assumed relative standard deviation between equal runs.
+    - ``between``: how much equal runs differ, if each side has one capture.
     - ``twice``: the sources of recordings that both sides contain.
     """
 
@@ -105,7 +105,7 @@ class Pair:
     steps: SampleStatistics | None
     normalised: Normalised | None
     outcomes: tuple[Outcome, ...]
-    between: float
+    between: Between
     twice: tuple[str, ...] = ()
 
 
@@ -115,18 +115,17 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
     sides = tuple(base), tuple(other)
     whole = pooled(sides[0]), pooled(sides[1])
     captures = tuple(map(capture, sides[0])), tuple(map(capture, sides[1]))
-    between = between_runs(whole) if asked.noise is None else asked.noise
+    between = between_runs(whole) if asked.noise is None else Between(asked.noise, GIVEN)
     samples = [[recording.step_ns for recording in side] for side in captures]
-    steps = of_steps(samples[0], samples[1], between)
-    by_work = _by_work(whole, captures, asked, between)
+    steps = of_steps(samples[0], samples[1], between.ratio)
+    by_work = _by_work(whole, captures, asked, between.ratio)
     judged = steps if by_work is None or asked.per is None else by_work.statistics
     of_device = ON_DEVICE if asked.noise is None else asked.noise
     # Copies of a recording have different paths, so the events are compared.
     same = [(first, second) for first in base for second in other if len(first) and first.events.equals(second.events)]
     twice = tuple(dict.fromkeys(trace.meta.source for traces in same for trace in traces))
-    return Pair(
-        whole, captures, steps, by_work, outcomes(asked.conditions, sides, judged, between, of_device), between, twice
-    )
+    gate = outcomes(asked.conditions, sides, judged, between.ratio, of_device)
+    return Pair(whole, captures, steps, by_work, gate, between, twice)
 
 
 def _by_work(

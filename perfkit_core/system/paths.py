@@ -73,6 +73,21 @@ def user_folder(variable: str, default: str) -> Path:
     return root / "perfkit"
 
 
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a local file. Other processes may do so at the same time. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as file:
+        with contextlib.suppress(ImportError):  # Windows has no fcntl, so the file is not locked there.
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # Another process died while it wrote its line.
+                line = b"\n" + line
+        file.write(line + b"\n")
+
+
 def is_remote(path: Path) -> bool:
     return not isinstance(path, Path)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.system import paths
 from perfkit_core.verify.prediction import saving_ratio
 
 Outcome = Literal["predicted", "verified", "refuted", "abstained"]
@@ -110,19 +109,8 @@ def append(path: Path, record: Record) -> None:
     """Append a record as one line. Other processes may do so at the same time. Raises UsageError if writing fails."""
     import msgspec
 
-    line = msgspec.json.encode(record)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file:
-            with contextlib.suppress(ImportError):  # Windows has no fcntl, so the file is not locked there.
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # Another process died while it wrote its line.
-                    line = b"\n" + line
-            file.write(line + b"\n")
+        paths.append_line(path, msgspec.json.encode(record))
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})", "choose another --ledger FILE") from None
 

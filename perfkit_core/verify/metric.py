@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
-
-import numpy as np
 
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.verify.step_times import StepTimes
@@ -93,15 +91,18 @@ class Metric:
             raise CaptureError(problem, "check --metric")
         return number
 
-    def step_ns(self, command: str, processes: Sequence[StepTimes]) -> float:
-        """Return the mean step time of a run in ns. If there are several processes, return the mean of the slowest one,
-        because the others wait for it. A median would hide steps that wait for data loader workers. Raises CaptureError
-        if no process has steps."""
-        trained = [process.step_ns for process in processes if process.step_ns]
+    def slowest(self, command: str, processes: Sequence[StepTimes]) -> StepTimes:
+        """Return the steps of the process with the largest mean step, without its warm-up steps. The other processes
+        wait for this one. Raises CaptureError if no process has steps."""
+        trained = [
+            replace(process, step_ns=process.step_ns[min(self.warmup_steps, len(process.step_ns) // 2) :])
+            for process in processes
+            if process.step_ns
+        ]
         if not trained:
             raise CaptureError(
                 f"no steps were recorded in {command!r}: a Python process with perfkit installed "
                 "must update its optimizer at least twice",
-                "make the command print a number, and select this number with --metric",
+                "perfkit verify --metric compares a number that the command prints",
             )
-        return max(float(np.mean(step_ns[min(self.warmup_steps, len(step_ns) // 2) :])) for step_ns in trained)
+        return max(trained, key=lambda process: process.mean_ns)

@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.calibration.equal_runs import EqualRuns, file
 from perfkit_core.language.units import format_count, format_duration, format_ratio
 from perfkit_core.system.machine import Machine, this_machine
 from perfkit_core.verify import ledger, prediction, runs
@@ -156,8 +157,9 @@ def command_hash(command: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def report(outcome: Outcome) -> Report:
-    """Return the report. Its sections are ``sides``, ``prediction`` (if there was a prediction) and ``runs``."""
+def report(outcome: Outcome, stored: Sequence[EqualRuns] = ()) -> Report:
+    """Return the report. Its sections are ``sides``, ``prediction`` (if there was a prediction) and ``runs``.
+    ``stored`` are the records of how much equal runs differ."""
     import msgspec
     import pandas as pd
 
@@ -200,7 +202,14 @@ def report(outcome: Outcome) -> Report:
     )
     sections.append(Section("runs", "Runs", table, note=note))
     data: dict[str, Any] = {"verdict": outcome.verdict.value, **msgspec.to_builtins(record(outcome))}
-    return Report("perfkit verify", (), tuple(sections), headline=tuple(_headline(outcome)), data={"verify": data})
+    headline = [*_headline(outcome)]
+    if stored:
+        shares = " and ".join(format_ratio(record.ratio) for record in stored)
+        headline.append(
+            f"Equal runs of {' and '.join(('base', 'change')[: len(stored)])} differ by {shares} (standard deviation "
+            f"of the median step). perfkit compare uses this for recordings of this machine; stored in {file()}."
+        )
+    return Report("perfkit verify", (), tuple(sections), headline=tuple(headline), data={"verify": data})
 
 
 def _headline(outcome: Outcome) -> Iterator[str]:

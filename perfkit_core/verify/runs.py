@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Final, Literal, NamedTuple
 
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.verify import step_times
 from perfkit_core.verify.metric import Finished, Metric
+from perfkit_core.verify.step_times import StepTimes
 
 Side = Literal["base", "change"]
 
@@ -67,15 +68,25 @@ class Plan:
             raise UsageError(f"{self.rounds} rounds are too few to exclude chance", hint)
 
 
+class Timed(NamedTuple):
+    """The result of a run. ``value`` is in the unit of the metric (ns for the step time). ``frameworks`` are the
+    frameworks whose steps were timed, and ``slowest`` is the slowest process; None if the metric is a printed number.
+    """
+
+    value: float
+    frameworks: tuple[str, ...] = ()
+    slowest: StepTimes | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A measured run. ``round`` counts from 1. ``value`` is in the unit of the metric (ns for the step time).
-    ``frameworks`` are the frameworks whose steps were timed."""
+    """A measured run. ``round`` counts from 1. The other fields are those of :class:`Timed`."""
 
     round: int
     side: Side
     value: float
     frameworks: tuple[str, ...] = ()
+    slowest: StepTimes | None = None
 
 
 def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
@@ -84,7 +95,7 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
     commands: dict[Side, str] = {"base": plan.base, "change": plan.change}
     done = 0
 
-    def once(side: Side) -> tuple[float, tuple[str, ...]]:
+    def once(side: Side) -> Timed:
         nonlocal done
         done += 1
         report(f"run {done} of {2 * (plan.warmup + PER_ROUND * plan.rounds)}: {side}")
@@ -97,17 +108,17 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
         return [Run(at, side, *once(side)) for at, sides in enumerate(order(plan.rounds), start=1) for side in sides]
 
 
-def run_once(command: str, metric: Metric, timeout: float | None = None) -> tuple[float, tuple[str, ...]]:
-    """Run a command once. Return its value in the unit of the metric, and the frameworks whose steps were timed."""
+def run_once(command: str, metric: Metric, timeout: float | None = None) -> Timed:
+    """Run a command once, as a new process, and return its value. Raises CaptureError as :func:`measure` does."""
     if not metric.is_step_time:
-        return metric.printed(command, run(command, os.environ, timeout)), ()
+        return Timed(metric.printed(command, run(command, os.environ, timeout)))
     with tempfile.TemporaryDirectory(prefix="perfkit-") as name:
         folder = Path(name)
         frameworks = tuple(get_plugins().step_timers())
         run(command, step_times.environment(folder, frameworks, os.environ), timeout)
         processes = step_times.read(folder)
-    timed = {process.framework for process in processes if process.step_ns}
-    return metric.step_ns(command, processes), tuple(sorted(timed))
+    slowest = metric.slowest(command, processes)
+    return Timed(slowest.mean_ns, tuple(sorted({one.framework for one in processes if one.step_ns})), slowest)
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:

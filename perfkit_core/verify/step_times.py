@@ -35,6 +35,11 @@ class StepTimes:
     timed_by: str
     step_ns: tuple[int, ...]
 
+    @property
+    def mean_ns(self) -> float:
+        """Mean step. A median would hide steps that wait for data loader workers."""
+        return sum(self.step_ns) / len(self.step_ns)
+
 
 class OptimizerSteps:
     """The timer of the steps of this process. The first update of the optimizer starts the first step."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.compare.headline import step_sentence
-from perfkit_core.compare.noise import between_runs, noise_band, student
+from perfkit_core.compare.noise import ASSUMED, GIVEN, MEASURED, Between, between_runs, noise_band, student
 from perfkit_core.compare.statistics import (
     FASTER,
     NO_DIFFERENCE,
@@ -187,12 +187,14 @@ def test_pooled_captures_lie_one_after_the_other() -> None:
 
 def test_process_noise_depends_on_where_the_step_is_spent() -> None:
     """In each step of 9 ms, the device works for a third of the time. This third counts with a noise of 2 %. The rest
-    counts with 15 %, increased because the steps take only 18 ms in total."""
+    counts with 10 %, increased because the steps take only 18 ms in total."""
     steps_ns = 9_000_000 + 9_000_001
     works = (3_000_000 + 2_000) * 2 / steps_ns
-    on_host = 0.15 * (500_000_000 / steps_ns) ** 0.5
-    assert between_runs([small_trace()]) == pytest.approx(0.02 * works + on_host * (1 - works))
-    assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == 0.15
+    on_host = 0.1 * (500_000_000 / steps_ns) ** 0.5
+    assumed = between_runs([small_trace()])
+    assert assumed.ratio == pytest.approx(((0.02 * works) ** 2 + (on_host * (1 - works)) ** 2) ** 0.5)
+    assert (assumed.origin, assumed.device_busy) == (ASSUMED, pytest.approx(works))
+    assert between_runs([]) == between_runs([small_trace().slice(0, 0)]) == Between(0.1)
 
 
 def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
@@ -201,18 +203,53 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     busy = np.array([100, 202, 198, 200] * 4) * MS
     alone = step_statistics(base, busy, between=0.02)
     assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the fastest four take 99 or 100 ms
-    told = str(step_sentence(alone))
-    assert told.startswith(
-        "Possibly slower (machine noise cannot be ruled out): the median recorded step takes 199 ms instead of 100"
+    told = str(step_sentence(alone, Between(0.02, GIVEN)))
+    assert told.startswith("Possibly slower: the median recorded step takes 199 ms instead of 100 ms, 99% longer (95%")
+    assert told.endswith(
+        ", with the given noise of 2%, but the fastest steps differ by only 1%; record three captures of each run."
     )
-    assert told.endswith("and the fastest steps differ by only 1.00 ms; record three captures of each run.")
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
     wide = [base, base + 5 * MS, base - 5 * MS]
     assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
     several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
     assert several.verdict == PERHAPS_SLOWER
-    assert str(step_sentence(several)).endswith("; record more captures of each run.")
+    assert str(step_sentence(several, Between(0.02))).endswith("; record more captures of each run.")
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "between", "told"),
+    [
+        (
+            [100] * 8, [60] * 8, Between(0.1),
+            "Faster by 40%: the median recorded step takes 60.0 ms instead of 100 ms (95% interval -40% to -40%); "
+            "equal runs may differ by up to 21.5%, assumed for single captures of host-bound steps.",
+        ),
+        (
+            [100] * 8, [120] * 8, Between(0.1, MEASURED, None, 9),
+            "Possibly slower: the median recorded step takes 120 ms instead of 100 ms, 20% longer (95% interval "
+            "+20% to +20%), but equal runs may differ by up to 30.5%, measured in 9 equal runs on this machine; record "
+            "three captures of each run.",
+        ),
+        (
+            [40, 41, 39, 40] * 2, [270, 30, 290, 10] * 2, Between(0.02, ASSUMED, 0.8),
+            "Cannot tell: the median recorded step takes 150 ms instead of 40.0 ms, 275% longer (95% interval ",
+        ),
+        (
+            [100, 110] * 8, [101, 111] * 8, Between(0.02, ASSUMED, 0.8),
+            "No difference found: the median recorded step takes 106 ms instead of 105 ms, 0.95% longer",
+        ),
+        (
+            [100], [120], Between(0.1),
+            "Too few steps to tell: the median recorded step takes 120 ms instead of 100 ms, 20% longer; one step "
+            "shows no noise.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_verdict_never_reads_as_its_opposite(base: list[int], other: list[int], between: Between, told: str) -> None:
+    """What is measured or assumed about noise is in the sentence of the verdict."""
+    steps = step_statistics(np.array(base) * MS, np.array(other) * MS, between=between.ratio)
+    assert str(step_sentence(steps, between)).startswith(told)
 
 
 def test_the_fastest_steps_are_ignored_if_they_have_no_time() -> None:

@@ -75,15 +75,15 @@ def times(*step_ns: int) -> StepTimes:
 def test_warm_up_steps_are_left_out() -> None:
     """Two warm-up steps are left out, but never more than half of the steps: of three steps, only one is left out."""
     metric = Metric(warmup_steps=2)
-    assert metric.step_ns("cmd", [times(900, 900, 10, 20, 30, 40)]) == 25
-    assert metric.step_ns("cmd", [times(900, 10, 20)]) == 15
-    assert metric.step_ns("cmd", [times(7)]) == 7
+    assert metric.slowest("cmd", [times(900, 900, 10, 20, 30, 40)]).mean_ns == 25
+    assert metric.slowest("cmd", [times(900, 10, 20)]).mean_ns == 15
+    assert metric.slowest("cmd", [times(7)]).mean_ns == 7
 
 
 def test_of_several_processes_the_slowest_counts() -> None:
-    assert Metric(warmup_steps=0).step_ns("cmd", [times(10, 10), times(), times(30, 30), times(20)]) == 30
+    assert Metric(warmup_steps=0).slowest("cmd", [times(10, 10), times(), times(30, 30), times(20)]).mean_ns == 30
 
 
 def test_missing_steps_raise_an_error() -> None:
     with pytest.raises(CaptureError, match=r"no steps were recorded in 'python a\.py'"):
-        Metric().step_ns("python a.py", [])
+        Metric().slowest("python a.py", [])
