@@ -31,8 +31,8 @@ from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
 ON_HOST: Final = 0.1
-"""Assumed relative standard deviation of the median step between equal runs, for time on a host that other programs use.
-95 % of the equal runs in benchmarks/advice/measured.jsonl differ by less than it implies (docs/compare.md)."""
+"""Assumed relative standard deviation of the median step between equal runs, for time on a host that other programs
+use. 95 % of the equal runs in benchmarks/advice/measured.jsonl differ by less than it implies (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
 """Assumed relative standard deviation of the median step between equal runs, for time on a device that no other process
 uses. Two recordings of one training on a V100 differ by less, different devices of one model by more."""

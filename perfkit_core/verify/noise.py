@@ -61,10 +61,10 @@ def report(record: equal_runs.EqualRuns) -> Report:
 
     from perfkit_core.model.report_data import Report
 
-    runs_, kind = len(record.median_ns), KINDS[record.kind]
+    kind, slowest = KINDS[record.kind], max(record.median_ns) / min(record.median_ns) - 1
     headline = (
-        f"{runs_} equal runs of {record.command!r} differ by {format_ratio(record.ratio)} (standard deviation of the "
-        f"median step, {kind}).",
+        f"{len(record.median_ns)} equal runs of {record.command!r} differ by {format_ratio(record.ratio)} (standard "
+        f"deviation of the median step, {kind}); the slowest takes {format_ratio(slowest)} longer than the fastest.",
         f"perfkit compare uses this for single recordings of this machine and framework with {kind}, instead of an "
         f"assumption. It is stored in {equal_runs.file()}; delete this file to forget it.",
     )
