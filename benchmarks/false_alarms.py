@@ -1,114 +1,143 @@
-"""Measure how often the gate fails although nothing changed: ``python -m benchmarks.false_alarms [--runs N]``
+"""How often ``compare`` reports a difference between equal runs, and how often it misses a change of 5 %.
 
-A small training is recorded N times for each installed framework, each time in a new process. The gate
-``step_time > 3%`` then compares equal runs:
-
-- single captures: each run with the previous run
-- pooled captures: three runs with the next three runs
-
-The benchmark also prints how much the median steps of equal processes differ.
+The median steps of the shared machine are those of real equal runs: different runs of one side of a program in
+``advice/measured.jsonl``. Quiet machines are simulated by normal deviations. The steps around a median are drawn from
+one of the recordings in ``tests/data/examples``; quiet machines use the recordings whose steps differ by less than 3 %.
+All random numbers are seeded, so the benchmark repeats exactly.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from perfkit_core.compare.noise import on_host
-from perfkit_core.compare.statistics import SLOWER, Capture, capture, step_statistics
+from benchmarks.advice.truth import known
+from benchmarks.results import Check, Section, Table, at_most
+from perfkit_core.calibration.equal_runs import DEVICE, HOST, EqualRuns, Kind, pooled
+from perfkit_core.compare.noise import assumed, of_measured
+from perfkit_core.compare.statistics import FASTER, SLOWER, capture, step_statistics
 from perfkit_core.readers.load import load
 
 STEPS: Final = 20
-WARMUP: Final = 5
-_SCRIPTS: Final = {
-    "torch": f"""
-import sys, torch, perfkit_torch
-model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-x, y = torch.randn(64, 256), torch.randint(0, 10, (64,))
-schedule = torch.profiler.schedule(wait={WARMUP - 1}, warmup=1, active={STEPS}, repeat=1)
-handler = perfkit_torch.trace_handler(sys.argv[1])
-with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
-    for _ in range({WARMUP + STEPS + 1}):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        profiler.step()
-""",
-    "paddle": f"""
-import sys, paddle, perfkit_paddle
-model = paddle.nn.Sequential(paddle.nn.Linear(256, 512), paddle.nn.ReLU(), paddle.nn.Linear(512, 10))
-optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
-x, y = paddle.randn([64, 256]), paddle.randint(0, 10, [64])
-handler = perfkit_paddle.trace_handler(sys.argv[1])
-with paddle.profiler.Profiler(scheduler=({WARMUP}, {WARMUP + STEPS}), on_trace_ready=handler) as profiler:
-    for _ in range({WARMUP + STEPS + 1}):
-        paddle.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        profiler.step()
-""",
-}
+CHANGE: Final = 0.05
+COMPARISONS: Final = 1000
+RECORDINGS: Final = Path(__file__).parents[1] / "tests" / "data" / "examples"
+QUIET: Final = 0.03
+"""Steps of a quiet machine differ by less than this: 1.4826 times the median absolute deviation."""
+_MEASURED_STEPS: Final = 50
+_OTHERS: Final = 10
+_RUNS: Final = 8
+Runs = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Runs]
 
 
-def recorded(framework: str, runs: int, folder: Path) -> list[Capture]:
-    """Return the steps of equal trainings, each recorded in a separate process."""
-    found = []
-    for number in range(runs):
-        place = folder / framework / str(number)
-        subprocess.run([sys.executable, "-c", _SCRIPTS[framework], str(place)], check=True, capture_output=True)
-        found.append(capture(load(place)))
-    return found
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine. ``draw`` returns the median steps in ns of different equal runs of a random program."""
+
+    name: str
+    kind: Kind
+    quiet: bool
+    draw: Draw
 
 
-def alarms(pairs: Sequence[tuple[Sequence[Capture], Sequence[Capture]]], limit: float) -> int:
-    """Return the number of pairs (base, other) for which a gate at ``limit`` fails."""
-    return sum(_fails(base, other, limit) for base, other in pairs)
+@cache
+def _sides() -> list[Runs]:
+    return [np.array(side) * 1e6 for truth in known().values() for side in (truth.base_ms, truth.change_ms)]
 
 
-def _fails(base: Sequence[Capture], other: Sequence[Capture], limit: float) -> bool:
-    between = max(on_host(int(one.step_ns.sum())) for one in (*base, *other))
-    found = step_statistics([one.step_ns for one in base], [one.step_ns for one in other], between=between)
-    return found.verdict == SLOWER and found.change_ratio is not None and found.change_ratio > limit
+def _shared(draw: np.random.Generator, count: int) -> Runs:
+    enough = [side for side in _sides() if len(side) >= count]
+    side = enough[draw.integers(len(enough))]
+    return side[draw.permutation(len(side))[:count]]
 
 
-def report(framework: str, found: Sequence[Capture], limit: float) -> str:
-    """Return the results of one framework as text."""
-    middle = np.array([np.median(one.step_ns) for one in found])
-    single = [([a], [b]) for a, b in itertools.pairwise(found)]
+def _quiet(ratio: float) -> Draw:
+    return lambda draw, count: 50e6 * np.exp(draw.normal(0, ratio, count))
+
+
+MACHINES: Final = (
+    Machine("shared, host-bound: real runs of 258 programs", HOST, False, _shared),
+    Machine("quiet, host-bound: processes differ by 1 %", HOST, True, _quiet(0.01)),
+    Machine("quiet, device-bound: processes differ by 0.5 %", DEVICE, True, _quiet(0.005)),
+)
+
+
+@cache
+def _recorded(quiet: bool) -> list[Runs]:
+    """Return the steps of each recording, relative to their median."""
+    steps = [capture(load(path)).step_ns for path in sorted(RECORDINGS.glob("*.parquet"))]
+    relative = [times / np.median(times) for times in steps]
+    return [times for times in relative if not quiet or 1.4826 * np.median(np.abs(times - 1)) < QUIET]
+
+
+def _captures(draw: np.random.Generator, machine: Machine, medians: Runs) -> list[npt.NDArray[np.int64]]:
+    recordings = _recorded(machine.quiet)
+    steps = recordings[draw.integers(len(recordings))]
+    return [(median * draw.choice(steps, STEPS)).astype(np.int64) for median in medians]
+
+
+def _record(machine: Machine, medians: Runs) -> EqualRuns:
+    times = tuple(map(round, medians.tolist()))
+    return EqualRuns(date="", command="", hostname="", cpu="", framework="", kind=machine.kind, steps=_MEASURED_STEPS,
+                     median_ns=times)  # fmt: skip
+
+
+def _verdict(draw: np.random.Generator, machine: Machine, method: str, change: float) -> str:
+    captures = 3 if method == "three captures a side" else 1
+    own = method == "one capture, noise of the program measured"
+    medians = machine.draw(draw, 6 if own else 2 * captures)
+    steps = _captures(draw, machine, medians[: 2 * captures])
+    base, other = steps[:captures], [(times * (1 + change)).astype(np.int64) for times in steps[captures:]]
+    total = min(int(times.sum()) for times in steps)
+    if own or method == "one capture, noise of other programs measured":
+        count = 4 if machine.draw is _shared else _RUNS
+        records = [_record(machine, medians[2:])] if own else [
+            _record(machine, machine.draw(draw, count)) for _ in range(_OTHERS)
+        ]  # fmt: skip
+        measured = pooled(records, total)
+        assert measured is not None
+        between = of_measured(measured)
+    else:
+        between = assumed(total, None if machine.kind == HOST else 1.0)
+    return step_statistics(base, other, between=between.ratio).verdict
+
+
+METHODS: Final = (
+    "one capture, noise assumed",
+    "one capture, noise of other programs measured",
+    "one capture, noise of the program measured",
+    "three captures a side",
+)
+
+
+def rates(machine: Machine, method: str, comparisons: int) -> tuple[float, float]:
+    """Return the share of equal runs that are told apart, and the share of longer steps that are not told."""
     draw = np.random.default_rng(1)
-    orders = [draw.permutation(len(found))[:6] for _ in single]
-    several = [([found[i] for i in some[:3]], [found[i] for i in some[3:]]) for some in orders]
-    return (
-        f"{framework}: {len(found)} runs of {len(found[0].step_ns)} steps; "
-        f"median step {np.median(middle) / 1e6:.3f} ms, "
-        f"standard deviation between processes {middle.std(ddof=1) / middle.mean():.1%}\n"
-        f"  false alarms at {limit:.0%}: {alarms(single, limit)} of {len(single)} with single captures, "
-        f"{alarms(several, limit)} of {len(several)} with three captures a side"
+    equal = [_verdict(draw, machine, method, 0.0) for _ in range(comparisons)]
+    longer = [_verdict(draw, machine, method, CHANGE) for _ in range(comparisons)]
+    return float(np.mean(np.isin(equal, (FASTER, SLOWER)))), float(np.mean(np.array(longer) != SLOWER))
+
+
+def section(comparisons: int, progress: Callable[[str], None]) -> Section:
+    """Measure both rates for each machine and method."""
+    rows: list[tuple[str, ...]] = []
+    checks: list[Check] = []
+    for machine in MACHINES:
+        for method in METHODS:
+            progress(f"{machine.name}: {method}")
+            alarms, missed = rates(machine, method, comparisons)
+            rows.append((machine.name, method, f"{alarms:.1%}", f"{missed:.0%}"))
+            checks.append(at_most(f"false alarms: {machine.name}, {method}", 5, alarms * 100, "%"))
+            if machine.quiet and method == METHODS[-1]:
+                checks.append(at_most(f"missed changes of 5 %: {machine.name}, {method}", 20, missed * 100, "%"))
+    columns = ("machine", "recorded", "equal runs told apart", "changes of 5 % missed")
+    return Section(
+        "False alarms of compare", str(__doc__), (Table("Error rates", columns, tuple(rows)),), tuple(checks)
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Record the runs and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--limit", type=float, default=3.0, help="limit of the gate in %%")
-    parser.add_argument("--keep", type=Path, help="keep the runs in this folder; without this option they are removed")
-    given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as temporary:
-        for framework in filter(find_spec, _SCRIPTS):
-            found = recorded(framework, given.runs, given.keep or Path(temporary))
-            print(report(framework, found, given.limit / 100), flush=True)
-
-
-if __name__ == "__main__":
-    main()

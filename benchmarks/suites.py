@@ -71,6 +71,12 @@ def _ranks(options: Options) -> Section:
     return job_of_ranks.section(8 if options.quick else 64, options.rounds, console.progress)
 
 
+def _false_alarms(options: Options) -> Section:
+    from benchmarks import false_alarms
+
+    return false_alarms.section(50 if options.quick else false_alarms.COMPARISONS, console.progress)
+
+
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
     "streaming": _streaming,
@@ -80,6 +86,7 @@ SUITES: dict[str, Callable[[Options], Section]] = {
     "pages": _pages,
     "stored-run": _stored_run,
     "ranks": _ranks,
+    "false-alarms": _false_alarms,
     "live-torch": _live_torch,
     "live-paddle": _live_paddle,
 }

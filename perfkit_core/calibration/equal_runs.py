@@ -108,13 +108,18 @@ def measured(meta: TraceMeta, kind: Kind, total_ns: int) -> Measured | None:
     a recording. Return None for a recording of another machine, and without records."""
     if meta.hostname != socket.gethostname():
         return None
-    records = [one for one in stored() if (one.framework, one.kind) == (meta.framework, kind)][:NEWEST]
+    return pooled([one for one in stored() if (one.framework, one.kind) == (meta.framework, kind)][:NEWEST], total_ns)
+
+
+def pooled(records: Sequence[EqualRuns], total_ns: int) -> Measured | None:
+    """Return how much recordings of ``total_ns`` steps differ, from records of one kind; None without records."""
     freedom = sum(len(one.median_ns) - 1 for one in records)
     if not freedom:
         return None
     squares = 0.0
     for one in records:
-        longer = short(total_ns, min(MOMENT_NS, one.steps * float(np.median(one.median_ns)))) if kind == HOST else 1.0
+        run_ns = one.steps * float(np.median(one.median_ns))
+        longer = short(total_ns, min(MOMENT_NS, run_ns)) if one.kind == HOST else 1.0
         squares += (len(one.median_ns) - 1) * (one.ratio * longer) ** 2
     return Measured(math.sqrt(squares / freedom), freedom, freedom + len(records))
 

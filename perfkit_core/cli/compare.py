@@ -63,8 +63,8 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
     "--tokens", metavar="A,B", help="Number of tokens per step in each run, for runs that do not record this number."
 )
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time between equal runs, for example "
-              "2% on a dedicated machine. Used if each side has a single capture.  [default: 15% of host time, 2% of "
-              "device time]")  # fmt: skip
+              "2% on a dedicated machine. Used if each side has a single capture.  [default: what perfkit calibrate "
+              "--noise and perfkit verify measured on this machine, else 10% of host time and 2% of device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
               "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
 @options.limit_option("depends on the table; no limit in json and csv")

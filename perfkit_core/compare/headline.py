@@ -10,6 +10,7 @@ from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOI
 from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import Pair
 from perfkit_core.language.messages import Message, mark, message
+from perfkit_core.language.units import format_duration, format_ratio
 
 _SURE: Final = {
     statistics.SLOWER: mark("Slower by {amount}: the median recorded step takes {times}{interval}; {noise}."),
@@ -165,11 +166,9 @@ def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
     return message(text, share=between.device_busy)
 
 
-def _amount(ns: int, base: int, signed: bool = False) -> Message:
+def _amount(ns: int, base: int, signed: bool = False) -> str:
     """Return a time as a share of the base, or in its unit if the base is 0."""
-    if signed:
-        return message("{share:+ratio}", share=ns / base) if base else message("{time:+ns}", time=ns)
-    return message("{share:ratio}", share=ns / base) if base else message("{time:ns}", time=ns)
+    return format_ratio(ns / base, signed) if base else format_duration(ns, signed)
 
 
 def _times(steps: statistics.SampleStatistics) -> Message:

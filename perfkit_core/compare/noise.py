@@ -116,10 +116,18 @@ def _between(trace: Trace) -> Between:
     if total and activity.has_device_work(trace):
         busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
     measured = equal_runs.measured(trace.meta, equal_runs.HOST if busy is None else equal_runs.DEVICE, total)
-    if measured is not None:
-        return Between(measured.ratio * student(measured.freedom) / _NORMAL, MEASURED, busy, measured.runs)
-    host, device = ON_HOST * equal_runs.short(total, equal_runs.MOMENT_NS), ON_DEVICE
-    return Between(host if busy is None else math.hypot(host * (1 - busy), device * busy), ASSUMED, busy)
+    return assumed(total, busy) if measured is None else of_measured(measured, busy)
+
+
+def assumed(total_ns: int, busy: float | None = None) -> Between:
+    """Return what is assumed for recordings of ``total_ns`` steps, with a device that works in a share of them."""
+    host = ON_HOST * equal_runs.short(total_ns, equal_runs.MOMENT_NS)
+    return Between(host if busy is None else math.hypot(host * (1 - busy), ON_DEVICE * busy), ASSUMED, busy)
+
+
+def of_measured(measured: equal_runs.Measured, busy: float | None = None) -> Between:
+    """Return what was measured. Few runs show the deviation only roughly, so it is increased by Student's t."""
+    return Between(measured.ratio * student(measured.freedom) / _NORMAL, MEASURED, busy, measured.runs)
 
 
 def pool(side: Samples) -> npt.NDArray[Any]:
