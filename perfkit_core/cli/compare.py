@@ -64,7 +64,7 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
 )
 @click.option("--noise", metavar="SHARE%", help="Standard deviation of the step time between equal runs, for example "
               "2% on a dedicated machine. Used if each side has a single capture.  [default: what perfkit calibrate "
-              "--noise and perfkit verify measured on this machine, else 10% of host time and 2% of device time]")  # fmt: skip
+              "--noise and verify measured on this machine, else 10% of host time and 2% of device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
               "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
 @options.limit_option("depends on the table; no limit in json and csv")

@@ -168,7 +168,7 @@ def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
 
 def _amount(ns: int, base: int, signed: bool = False) -> str:
     """Return a time as a share of the base, or in its unit if the base is 0."""
-    return format_ratio(ns / base, signed) if base else format_duration(ns, signed)
+    return format_ratio(ns / base, signed=signed) if base else format_duration(ns, signed=signed)
 
 
 def _times(steps: statistics.SampleStatistics) -> Message:
