@@ -63,7 +63,7 @@ def _quiet(ratio: float) -> Draw:
 
 
 MACHINES: Final = (
-    Machine("shared, host-bound: real runs of 258 programs", HOST, False, _shared),
+    Machine("shared, host-bound: real runs of 129 programs", HOST, False, _shared),
     Machine("quiet, host-bound: processes differ by 1 %", HOST, True, _quiet(0.01)),
     Machine("quiet, device-bound: processes differ by 0.5 %", DEVICE, True, _quiet(0.005)),
 )
