@@ -32,12 +32,13 @@ _ORIGINS: Final = {
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    ("base", "cpu"): mark("{share:ratio} of the base's host operator time has no match in the other run."),
-    ("base", "device"): mark("{share:ratio} of the base's device operator time has no match in the other run."),
-    ("base", "step"): mark("{share:ratio} of the base's wall-clock time has no match in the other run."),
-    ("other", "cpu"): mark("{share:ratio} of the other run's host operator time has no match in the base."),
-    ("other", "device"): mark("{share:ratio} of the other run's device operator time has no match in the base."),
-    ("other", "step"): mark("{share:ratio} of the other run's wall-clock time has no match in the base."),
+    "base": mark("Of the base, {parts:and} have no match in the other run."),
+    "other": mark("Of the other run, {parts:and} have no match in the base."),
+}
+_TIMES: Final = {
+    "cpu": mark("{share:ratio} of the host operator time"),
+    "device": mark("{share:ratio} of the device operator time"),
+    "step": mark("{share:ratio} of the wall-clock time"),
 }
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
@@ -83,7 +84,10 @@ def headline(
         sentences.append(message(text, share=1 - least))
     if known and all(share == 1 for share in known.values()):
         hints.append(message("All operator time has a counterpart."))
-    hints += [message(_UNMATCHED[key], share=1 - share) for key, share in known.items() if share < _NEARLY_ALL]
+    for side, text in _UNMATCHED.items():
+        unmatched = {place: 1 - known.get((side, place), 1.0) for place in _TIMES}
+        parts = [message(_TIMES[place], share=share) for place, share in unmatched.items() if share > 1 - _NEARLY_ALL]
+        hints += [message(text, parts=parts)] if parts else []
     return (*sentences, *causes, *hints)
 
 

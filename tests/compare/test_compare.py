@@ -91,8 +91,8 @@ def test_properties_of_a_comparison(torch_run: Trace, paddle_run: Trace) -> None
 def test_the_unmatched_share_is_in_the_headline(torch_run: Trace, paddle_run: Trace) -> None:
     report = comparison_report(torch_run, paddle_run)
     share = report.data["matched_share"]["other"]["unmatched"]["cpu"]
-    unmatched = f"{format_ratio(share)} of the other run's host operator time has no match in the base."
-    assert unmatched in rendered(report.headline)
+    unmatched = f"Of the other run, {format_ratio(share)} of the host operator time"
+    assert any(sentence.startswith(unmatched) for sentence in rendered(report.headline))
     assert [section.name for section in report.sections] == [
         "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
         "attribution", "matched", "unmatched", "phases", "overview", "operators",

@@ -112,7 +112,7 @@ def test_device_work_of_other_steps_has_no_counterpart() -> None:
         trace([*rows, device("gemm", "kernel", start, 60)], names={"mm": "matmul"}.get) for start in (200, 20)
     )
     told = rendered(comparison_report(base, other).headline)
-    assert "60% of the other run's wall-clock time has no match in the base." in told
+    assert any(one.startswith("Of the other run, ") and "60% of the wall-clock time" in one for one in told)
     assert "All operator time has a counterpart." not in told
     assert "All operator time has a counterpart." in rendered(comparison_report(base, base).headline)
     assert not any("barely comparable" in sentence for sentence in told)
