@@ -29,6 +29,7 @@ from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
     from perfkit_core.compare.pair import Asked
+    from perfkit_core.language.messages import Text
     from perfkit_core.model.report_data import Report
 
 FAILED: Final = 1
@@ -96,7 +97,7 @@ def compare(
     option is invalid.
     """
     from perfkit_core.compare import change, multi_run
-    from perfkit_core.compare.report import comparison_report, most_different
+    from perfkit_core.compare.report import comparison_report
     from perfkit_core.report.summary import cut
 
     chosen = renderer(format_name, output)
@@ -125,12 +126,8 @@ def compare(
         limit = _COMMENT_ROWS if limit is None else limit
     brief = chosen.name == "text" and not views
     if brief:
-        full = {section.name for section in report.sections if not section.table.empty}
-        tables = [name for name in _SCREEN if name in full and not (name == "operators" and "operators_device" in full)]
+        report = _first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
-        sections = (most_different(s) if s.name == "operators" else s for s in report.sections)
-        lead = f"perfkit compare {arguments([*baseline, *runs])} --view all"
-        report = replace(report, sections=tuple(sections), next=lead)
     report = _only(report, tables)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
@@ -140,6 +137,24 @@ def compare(
     emit(replace(report, by_view=True), chosen, output, brief)
     say_written(output)
     return _exit_code(report)
+
+
+def _first_look(report: Report, lead: str) -> Report:
+    """Return the report with its main tables, for one screen. ``lead`` is the command that shows the rest."""
+    from perfkit_core.compare import explanation
+    from perfkit_core.compare.report import most_different
+
+    sections = {section.name: section for section in report.sections if not section.table.empty}
+    if "operators_device" in sections:
+        sections.pop("operators")
+    shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
+    # The waterfall shows the largest causes.
+    headline = tuple(sentence for sentence in report.headline if _template(sentence) != explanation.LARGEST)
+    return replace(report, sections=shown, headline=headline, next=lead)
+
+
+def _template(sentence: Text) -> str:
+    return sentence if isinstance(sentence, str) else sentence.template
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:

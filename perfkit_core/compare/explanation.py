@@ -18,6 +18,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 8, 3
+LARGEST: Final = mark("The largest causes: {causes:parts}.")
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
 OF_PARTS: Final = mark(

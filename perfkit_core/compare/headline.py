@@ -82,6 +82,7 @@ def headline(
     if least < _COMPARABLE:
         text = mark("The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.")
         sentences.append(message(text, share=1 - least))
+        return (*sentences, *causes, *hints)
     if known and all(share == 1 for share in known.values()):
         hints.append(message("All operator time has a counterpart."))
     for side, text in _UNMATCHED.items():

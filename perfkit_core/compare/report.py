@@ -165,7 +165,7 @@ def report_of(
         headline=headline.headline(
             result,
             why.alignment.matched,
-            [message("The largest causes: {causes:parts}.", causes=largest)] if largest else [],
+            [message(explanation.LARGEST, causes=largest)] if largest else [],
         ),
         warnings=headline.warnings(result),
         data=data,

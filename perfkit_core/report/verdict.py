@@ -40,8 +40,8 @@ _CPU_BOUND: Final = mark("CPU-bound: operators take {share:ratio} of the step ti
 
 
 def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
-    """Yield one sentence on what limits the steps. Without steps, yield sentences on the whole recording instead. If the
-    table of the view partition is missing, yield nothing."""
+    """Yield one sentence on what limits the steps. Without steps, yield sentences on the whole recording instead.
+    Without the table of the view partition, yield nothing."""
     partition = tables.get("partition")
     if partition is None:
         return
@@ -83,7 +83,9 @@ def _of_steps(partition: pd.DataFrame) -> Message:
 
 def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     devices, operators = tables.get("device"), tables.get("operators")
-    busy = devices[devices["busy_ns"].notna() & (devices["span_ns"].fillna(0) > 0)] if devices is not None else ()
+    busy = pd.DataFrame()
+    if devices is not None:
+        busy = devices[devices["busy_ns"].notna() & (devices["span_ns"].fillna(0) > 0)]
     if len(busy):
         first = busy.sort_values("busy_ns", ascending=False, kind="stable").iloc[0]
         share, span = int(first["busy_ns"]) / int(first["span_ns"]), int(first["span_ns"])

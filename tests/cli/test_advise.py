@@ -91,7 +91,7 @@ def test_rules_not_evaluated_are_short_in_text_and_complete_in_json(perfkit, loa
     assert f"\n{count} (--limit 0 lists them, with what they need).\n" in perfkit("advise", loading).out
     words = perfkit("advise", loading, "--limit", "0").words
     assert f" {count}. To see what a rule needs: perfkit advise " in words
-    assert f"No device work was recorded: " in words
+    assert "No device work was recorded: " in words
     assert f" and {len(without_device) - 4} more." in words
     markdown = perfkit("advise", loading, "--format", "markdown").out
     assert all(rule in markdown for rule in rules)
