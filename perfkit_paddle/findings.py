@@ -74,8 +74,11 @@ def parents_rebuilt(odd_threads: int) -> Finding:
     return Finding("rebuilt-parents", text, note=True)
 
 
-def partial_step(number: int) -> Finding:
+def partial_step(number: int, stepped: bool = True) -> Finding:
+    """Report a step that is not complete. ``stepped``: whether the loop called the profiler's ``step()`` at all."""
     text = message("the profiler's stop() ended step {number}: the step is not a complete iteration", number=number)
+    if not stepped:
+        text = message("the recording ended before any call of the profiler's step(): call it after each iteration")
     return Finding("partial-step", text)
 
 

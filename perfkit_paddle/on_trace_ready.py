@@ -4,9 +4,11 @@ profiler's tree of Python objects."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import mmap
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +18,7 @@ import numpy as np
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording import annotation, environment
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, timed_schedule
 from perfkit_paddle.pb_rows import rows
@@ -27,7 +28,9 @@ _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
 _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 
-def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()) -> CycleWriter[Any]:
+def trace_handler(
+    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
+) -> writer.CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
 
     The handler then calls the callbacks in ``also`` with the profiler. It never raises; it logs errors to the logger
@@ -35,12 +38,29 @@ def trace_handler(run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any]
     event. Then a thread writes the cycle while the training continues. ``flush()`` waits until all cycles are written.
 
     For each cycle, Paddle logs a line to stderr. To avoid it, set the environment variable ``GLOG_minloglevel`` to 1
-    before paddle is imported.
+    before paddle is imported. Raises CaptureError if Paddle is not installed.
     """
-    return CycleWriter(run_dir, take, also, place, warn_uncalled=True)
+    watch_timers()
+    return writer.trace_handler(run_dir, take, also, place)
 
 
-def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> Taken:
+def watch_timers() -> None:
+    """Warn when a Profiler with ``timer_only`` starts that has perfkit's handler, because it never calls the handler.
+    Paddle calls the hooks of its timer when any Profiler starts. Raises CaptureError if Paddle cannot be imported."""
+    framework.profiler()
+    timer = importlib.import_module("paddle.profiler.timer")
+
+    class StartHook(timer.Hook):  # type: ignore[name-defined,misc]
+        def begin(self, benchmark: Any) -> None:
+            profiler = sys._getframe(2).f_locals.get("self")
+            handler = getattr(profiler, "on_trace_ready", None)
+            if isinstance(handler, writer.CycleWriter) and getattr(profiler, "timer_only", False):
+                handler.never_called("timer_only=True measures times only: leave it out to record events")
+
+    timer.benchmark().hooks.setdefault("perfkit_timer_only", StartHook())
+
+
+def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> writer.Taken:
     """Take the cycle that a profiler has just finished. The steps with the numbers in ``no_steps`` are not complete
     iterations, so they are not stored as steps. Raises CaptureError if there is no cycle."""
     result = getattr(profiler, "profiler_result", None)
@@ -64,13 +84,13 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
         steps = trace.ints("step")[trace.rows("kind", "step")]
         if running is None or not len(steps) or int(steps.max()) != running:
             return trace
-        return trace.with_findings(findings.partial_step(int(running)))
+        return trace.with_findings(findings.partial_step(int(running), stepped=running > 0))
 
     try:
         content = saved(result)
     except Exception as error:
         trace = _from_tree(result, live, error)
-        return Taken(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
+        return writer.Taken(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
     def decoded() -> Trace:
         try:
@@ -79,7 +99,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
             return _from_tree(result, live, error)
         return pb_source.finish(scanned.tables, events, SOURCE, live=live)
 
-    return Taken(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
+    return writer.Taken(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
 
 def saved(result: Any) -> memoryview:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.model.meta import Device, TraceMeta
+from perfkit_core.assembly.steps import NO_STEPS
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
@@ -29,9 +32,10 @@ def trace_handler(
     The handler then calls the callbacks in ``also`` with the profiler. It never raises; it logs errors to the logger
     ``perfkit``. The training waits while the events are read. A thread then writes the cycle while the training
     continues. If the profiler records stacks (``with_stack``), the training also waits for the writing. ``flush()``
-    waits for the thread.
+    waits for the thread. Raises CaptureError if torch is not installed.
     """
-    return writer.CycleWriter(run_dir, take, also, place, warn_uncalled=True)
+    framework.torch()
+    return writer.trace_handler(run_dir, take, also, place)
 
 
 def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:
@@ -67,7 +71,19 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
-    return writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
+    taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
+    unscheduled = getattr(profiler, "step_num", 0) and not getattr(profiler, "record_steps", True)
+    return taken.then(_unscheduled) if unscheduled else taken
+
+
+def _unscheduled(trace: Trace) -> Trace:
+    """Say why the trace has no steps, although the training called ``step()``."""
+    text = message(
+        "the profiler has no schedule, so its step() marked no training steps: pass {argument}",
+        argument="schedule=perfkit_torch.schedule(wait=16, warmup=2, active=20, repeat=1)",
+    )
+    quality = tuple(Finding(NO_STEPS, text) if finding.code == NO_STEPS else finding for finding in trace.quality)
+    return replace(trace, quality=quality)
 
 
 def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:

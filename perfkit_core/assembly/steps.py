@@ -27,6 +27,7 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import OPERATOR_KINDS, PHASES
 from perfkit_core.model.trace import Trace
 
+NO_STEPS: Final = "no-steps"
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
@@ -46,7 +47,13 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
         text = message(
             "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
         )
-        return np.full(len(trace), -1, np.int64), (*findings, Finding("no-steps", text))
+        operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
+        if not operators.any() and trace.rows("kind", *schema.DEVICE_WORK).any():
+            text = message(
+                "only device work was recorded, neither operators nor training steps: add the CPU to the activities "
+                "or targets of the profiler"
+            )
+        return np.full(len(trace), -1, np.int64), (*findings, Finding(NO_STEPS, text))
     number = trace.ints("step")[rows]
     if not (number >= 0).all():  # the names of the steps have no numbers
         number = np.arange(len(rows), dtype=np.int64)

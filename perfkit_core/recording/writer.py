@@ -14,12 +14,13 @@ import gc
 import logging
 import os
 import socket
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
@@ -32,6 +33,9 @@ from perfkit_core.system import failures, paths
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
+
+_MANY_CYCLES: Final = 20
+_ONCE: Final = "and it grows with each further cycle: give the schedule repeat=1 to record once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ class CycleWriter(Generic[Profiler]):
 
     - ``take``: the adapter's function that takes a cycle from the profiler.
     - ``also``: callbacks that are called with the profiler after each cycle. Their errors are logged.
-    - ``warn_uncalled``: whether to log a warning if the profiler never ends a cycle.
+    - ``of_user``: whether the user passes the writer to a profiler. Then a warning is logged if the profiler never ends
+      a cycle, and if it ends very many.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class CycleWriter(Generic[Profiler]):
         take: Take[Profiler],
         also: Iterable[Callable[[Profiler], Any]] = (),
         place: Callable[[], environment.Place] = environment.environment_place,
-        warn_uncalled: bool = False,
+        of_user: bool = False,
     ) -> None:
         self.run_dir = paths.as_path(paths.absolute(run_dir))  # the training may change the current folder
         self._take = take
@@ -86,7 +91,7 @@ class CycleWriter(Generic[Profiler]):
         background.shared()
         signals.install()
         # The finalizer runs when the handler is deleted or the process ends.
-        self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if warn_uncalled else None
+        self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if of_user else None
 
     def __call__(self, profiler: Profiler) -> None:
         """Take a cycle and write it. The profiler calls this method at the end of each cycle."""
@@ -96,6 +101,8 @@ class CycleWriter(Generic[Profiler]):
             self._follow_fork()
             cycle = self._cycle
             self._cycle += 1
+            if self._uncalled is not None and self._cycle == _MANY_CYCLES:
+                failures.tell(f"{self._cycle} cycles are recorded into {self.run_dir}, {_ONCE}", logging.WARNING)
             try:
                 place = self._place()
                 facts: dict[str, Any] = {
@@ -121,6 +128,12 @@ class CycleWriter(Generic[Profiler]):
                     callback(profiler)
                 except Exception as error:
                     failures.log(f"the callback {callback!r} failed, training continues", error)
+
+    def never_called(self, reason: str) -> None:
+        """Log why the profiler will not call this handler, instead of a warning at the end."""
+        if self._uncalled is not None and self._uncalled.detach():
+            text = f"a trace handler will record nothing into {self.run_dir}, because {reason}"
+            failures.tell(text, logging.WARNING)
 
     @property
     def written(self) -> list[Path]:
@@ -189,11 +202,35 @@ class CycleWriter(Generic[Profiler]):
         failures.log("a cycle is missing in the run folder, training continues", error)
 
 
+def trace_handler(
+    run_dir: str | os.PathLike[str],
+    take: Take[Profiler],
+    also: Iterable[Callable[[Profiler], Any]],
+    place: Callable[[], environment.Place],
+) -> CycleWriter[Profiler]:
+    """Return the writer that a user passes to a profiler. If the user passed the adapter's ``trace_handler`` without
+    calling it, the profiler calls it: ``run_dir`` is then the profiler. This is logged, and does not raise."""
+    if callable(getattr(run_dir, "stop", None)):
+        tell_uncalled()
+        return cast("CycleWriter[Profiler]", None)  # the profiler ignores what its callback returns
+    return CycleWriter(run_dir, take, also, place, of_user=True)
+
+
+@functools.cache  # once per process, not once per cycle
+def tell_uncalled() -> None:
+    call = 'pass on_trace_ready=trace_handler("runs/baseline"), not on_trace_ready=trace_handler'
+    failures.tell(f"nothing is recorded, because trace_handler must be called with a folder: {call}")
+
+
 def _warn(run_dir: Path, pid: int) -> None:
-    if os.getpid() == pid:  # in a forked child, the handler belongs to the parent process
-        hint = "check that the loop calls the profiler's step(), and that the schedule reaches its active steps"
-        text = f"a trace handler recorded nothing into {run_dir}, because its profiler never ended a cycle: {hint}"
-        failures.tell(text, logging.WARNING)
+    if os.getpid() != pid:  # in a forked child, the handler belongs to the parent process
+        return
+    reason = "its profiler never ended a cycle: "
+    reason += "check that the loop calls the profiler's step(), and that the schedule reaches its active steps"
+    error = getattr(sys, "last_value", None)
+    if error is not None and not hasattr(sys, "ps1"):  # an interactive session goes on after errors
+        reason = f"the script failed before its profiler ended a cycle ({failures.one_line(error)})"
+    failures.tell(f"a trace handler recorded nothing into {run_dir}, because {reason}", logging.WARNING)
 
 
 def _without_gc(action: Callable[[], Result]) -> Result:

@@ -14,7 +14,7 @@ logger = logging.getLogger("perfkit")
 def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 def log(text: str, error: BaseException) -> None:

@@ -45,6 +45,14 @@ def test_device_work_is_in_the_step_of_its_launch() -> None:
     assert (step["late"], step["unlaunched"]) == (3, None)
 
 
+def test_a_recording_of_devices_only_is_explained() -> None:
+    alone = trace([device("kernel", "kernel", 400, 50), host("launch", "runtime", 300, 5)])
+    (text,) = [finding.message for finding in alone.quality if finding.code == "no-steps"]
+    assert "add the CPU to the activities or targets" in text
+    with_host = trace([device("kernel", "kernel", 400, 50), host("operator", "operator", 300, 5)])
+    assert [f.message[:34] for f in with_host.quality if f.code == "no-steps"] == ["no training steps were recorded: g"]
+
+
 def test_steps_without_numbers_are_counted_from_zero() -> None:
     rows = [host(name, "step", start, 10) for name, start in (("a", 0), ("b", 10))]
     rows += [host("op a", "operator", 1, 1), host("op b", "operator", 11, 1)]

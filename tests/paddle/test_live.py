@@ -16,6 +16,7 @@ import pytest
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_place
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
@@ -159,6 +160,33 @@ def test_a_loop_without_step_is_reported(paddle: Any, tmp_path: Path, caplog: py
     gc.collect()
     (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
     assert f"recorded nothing into {tmp_path}" in message
+
+
+def test_a_timer_is_reported_when_it_starts(paddle: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A Profiler with ``timer_only`` never calls its handler. Deleting the handler logs no second warning."""
+    with profiler(paddle, timer_only=True, on_trace_ready=trace_handler(tmp_path)) as prof:
+        (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+        prof.step()
+    del prof
+    gc.collect()
+    assert f"will record nothing into {tmp_path}, because timer_only=True measures times only: leave it out" in message
+    assert len([record for record in caplog.records if record.name == "perfkit"]) == 1
+
+
+def test_a_handler_without_a_folder_is_reported(paddle: Any, train: Train, caplog: pytest.LogCaptureFixture) -> None:
+    writer.tell_uncalled.cache_clear()
+    with profiler(paddle, on_trace_ready=trace_handler) as prof:
+        for _ in train(3):
+            prof.step()
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert 'pass on_trace_ready=trace_handler("runs/baseline"), not on_trace_ready=trace_handler' in message
+
+
+def test_a_loop_without_step_and_schedule_is_explained(paddle: Any, tmp_path: Path) -> None:
+    with profiler(paddle, on_trace_ready=trace_handler(tmp_path)):
+        paddle.ones([3]).sum()
+    (finding,) = (finding for finding in load(tmp_path).quality if finding.code == "partial-step")
+    assert "before any call of the profiler's step()" in finding.message
 
 
 def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:

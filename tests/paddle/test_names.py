@@ -107,13 +107,14 @@ sys.modules["paddle"] = None
 from pathlib import Path
 from perfkit_core.errors import CaptureError
 from perfkit_paddle import plugin, trace_handler
-trace_handler("unused")
-try:
-    plugin.perfkit_recorders()[0].start(Path("unused"), None, {})
-except CaptureError as error:
-    assert 'pip install "perfkit[paddle]"' in str(error), error
-else:
-    raise AssertionError
+recorder = plugin.perfkit_recorders()[0]
+for action in (lambda folder: recorder.start(folder, None, {}), trace_handler):
+    try:
+        action(Path("unused"))
+    except CaptureError as error:
+        assert 'pip install "perfkit[paddle]"' in str(error), error
+    else:
+        raise AssertionError
 """
 
 

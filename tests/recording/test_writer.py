@@ -125,7 +125,7 @@ def test_the_mark_keeps_every_reason(tmp_path: Path) -> None:
 def test_an_uncalled_handler_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The warning comes when the handler is deleted, and only for handlers that the user has passed to a profiler."""
     for warn in (True, False):
-        made = writer(tmp_path / str(warn), warn_uncalled=warn)
+        made = writer(tmp_path / str(warn), of_user=warn)
         del made
         gc.collect()
     (line,) = lines(caplog)
@@ -134,9 +134,20 @@ def test_an_uncalled_handler_is_reported_once(tmp_path: Path, caplog: pytest.Log
 
 
 def test_a_called_handler_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = writer(tmp_path, warn_uncalled=True)
+    made = writer(tmp_path, of_user=True)
     made(None)
     made.flush()
     del made
     gc.collect()
     assert lines(caplog) == []
+
+
+def test_a_schedule_without_an_end_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for user in (True, False):
+        made = writer(tmp_path / str(user), of_user=user)
+        for _ in range(22):
+            made(None)
+        made.flush()
+    (line,) = lines(caplog)
+    assert f"20 cycles are recorded into {tmp_path / 'True'}" in line
+    assert "repeat=1" in line

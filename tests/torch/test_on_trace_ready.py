@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.errors import CaptureError
+from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_place
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
@@ -55,6 +57,28 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
     trace = load(tmp_path)
     assert "aten::sum" in trace.codes("name").values
     assert "no-steps" in [finding.code for finding in trace.quality]
+
+
+def test_steps_without_a_schedule_are_explained(tmp_path: Path) -> None:
+    with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)) as profiler:
+        torch.ones(3).sum()
+        profiler.step()
+    (finding,) = (finding for finding in load(tmp_path).quality if finding.code == "no-steps")
+    assert "the profiler has no schedule, so its step() marked no training steps" in finding.message
+
+
+def test_a_handler_without_a_folder_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The profiler calls ``trace_handler`` itself after each cycle. The training goes on."""
+    writer.tell_uncalled.cache_clear()
+    train("mlp", trace_handler, steps=8)
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
+    assert 'pass on_trace_ready=trace_handler("runs/baseline"), not on_trace_ready=trace_handler' in message
+
+
+def test_a_handler_without_torch_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(CaptureError, match=r'pip install "perfkit\[torch\]"'):
+        trace_handler(tmp_path)
 
 
 def test_a_loop_without_step_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
