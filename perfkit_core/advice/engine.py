@@ -25,7 +25,7 @@ from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph
@@ -131,6 +131,7 @@ def facts_of(
     return Facts(load(named, plugins=plugins), numbers)
 
 
+@once
 def noise_ns(facts: Facts) -> int | None:
     """Return the noise of the median step time in ns: half the width of its 80% interval. None for a single step."""
     if len(step_times(facts)) < 2:
@@ -179,6 +180,7 @@ class Evaluation:
         self._mode, self._words = remedies.mode(trace), remedies.recorded_words(trace)
         self._places = place.Places(trace)
         self._outcomes = experience.outcomes() if outcomes is None else outcomes
+        self._noise_ns = noise_ns(facts) or 0
 
     def advice_of(self, rule: Rule[Facts, Candidate], find: Find) -> list[Advice]:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
@@ -211,7 +213,7 @@ class Evaluation:
             id=name, rule=rule.id, number=rule.number, version=rule.version, title=message(rule.title),
             framework=trace.meta.framework or "unknown", framework_version=trace.meta.framework_version,
             runtime=runtime, mode=self._mode, candidate=candidate, prediction=prediction,
-            severity=severity(prediction, facts.thresholds),
+            severity=severity(prediction, facts.thresholds, self._noise_ns),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
             place=candidate.place or self._place(candidate),
             remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
@@ -250,14 +252,15 @@ def why(error: Exception) -> Reason:
     return Reason(message("the rule failed ({error}: {text})", error=type(error).__name__, text=text))
 
 
-def severity(prediction: Prediction, thresholds: Thresholds) -> Severity:
-    """Return the severity of a predicted saving, by its share of the step time."""
+def severity(prediction: Prediction, thresholds: Thresholds, noise_ns: int = 0) -> Severity:
+    """Return the severity of a predicted saving, by its share of the step time. It is not high if the saving is smaller
+    than the noise of the steps."""
     share = prediction.saving_ratio
     if share is None:
         return "note"
     if share <= 0:
         return "none"
-    if share >= thresholds.severity_high:
+    if share >= thresholds.severity_high and (prediction.saving_ns or 0) >= noise_ns:
         return "high"
     return "medium" if share >= thresholds.severity_medium else "low"
 

@@ -98,6 +98,21 @@ def test_the_largest_saving_is_first_and_sets_the_severity() -> None:
     assert found.combined.p50_ns == 100_000 - 25_800
 
 
+def test_a_saving_below_the_noise_is_not_of_high_severity() -> None:
+    """Of two steps, one takes 30 µs longer, in which nothing was recorded."""
+    made = Made([rule("op0", removing("op0"), 0)])
+    quiet = working(12_000, steps=2)
+    noisy = trace(
+        [
+            host("step 0", "step", 0, 100_000, step=0),
+            host("op0", "operator", 0, 12_000),
+            host("step 1", "step", 100_000, 130_000, step=1),
+            host("op0", "operator", 100_000, 12_000),
+        ]
+    )
+    assert [advise(one, plugins=made).advice[0].severity for one in (quiet, noisy)] == ["high", "medium"]
+
+
 def test_what_two_changes_both_save_counts_once() -> None:
     def faster(facts: Facts) -> list[Candidate]:
         return [Candidate("halve a", {}, rows(facts.trace, "a"), transforms=(Scale(rows(facts.trace, "a"), 0.5),))]

@@ -1,7 +1,8 @@
 """Rule 20, host-gap: the host does other work while no thread runs an operator.
 Detected: gaps, which are parts of a step in which only Python, annotations and phases were recorded. The time that the
 profiler takes, and time in which the thread waits for a processor, do not count. Long gaps and, with a device, many
-short gaps are separate advice. Recorded or sampled frames name the Python code that fills them.
+short gaps are separate advice. Recorded or sampled frames name the Python code that fills them. Long gaps in only one
+of a few steps are advice on that step.
 Predicted: with a device, the step time if the named Python code runs while the device works. Without a device, nothing:
 work that must be done takes as long on another thread."""
 
@@ -12,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, numbered_steps
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import Gaps, idle_gaps
 from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
 from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.sample_statistics import LEAST_TIMES
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
 from perfkit_core.replay.transforms import Quantity, Shorten
@@ -48,6 +50,8 @@ def find(facts: Facts) -> list[Candidate]:
     candidates = []
     if facts.exceeds(_own_ns(facts, long), limits.host_gap_share):
         candidates.append(_long(facts, long))
+    elif facts.mine.sum() < LEAST_TIMES:  # outlier-steps cannot be evaluated
+        candidates += _once(facts, long)
     if not facts.on_device:
         return candidates
     start, end = short[facts.rank]
@@ -68,7 +72,8 @@ def _own_ns(facts: Facts, gaps: Gaps) -> float:
 
 def _median_ns(facts: Facts, gaps: Gaps) -> float:
     own = gaps[facts.rank]
-    return float(np.median(facts.within_steps(own))) if len(own[0]) else 0.0
+    # the lower of two medians: a gap in one of two steps is not typical
+    return float(np.quantile(facts.within_steps(own), 0.5, method="lower")) if len(own[0]) else 0.0
 
 
 def _long(facts: Facts, gaps: Gaps) -> Candidate:
@@ -94,11 +99,32 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
             time=facts.of_step(_median_ns(facts, gaps)), longest=int((end - start).max()), where=where,
         ),
         evidence={**shared.evidence, "longest": beside},
+        words={"gaps": "long", "cause": "known" if functions else "unknown"},
         vetoes=(message("shorter gaps, such as Python between operators: they count separately"),),
         risks=(
             message("Work that is moved to another thread still competes for Python's GIL and for the cores."),
         ),
     )  # fmt: skip
+
+
+def _once(facts: Facts, gaps: Gaps) -> list[Candidate]:
+    """Return advice on the step that alone has long gaps. Its cause is probably not part of a training step."""
+    within = facts.within_steps(gaps[facts.rank])
+    steps = np.flatnonzero(within > facts.thresholds.host_gap_share * facts.step_ns)
+    if len(steps) != 1:
+        return []
+    shared, functions = _shared(facts, gaps, _LONG_FACTOR)
+    return [replace(
+        shared,
+        what=message(
+            "Once, in {step}, no operator runs for {time:ns}.{where}",
+            step=numbered_steps(facts.steps.number[facts.mine][steps].tolist()), time=int(within[steps[0]]),
+            where=message(" Most of this time is in {function}.", function=functions[0]) if functions else "",
+        ),
+        method="none",
+        ceiling_ns=None,
+        words={"gaps": "once"},
+    )]  # fmt: skip
 
 
 def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:

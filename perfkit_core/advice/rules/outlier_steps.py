@@ -59,12 +59,20 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
         ]  # fmt: skip
         grew = message("; these events take longer, summed over threads and streams: {parts:list}", parts=parts)
     numbers = late["step"].unique().tolist()
+    outside = not growth.empty and growth.index[0] == _OUTSIDE
+    what = plural(
+        "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
+        "{n} of {count} steps take on average {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
+        len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers), growth=grew,
+    )  # fmt: skip
+    if outside and len(late) == 1:
+        what = message(
+            "Once, in {steps}, nothing was recorded for {time:ns} longer than in the other steps: the step takes "
+            "{longer:ns} longer than the usual {usual:ns}.",
+            steps=numbered_steps(numbers), time=int(growth.iloc[0]), longer=longer, usual=usual,
+        )  # fmt: skip
     return Candidate(
-        plural(
-            "{n} of {count} steps takes {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-            "{n} of {count} steps take on average {longer:ns} longer than the usual {usual:ns}: {steps}{growth}.",
-            len(late), count=len(steps), longer=longer, usual=usual, steps=numbered_steps(numbers), growth=grew,
-        ),
+        what,
         evidence={
             "steps": numbers, "longer_ns": round(longer), "usual_step_ns": round(usual),
             "grown_ns": {str(name): int(size) for name, size in growth.items()},
@@ -75,7 +83,7 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
             "the steps are more than {sigmas:g} standard deviations above the median",
             sigmas=facts.thresholds.outlier_sigmas,
         ),),
-        words={"outliers": "outside" if not growth.empty and growth.index[0] == _OUTSIDE else "events"},
+        words={"outliers": ("once" if len(late) == 1 else "outside") if outside else "events"},
     )  # fmt: skip
 
 

@@ -127,14 +127,36 @@ def test_long_and_short_gaps_are_separate_candidates() -> None:
     long, short = found(host_gaps, recording, host_gaps=9)
     # the last short gap joins the next long gap
     assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
-    assert (long.words, short.words) == ({}, {"gaps": "short", "compiled": "no"})
+    assert long.words == {"gaps": "long", "cause": "unknown"}
+    assert short.words == {"gaps": "short", "compiled": "no"}
 
 
-def test_a_gap_of_one_step_in_three_is_not_typical() -> None:
-    rows = [host(f"step {i}", "step", i * 10_000_000, 10_000_000, step=i) for i in range(3)]
-    rows += with_gap(2 * MS)
-    rows += [op("aten::mm", 10 * MS, 10 * MS), op("aten::mm", 20 * MS, 10 * MS)]
-    assert found(host_gaps, trace(rows)) == []
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_gap_in_one_step_is_advice_on_that_step(count: int) -> None:
+    """It is not typical, so no saving is predicted. With five steps, outlier-steps reports it."""
+    rows = [host(f"step {i}", "step", i * 10_000_000, 10_000_000, step=i) for i in range(count)]
+    rows += [*with_gap(2 * MS), *(op("aten::mm", i * 10 * MS, 10 * MS) for i in range(1, count))]
+    recording = trace(rows)
+    advices = advise(recording.with_meta(framework="torch"), rules=["host-gap"]).advice
+    if count == 5:
+        assert advices == ()
+        return
+    (one,) = advices
+    assert str(one.candidate.what) == "Once, in step 0, no operator runs for 2.00 ms."
+    assert (one.severity, one.steps, one.candidate.ceiling_ns) == ("note", (0, 0), None)
+    assert one.remedy.code == ""
+    assert str(one.remedy.note).startswith("A checkpoint, an evaluation or a log?")
+
+
+@BOTH
+def test_an_unknown_cause_has_no_code_as_remedy(framework: str) -> None:
+    """Frames in the gaps name the cause."""
+    frame = op("train.py(7): log", 4 * MS, 2 * MS, kind="python")
+    for more, has_code in (([], False), ([frame], True)):
+        recording = steps([*with_gap(2 * MS, framework), *more], 10 * MS, framework=framework)
+        (one,) = advise(recording.with_meta(framework=framework), rules=["host-gap"]).advice
+        assert bool(one.remedy.code) == has_code
+        assert ("was not recorded" in str(one.remedy.note)) != has_code
 
 
 def test_work_on_other_threads_and_loading_are_no_gap() -> None:

@@ -39,6 +39,11 @@ def training(steps: Sequence[int], longer: str = "slow") -> Trace:
     return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
 
 
+def outside_of(recording: Trace) -> Trace:
+    """Return the recording without its operator ``slow``, so that nothing is recorded in this time."""
+    return trace([row for row in rows_of(recording) if row["name"] != "slow"])
+
+
 def test_the_slow_step_and_its_grown_events() -> None:
     facts = Facts(training((*USUAL, 150)))
     [found] = outliers(facts)
@@ -52,18 +57,22 @@ def test_each_cause_has_a_remedy() -> None:
     """Events that grew, time in which nothing was recorded, and a slower clock have different remedies."""
     events = training((*USUAL, 150))
     [grew] = outliers(Facts(events))
-    outside = trace([row for row in rows_of(training((*USUAL, 150))) if row["name"] != "slow"])
-    [idle] = outliers(Facts(outside))
+    [idle] = outliers(Facts(outside_of(events)))
     [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
-    assert [one.words["outliers"] for one in (grew, idle, clock)] == ["events", "outside", "clock"]
+    [often] = outliers(Facts(outside_of(training((*USUAL, *USUAL, 150, 160)))))
+    assert [one.words["outliers"] for one in (grew, idle, often, clock)] == ["events", "once", "outside", "clock"]
+    assert str(idle.what).startswith(
+        "Once, in step 10, nothing was recorded for 50.0 µs longer than in the other steps"
+    )
     assert str(clock.what).startswith("The same 3 kernels take 1.2 times as long in the last third of the steps")
     notes = [
         remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
         for framework in ("torch", "paddle")
-        for one in (grew, idle, clock)
+        for one in (grew, idle, often, clock)
     ]
-    assert ["amd-smi" in str(note) for note in notes] == [False, False, True] * 2
-    assert ["every N steps" in str(note) for note in notes] == [False, True, False] * 2
+    assert ["amd-smi" in str(note) for note in notes] == [False, False, False, True] * 2
+    assert ["every N steps" in str(note) for note in notes] == [False, False, True, False] * 2
+    assert ["A checkpoint" in str(note) for note in notes] == [False, True, False, False] * 2
 
 
 def test_waits_for_the_device_do_not_count_as_growth() -> None:
