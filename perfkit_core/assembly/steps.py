@@ -9,7 +9,8 @@ exception: the closure of an optimizer has its own phases.
 
 Without recorded forward spans, the forward phase is inferred. Sequence numbers link forward operators to backward
 nodes. In a series of operators outside all phases, all operators up to the last linked one are forward. Labels of
-layers do not count as forward spans.
+layers do not count as forward spans. Without recorded optimizer spans, the operators that update parameters are the
+optimizer phase.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import OPERATOR_KINDS, PHASES
 from perfkit_core.model.trace import Trace
+from perfkit_core.operators.names import family
 
 NO_STEPS: Final = "no-steps"
 PARTIAL: Final = "partial-step"
@@ -37,6 +39,8 @@ PhaseArray = ByteArray
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
 )
+_OPTIMIZER_UPDATE: Final = "optimizer_update"
+"""The family of the operators that update parameters."""
 
 
 def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
@@ -139,6 +143,8 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     codes = trace.codes("phase")
     indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     phase = _without_closures(trace, codes.lookup(indices, -1))
+    if not (phase == _OPTIMIZER).any():
+        phase[_updates(trace) & (phase < 0)] = _OPTIMIZER
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", schema.ANNOTATION)
     labelled = bool((spans & labels).any())  # labels of layers do not cover the operators between the layers
@@ -164,6 +170,13 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
         text = message("neither data loading, forward, backward nor optimizer spans were recorded")
         findings = (Finding("no-phases", text, note=True),)
     return texts(phase.astype(np.int32), PHASES), findings
+
+
+def _updates(trace: Trace) -> BoolArray:
+    """Return the mask of operators that update parameters, for recordings without spans of the optimizer."""
+    names = trace.codes("op_name")
+    updates = np.array([family(name) == _OPTIMIZER_UPDATE for name in names.values], np.bool_)
+    return trace.host & names.lookup(updates, False)
 
 
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:

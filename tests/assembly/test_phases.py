@@ -216,3 +216,20 @@ def test_without_any_phase_all_are_null_and_a_finding_says_so() -> None:
     found = trace([host("op", "operator", 0, 5)])
     assert column(found, "phase") == {"op": None}
     assert "no-phases" in codes(found)
+
+
+def test_updates_without_a_span_are_the_optimizer() -> None:
+    """An optimizer that records no span. With a span, updates outside of it keep their phase."""
+    rows = [
+        host("Forward", "forward", 0, 100, phase="forward"),
+        host("adam_", "operator", 200, 50),
+        host("launch", "runtime", 210, 5, correlation=1),
+        device("kernel", "kernel", 500, 10, correlation=1),
+        host("mm", "operator", 260, 10),
+    ]
+    names = {"adam_": "optimizer_update", "mm": "matmul"}.get
+    phase = column(trace(rows, names=names), "phase")
+    assert phase == {"Forward": "forward", "adam_": "optimizer", "launch": "optimizer", "kernel": "optimizer",
+                     "mm": "other"}  # fmt: skip
+    span = host("step", "optimizer", 300, 50, phase="optimizer")
+    assert column(trace([*rows, span], names=names), "phase")["adam_"] == "other"
