@@ -45,7 +45,7 @@ def perfkit_sources() -> Sequence[Source]:
 def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_paddle import record
 
-    return [Recorder("paddle", record.ScriptRecording, record.DEMO)]
+    return [Recorder("paddle", record.ScriptRecording, record.DEMO, record.INSTEAD)]
 
 
 @hookimpl

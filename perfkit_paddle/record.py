@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
+from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, writer
 from perfkit_core.recording.step_clock import Action, StepClock
@@ -20,6 +21,16 @@ from perfkit_paddle.on_trace_ready import place, take
 _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option: Paddle always records them,
 but only for static programs. FLOPs are not an option: ``with_flops`` of Paddle's profiler has no effect."""
+INSTEAD: Final = {
+    "stacks": message(
+        "Paddle's profiler records Python stacks of static programs only: perfkit_paddle.annotate(model) labels the "
+        "layers (view modules), and advice names lines of code if steps were recorded with perfkit's make_scheduler"
+    ),
+    "flops": message(
+        "Paddle's profiler records no FLOPs: perfkit_paddle.annotate(model) computes those of the layers (view modules)"
+    ),
+}
+"""Option of ``perfkit record`` that Paddle's profiler does not support → what does."""
 
 
 class ScriptRecording:
@@ -27,7 +38,7 @@ class ScriptRecording:
     Paddle or its profiler cannot run, and UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        arguments = profiler_arguments(options, _OPTIONS, "paddle")
+        arguments = profiler_arguments(options, _OPTIONS, "paddle", INSTEAD)
         self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState

@@ -19,8 +19,10 @@ from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
 from perfkit_core.compare.statistics import Capture, SampleStatistics, capture, of_steps, pooled, step_statistics
 from perfkit_core.errors import UsageError
+from perfkit_core.language.messages import render
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views.steps.step_rows import step_rows
 
 SAMPLE: Final = "sample"
@@ -140,7 +142,9 @@ def _by_work(
         return normalised(unit, base, other, captures, between)
     if base is None or other is None:
         unknown = whole[0] if base is None else whole[1]
-        raise UsageError(f"{unknown.meta.source}: the number of {unit}s per step is unknown", _HINTS[unit])
+        instead = get_plugins().instead(unknown.meta.framework, "flops") if unit == FLOP else None
+        hint = _HINTS[unit] if instead is None else render(instead)
+        raise UsageError(f"{unknown.meta.source}: the number of {unit}s per step is unknown", hint)
     if not stepped:
         hint = "give the profiler a schedule, and call its step() after each iteration"
         raise UsageError(f"the time per {unit} is unknown, because no steps were recorded", hint)

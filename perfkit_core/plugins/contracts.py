@@ -93,11 +93,13 @@ class Recorder:
       steps, or with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and
       ``flops``. A flag that the framework does not support raises UsageError.
     - ``demo`` is the training of ``perfkit demo``, or None.
+    - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
     """
 
     framework: str
     start: Callable[[Path, int | None, Mapping[str, Any]], Recording]
     demo: Demo | None = None
+    instead: Mapping[str, Text] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

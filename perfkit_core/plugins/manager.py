@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import pluggy
 
+from perfkit_core.language.messages import Text
 from perfkit_core.plugins import contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
 
@@ -39,6 +40,10 @@ class Plugins:
 
     def recorders(self) -> list[contracts.Recorder]:
         return list(self._flat("perfkit_recorders"))
+
+    def instead(self, framework: str | None, flag: str) -> Text | None:
+        """Return what to do instead of a flag of ``perfkit record`` that the framework does not support, else None."""
+        return next((one.instead.get(flag) for one in self.recorders() if one.framework == framework), None)
 
     def views(self) -> dict[str, contracts.View]:
         return {view.name: view for view in self._flat("perfkit_analyses")}

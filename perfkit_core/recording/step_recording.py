@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError
+from perfkit_core.language.messages import Text, render
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
@@ -94,13 +95,17 @@ _SET_BY_PERFKIT: Final = {
 }
 
 
-def profiler_arguments(options: Mapping[str, Any], supported: Mapping[str, str], framework: str) -> dict[str, bool]:
+def profiler_arguments(
+    options: Mapping[str, Any], supported: Mapping[str, str], framework: str, instead: Mapping[str, Text] | None = None
+) -> dict[str, bool]:
     """Return the arguments of the framework's profiler for options of ``perfkit record``. ``supported`` maps options to
-    arguments. Raises UsageError for an option that is not in ``supported``."""
+    arguments, ``instead`` others to what to do instead. Raises UsageError for an option that is not in ``supported``.
+    """
     enabled = [name for name, value in options.items() if value]
     for name in enabled:
         if name not in supported:
             hint = f"leave --{name} out; {framework} can record {', '.join(supported)}"
+            hint += f". {render(instead[name])}" if instead and name in instead else ""
             raise UsageError(f"{framework} cannot record {name}", hint)
     return {supported[name]: True for name in enabled}
 

@@ -29,6 +29,7 @@ from perfkit_core.model.columns import CALLS, CPU, DEPTH, HOST, NAME, ON_DEVICE,
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import ratio
@@ -176,8 +177,11 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     order=("total_device_ns", "total_cpu_ns"),
-    explain_empty=lambda trace: message(
-        "no Python stacks were recorded: pass with_stack=True to the profiler, if supported (record --stacks)"
+    explain_empty=lambda trace: (
+        get_plugins().instead(trace.meta.framework, "stacks")
+        or message(
+            "no Python stacks were recorded: pass with_stack=True to the profiler, if supported (record --stacks)"
+        )
     ),
     reduction=MergedRows(weight=("total_cpu_ns",)),
 )

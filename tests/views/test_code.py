@@ -147,3 +147,6 @@ def test_without_stacks_the_view_explains_how_to_record_them() -> None:
     found = trace([host("mm", "operator", 0, 10)])
     assert code.table(found, ViewRequest()).empty
     assert "with_stack" in str(code.VIEW.explain_empty(found))
+    paddle = str(code.VIEW.explain_empty(found.with_meta(framework="paddle")))
+    assert "perfkit_paddle.annotate(model) labels the layers" in paddle
+    assert "with_stack" not in paddle
