@@ -1,9 +1,10 @@
-"""Import of Paddle on demand, and hooks on the updates of its optimizers."""
+"""Import of Paddle on demand, and hooks on the updates of its optimizers, on executors and on labelled ranges."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,12 +29,12 @@ def profiler() -> Any:
 
 class Updates:
     """Calls ``after`` once per update of one optimizer, the one that makes the first update. Paddle offers no hooks,
-    so ``step()`` and ``minimize()`` of all optimizers are wrapped. A static graph is not observed, because
-    ``minimize()`` only adds operators to it."""
+    so ``step()`` and ``minimize()`` of all optimizers are wrapped. In a static graph, ``minimize()`` only adds
+    operators: there, a run of the first program with feeds or fetches counts as an update."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         self._after = after
-        self._optimizer: Any = None
+        self._updater: Any = None
         self._inside = False
         self._undo: list[Callable[[], None]] = []
         base = paddle().optimizer.Optimizer
@@ -52,6 +53,8 @@ class Updates:
             cls = classes.pop()
             self._wrap(cls)
             classes += type.__subclasses__(cls)
+        executor = paddle().static.Executor
+        self._replace(executor, "run", self._executing(executor.run))
 
     def end(self) -> None:
         for undo in reversed(self._undo):
@@ -74,14 +77,49 @@ class Updates:
                 if outermost:
                     self._inside = False
                     if paddle().in_dynamic_mode():
-                        if self._optimizer is None:
-                            self._optimizer = optimizer
-                        if optimizer is self._optimizer:
-                            self._after()
+                        self._updated(optimizer)
 
         watched._perfkit = True  # type: ignore[attr-defined]
         return watched
 
+    def _executing(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(run)
+
+        @functools.wraps(run)
+        def executed(*args: Any, **kwargs: Any) -> Any:
+            result = run(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
+            if given.get("feed") or given.get("fetch_list"):  # the startup program has neither
+                program = given.get("program")
+                self._updated(paddle().static.default_main_program() if program is None else program)
+            return result
+
+        return executed
+
+    def _updated(self, updater: Any) -> None:
+        if self._updater is None:
+            self._updater = updater
+        if updater is self._updater:
+            self._after()
+
     def _replace(self, cls: type, name: str, value: Any) -> None:
         self._undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
         setattr(cls, name, value)
+
+
+class Ranges:
+    """Calls ``after`` at the end of each range of this name that the script labels with ``RecordEvent``."""
+
+    def __init__(self, name: str, after: Callable[[], None]) -> None:
+        self._label = profiler().RecordEvent
+        end = self._original = self._label.end
+
+        def ended(label: Any) -> None:
+            end(label)
+            if label.name == name:
+                after()
+
+        self._label.end = ended
+
+    def end(self) -> None:
+        self._label.end = self._original

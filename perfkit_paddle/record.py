@@ -11,7 +11,7 @@ from typing import Any, Final
 from perfkit_core.errors import CaptureError
 from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Demo
-from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
@@ -34,11 +34,14 @@ INSTEAD: Final = {
 
 
 class ScriptRecording:
-    """The profiler of an unmodified script. A step ends with each update of the first optimizer. Raises CaptureError if
-    Paddle or its profiler cannot run, and UsageError for options that Paddle cannot record."""
+    """The profiler of an unmodified script. A step ends with each update of the first optimizer, or with what the
+    option ``step_on`` names. Iterations are numbered from 0. The first one belongs to no step, because it contains the
+    start of the script, nor do events after the end of the last one. Raises CaptureError if Paddle or its profiler
+    cannot run, and UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        arguments = profiler_arguments(options, _OPTIONS, "paddle", INSTEAD)
+        flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
+        arguments = profiler_arguments(flags, _OPTIONS, "paddle", INSTEAD)
         self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState
@@ -60,12 +63,19 @@ class ScriptRecording:
         self._running = True
         self._step, self._clock = 0, StepClock()
         self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
-        self._updates = framework.Updates(self._updated)
+        step_on = options.get(step_calls.OPTION)
+        if isinstance(step_on, str):
+            self._updates: Any = framework.Ranges(step_on, self._updated)
+        elif step_on is not None:
+            self._updates = step_on.watch(self._updated, lambda: None)
+        else:
+            self._updates = framework.Updates(self._updated)
 
     def finish(self) -> int:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         self._updates.end()
+        step_calls.warn_without_steps(self._step)
         written = len(self._writer.written)
         self._other.check()
         return written

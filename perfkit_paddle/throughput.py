@@ -73,7 +73,7 @@ def device_clock(device: Any, name: str) -> DeviceClock:
 
 
 def start() -> OptimizerSteps:
-    """Start timing the updates of the first optimizer of this process. Updates in static graphs are not observed."""
+    """Start timing the updates of the first optimizer of this process, or the runs of the first static program."""
     steps = OptimizerSteps(Throughput(warmup=0))
     framework.Updates(steps.updated)
     return steps

@@ -1,4 +1,4 @@
-"""Import of PyTorch on demand, and hooks on the updates of its optimizers."""
+"""Import of PyTorch on demand, and hooks on the updates of its optimizers and on labelled ranges."""
 
 from __future__ import annotations
 
@@ -42,3 +42,27 @@ class Updates:
         self._first = self._first or id(optimizer)
         if self._first == id(optimizer):
             self._after()
+
+
+class Ranges:
+    """Calls ``before`` and ``after`` around each range of this name that the script labels with ``record_function``."""
+
+    def __init__(self, name: str, after: Callable[[], None], before: Callable[[], None]) -> None:
+        self._label = torch().profiler.record_function
+        enter, leave = self._originals = self._label.__enter__, self._label.__exit__
+
+        def entered(label: Any) -> Any:
+            if label.name == name:
+                before()
+            return enter(label)
+
+        def left(label: Any, *error: Any) -> Any:
+            result = leave(label, *error)
+            if label.name == name:
+                after()
+            return result
+
+        self._label.__enter__, self._label.__exit__ = entered, left
+
+    def end(self) -> None:
+        self._label.__enter__, self._label.__exit__ = self._originals

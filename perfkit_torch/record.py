@@ -11,7 +11,7 @@ from perfkit_core.assembly.steps import EMPTY, PARTIAL
 from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Demo
-from perfkit_core.recording import environment, signals, writer
+from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_core.system import failures
@@ -25,22 +25,30 @@ _FAILED: Final = "recording failed, the script continues"
 
 
 class ScriptRecording:
-    """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns. Events before
-    the end of the first iteration belong to no step, nor do events after the last ``step()``. Raises CaptureError if
-    torch cannot be imported, and UsageError for options that torch cannot record."""
+    """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns, or with what
+    the option ``step_on`` names. Iterations are numbered from 0. The first one belongs to no step, because it contains
+    the start of the script, nor do events after the end of the last one. Raises CaptureError if torch cannot be
+    imported, and UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
         self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
-        arguments = profiler_arguments(options, _OPTIONS, "torch")
+        flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
+        arguments = profiler_arguments(flags, _OPTIONS, "torch")
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
         self._label = torch.profiler.record_function
         self._open: Any = None
         self._wanted = steps
-        self._ended = -1  # the first update only begins step 0
+        self._step = 0  # which belongs to no step
         self._running = True
         self._clock = StepClock()
-        self._updates = framework.Updates(after=self._after_update, before=self._before_update)
+        step_on = options.get(step_calls.OPTION)
+        if isinstance(step_on, str):
+            self._updates: Any = framework.Ranges(step_on, self._after_update, self._before_update)
+        elif step_on is not None:
+            self._updates = step_on.watch(self._after_update, self._before_update)
+        else:
+            self._updates = framework.Updates(self._after_update, self._before_update)
         self._profiler.start()
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
@@ -49,13 +57,13 @@ class ScriptRecording:
         return take(profiler, place, self._clock)
 
     def _before_update(self) -> None:
-        if self._wanted is not None and self._ended >= self._wanted:
+        if self._wanted is not None and self._step > self._wanted:
             self._stop_safely()  # stopping within the last step would make that step longer
 
     def _after_update(self) -> None:
-        self._ended += 1
-        records = self._running and (self._wanted is None or self._ended < self._wanted)
-        self._clock.begins(self._ended, Action.RECORD if records else Action.OFF)
+        self._step += 1
+        records = self._running and (self._wanted is None or self._step <= self._wanted)
+        self._clock.begins(self._step, Action.RECORD if records else Action.OFF)
         if not self._running:
             return
         try:
@@ -63,7 +71,7 @@ class ScriptRecording:
                 self._open.__exit__(None, None, None)
                 self._open = None
             if records:
-                self._open = self._label(f"ProfilerStep#{self._ended}")
+                self._open = self._label(f"ProfilerStep#{self._step}")
                 self._open.__enter__()
         except Exception as error:
             failures.log(_FAILED, error)
@@ -84,6 +92,7 @@ class ScriptRecording:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         self._updates.end()
+        step_calls.warn_without_steps(self._step)
         written = len(self._handler.written)
         self._other.check()
         return written

@@ -6,14 +6,17 @@ The script runs as with ``python SCRIPT``, but under the recorder of the framewo
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import importlib.util
 import runpy
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +24,7 @@ from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
 from perfkit_core.system import packages, paths
 
 if TYPE_CHECKING:
@@ -35,15 +39,23 @@ if TYPE_CHECKING:
               help="Write the recording to this run folder, which is created if it does not exist.  "
               "[default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
 @click.option("--steps", type=shared.Whole(1), default=20, show_default=True, metavar="N",
-              help="Stop recording after N optimizer steps. The script runs on without recording.")  # fmt: skip
+              help="Stop recording after N steps. The script runs on without recording.")  # fmt: skip
+@click.option("--step-on", metavar="FUNCTION|RANGE",
+              help="A step ends with each call of this function (train.py:train_step, package.module:Class.method), or "
+              "with each range of this name that the script labels.  [default: with each update of the first "
+              "optimizer, or run of the first static program]")  # fmt: skip
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks, for the views code and modules and for --by "
               "stack. Of all options, this one slows the steps the most.")  # fmt: skip
 @click.option("--flops", is_flag=True, help="Record the FLOPs of operators.")
-@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, ...], **options: bool) -> None:
+def record(
+    output: Path | None, steps: int, step_on: str | None, module: bool, script: str, arguments: tuple[str, ...],
+    **options: bool,
+) -> None:  # fmt: skip
     """Run SCRIPT with ARGS and record it. The script needs no change.
 
     perfkit records with the profiler of the framework that the script imports. The exit code is the exit code of the
@@ -51,28 +63,77 @@ def record(output: Path | None, steps: int, script: Path, arguments: tuple[str, 
     options --shapes, --memory, --stacks and --flops slows the steps; perfkit rejects an option that the framework's
     profiler does not support.
     """
-    if not script.is_file():
-        raise CaptureError(f"{script}: no such file", "check the path")
-    folder = output or Path("runs") / f"{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    session = Session(folder, steps, options)
-    session.check(script)
-    prepare(script, arguments)
+    path = module_file(script) if module else Path(script)
+    if not path.is_file():
+        named = all(map(str.isidentifier, script.split("."))) and not script.endswith(".py")
+        hint = "add --module to run a module" if named else "check the path"
+        raise CaptureError(f"{script}: no such file", hint)
+    program = Program(path, script if module else "", step_on and step_end(step_on, script, str(path)))
+    folder = output or Path("runs") / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    session = Session(folder, steps, {**options, OPTION: program.step_on})
+    session.check(path)
+    program.check()
+    prepare(program, arguments)
     try:
-        code = session.run(script)
+        code = session.run(program)
     finally:
         files = session.finish()
     if not code and not files:
-        raise CaptureError(session.nothing(script), "profile a script that trains or infers with a supported framework")
+        raise CaptureError(session.nothing(path), "profile a script that trains or infers with a supported framework")
     sys.exit(code)
+
+
+def module_file(name: str) -> Path:
+    """Return the file that ``python -m NAME`` runs. Raises CaptureError if there is no such module."""
+    sys.path[:1] = [str(Path.cwd())]
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise CaptureError(f"{name}: the module cannot be found ({error})", "check its name") from None
+    if spec is None or not spec.has_location or spec.origin is None:
+        raise CaptureError(f"{name}: no such module that can be run", "check its name")
+    return Path(spec.origin)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The recorded script. ``module``: its name if it runs as with ``python -m``, else ``""``. ``step_on``: the
+    function or the range that ends steps, None for the updates of the first optimizer."""
+
+    script: Path
+    module: str = ""
+    step_on: StepCalls | str | None = None
+
+    def check(self) -> None:
+        """Raise UsageError if the script has no function ``step_on``."""
+        if isinstance(self.step_on, StepCalls) and not self.step_on.module:
+            with contextlib.suppress(SyntaxError, ValueError):  # running the script shows the error
+                self.step_on.compiled(self.script.read_bytes(), str(self.script))
+
+    def execute(self) -> None:
+        """Run the script as ``__main__``. Raises what the script raises."""
+        if isinstance(self.step_on, StepCalls) and not self.step_on.module:
+            code = self.step_on.compiled(self.script.read_bytes(), str(self.script))
+            main = sys.modules["__main__"] = ModuleType("__main__")
+            package = self.module.rpartition(".")[0] if self.script.stem != "__main__" else self.module
+            names = {"__file__": str(self.script), "__package__": package or None, "__builtins__": builtins}
+            vars(main).update(names, **self.step_on.names())
+            exec(code, vars(main))
+        elif self.module:
+            runpy.run_module(self.module, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(str(self.script), run_name="__main__")
 
 
 class Session:
     """The recording of one script. It begins when the script imports a framework."""
 
-    def __init__(self, run_dir: Path, steps: int, options: Mapping[str, bool]) -> None:
+    def __init__(self, run_dir: Path, steps: int, options: Mapping[str, Any]) -> None:
         self.run_dir = run_dir
         self._steps = steps
-        self._options = {name: True for name, wanted in options.items() if wanted}
+        self._options = {name: wanted for name, wanted in options.items() if wanted}
         self._recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
         self._recording: Recording | None = None
 
@@ -89,14 +150,22 @@ class Session:
         if reason is not None:
             raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another folder with -o")
 
-    def run(self, script: Path) -> int:
+    def run(self, program: Program) -> int:
         """Run the script under the recorder of its framework, and return its exit code. Raises CaptureError."""
-        imported = [name for name in imported_by(script, self._recorders) if installed(name)]
-        if imported:
-            self._begin(imported[0])
-            return run(script)
-        with packages.FirstImport(self._recorders, self._begin):
-            return run(script)
+        with contextlib.ExitStack() as hooks:
+            step_on = program.step_on
+            if isinstance(step_on, StepCalls) and step_on.module in sys.modules:
+                step_on.wrap_imported(step_on.module)
+            elif isinstance(step_on, StepCalls) and step_on.module:
+                hooks.enter_context(packages.FirstImport([step_on.module], step_on.wrap_imported))
+            imported = [name for name in imported_by(program.script, self._recorders) if installed(name)]
+            # importing the package of a module may already have imported a framework
+            imported = [*imported, *(name for name in self._recorders if name in sys.modules)]
+            if imported:
+                self._begin(imported[0])
+            else:
+                hooks.enter_context(packages.FirstImport(self._recorders, self._begin))
+            return run(program)
 
     def _begin(self, framework: str) -> None:
         try:
@@ -126,20 +195,21 @@ class Session:
         return f"{script} imported no framework that perfkit can record (known frameworks: {known})"
 
 
-def prepare(script: Path, arguments: Sequence[str]) -> None:
+def prepare(program: Program, arguments: Sequence[str]) -> None:
     """Set ``sys.argv``, ``sys.path[0]`` and garbage collection as ``python SCRIPT ARGS`` would set them."""
     main.collect_as_usual()
-    sys.argv = [str(script), *arguments]
-    sys.path[:1] = [str(script.resolve().parent)]
+    sys.argv = [str(program.script), *arguments]
+    if not program.module:  # the folder of a module's path is the current one
+        sys.path[:1] = [str(program.script.resolve().parent)]
 
 
-def run(script: Path) -> int:
+def run(program: Program) -> int:
     """Run the script as ``__main__`` and return its exit code. If the script raises, its traceback is printed.
 
     Raises only PerfkitError, and only if the recording cannot begin.
     """
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        program.execute()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -150,7 +220,7 @@ def run(script: Path) -> int:
     except BaseException as error:
         # The traceback begins at the script's first frame. The frames of perfkit are left out.
         frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        while frames is not None and frames.tb_frame.f_code.co_filename != str(program.script):
             frames = frames.tb_next
         error = error.with_traceback(frames)
         sys.excepthook(type(error), error, error.__traceback__)

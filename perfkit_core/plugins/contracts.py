@@ -89,9 +89,10 @@ class Recorder:
     """Live capture for ``perfkit record`` and ``perfkit demo``.
 
     - ``framework``: name of the module that a script must import to be recorded by this recorder.
-    - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` optimizer
-      steps, or with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and
-      ``flops``. A flag that the framework does not support raises UsageError.
+    - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` steps, or
+      with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and ``flops``,
+      and ``step_on``, which says what ends a step (:mod:`perfkit_core.recording.step_calls`; by default, an update of
+      the first optimizer). An option that the framework does not support raises UsageError.
     - ``demo`` is the training of ``perfkit demo``, or None.
     - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
     """

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perfkit_core.errors import CaptureError
@@ -18,6 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_place
+from perfkit_core.recording.step_calls import StepCalls
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
 from perfkit_paddle import on_trace_ready, trace_handler
@@ -299,6 +301,44 @@ def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Pa
     assert step_numbers(trace) == [1, 2, 3]
     assert trace.rows("kind", "memory").any()
     assert (paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__) == before
+
+
+def test_ranges_and_calls_may_end_steps(paddle: Any, tmp_path: Path) -> None:
+    """A loop without an optimizer. torch's recorder keeps the same iterations."""
+    calls = StepCalls("", "iterate")
+
+    @calls.wrap
+    def iterate() -> None:
+        with paddle.profiler.RecordEvent("iteration"):
+            paddle.ones([3, 4]).sum()
+
+    for name, step_on, limit in (("range", "iteration", None), ("calls", calls, None), ("two", "iteration", 2)):
+        recording = ScriptRecording(tmp_path / name, limit, {"step_on": step_on})
+        for _ in range(5):
+            iterate()
+        assert recording.finish() == 1
+        assert step_numbers(load(tmp_path / name)) == ([1, 2] if limit else [1, 2, 3, 4])
+        del recording
+        gc.collect()
+
+
+def test_runs_of_a_static_program_are_steps(paddle: Any, tmp_path: Path) -> None:
+    """The startup program and another program do not count."""
+    paddle.enable_static()
+    try:
+        with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
+            loss = paddle.mean(paddle.static.data("x", [4, 8]) * 2.0)
+            run, feed = paddle.static.Executor().run, {"x": np.ones((4, 8), np.float32)}
+            recording = ScriptRecording(tmp_path, None, {})
+            executor = paddle.static.Executor()
+            executor.run(paddle.static.default_startup_program())
+            for _ in range(4):
+                executor.run(feed=feed, fetch_list=[loss])
+            assert recording.finish() == 1
+            assert type(executor).run is run.__func__
+    finally:
+        paddle.disable_static()
+    assert step_numbers(load(tmp_path)) == [1, 2, 3]
 
 
 def test_recording_a_script_without_optimizer(paddle: Any, tmp_path: Path) -> None:

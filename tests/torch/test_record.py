@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.recording.step_calls import StepCalls  # noqa: E402
 from perfkit_torch.record import DEMO, ScriptRecording  # noqa: E402
 
 
@@ -38,8 +39,51 @@ def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
     updates(5, optimizers=2)
     assert recording.finish() == 1
     trace = load(tmp_path)
-    assert list(step_durations(trace)) == [0, 1, 2, 3]
+    assert list(step_durations(trace)) == [1, 2, 3, 4]
     assert "partial-step" in [finding.code for finding in trace.quality]
+
+
+def test_ranges_and_calls_may_end_steps(tmp_path: Path) -> None:
+    """A loop without an optimizer. Paddle's recorder keeps the same iterations."""
+    calls = StepCalls("", "iterate")
+
+    @calls.wrap
+    def iterate() -> None:
+        with torch.profiler.record_function("iteration"):
+            torch.ones(3, 4).sum()
+
+    for name, step_on, limit in (("range", "iteration", None), ("calls", calls, None), ("two", "iteration", 2)):
+        recording = ScriptRecording(tmp_path / name, limit, {"step_on": step_on})
+        for _ in range(5):
+            iterate()
+        assert recording.finish() == 1
+        assert list(step_durations(load(tmp_path / name))) == ([1, 2] if limit else [1, 2, 3, 4])
+
+
+def test_a_module_whose_steps_are_calls_in_another_module(tmp_path: Path) -> None:
+    """``record -m`` runs a module as Python does, and wraps the function when its module is imported."""
+    (tmp_path / "package").mkdir()
+    work = "import torch\nclass Trainer:\n    @staticmethod\n    def step(): torch.ones(3).sum()\n"
+    (tmp_path / "package" / "work.py").write_text(work)
+    main = (
+        "import sys\nfrom package import work\nfor _ in range(4): work.Trainer.step()\nprint(__package__, sys.argv[1:])"
+    )
+    (tmp_path / "package" / "main.py").write_text(main)
+    command = [
+        sys.executable,
+        "-m",
+        "perfkit_core.cli",
+        "record",
+        "-o",
+        "run",
+        "--step-on",
+        "package.work:Trainer.step",
+    ]
+    done = subprocess.run(
+        [*command, "-m", "package.main", "-x"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "package ['-x']\n"), done.stderr
+    assert list(step_durations(load(tmp_path / "run"))) == [1, 2, 3]
 
 
 def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -> None:
@@ -47,7 +91,7 @@ def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -
     updates(8)
     assert recording.finish() == 1
     trace = load(tmp_path)
-    assert list(step_durations(trace)) == [0, 1]
+    assert list(step_durations(trace)) == [1, 2]
     updates_seen = trace.rows("name", "Optimizer.step#SGD.step").sum()
     assert 3 <= updates_seen <= 4  # three complete updates, and the start of the update at which the recording stopped
 
@@ -92,7 +136,7 @@ def test_from_the_command_line(tmp_path: Path, code: int) -> None:
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
-    assert list(step_durations(load(tmp_path / "run"))) == [0, 1, 2]
+    assert list(step_durations(load(tmp_path / "run"))) == [1, 2, 3]
 
 
 def test_requested_options_are_recorded(tmp_path: Path) -> None:

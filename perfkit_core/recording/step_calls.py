@@ -1,0 +1,125 @@
+"""Calls of one Python function that end the steps of a recorded script (``perfkit record --step-on FUNCTION``).
+
+The function is wrapped when its module is imported. A function of the script itself is wrapped when it is defined: the
+script's syntax tree gets a decorator.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import logging
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.system import failures
+
+OPTION: Final = "step_on"
+"""Option of a recorder. Its value is a :class:`StepCalls`, or the name of a range that the script labels."""
+_DECORATOR: Final = "__perfkit_step__"
+_FUNCTION: Final = re.compile(r"([\w./\\-]+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _nothing() -> None:
+    """Do nothing, as long as no profiler records."""
+
+
+class StepCalls:
+    """The function ``qualname`` of ``module``, or of the script itself if ``module`` is ``""``."""
+
+    def __init__(self, module: str, qualname: str) -> None:
+        self.module, self.qualname = module, qualname
+        self._before = self._after = _nothing
+        self._inside = False
+
+    def watch(self, after: Callable[[], None], before: Callable[[], None]) -> StepCalls:
+        """From now on, call ``before`` and ``after`` around each call of the function. Inner calls do not count."""
+        self._before, self._after = before, after
+        return self
+
+    def end(self) -> None:
+        self._before = self._after = _nothing
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return function(*args, **kwargs)
+            self._inside = True
+            self._before()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._inside = False
+                self._after()
+
+        return call
+
+    def wrap_imported(self, name: str) -> None:
+        """Wrap the function in its module, which has just been imported. Log an error if it has no such function."""
+        *classes, last = self.qualname.split(".")
+        try:
+            owner = functools.reduce(getattr, classes, sys.modules[name])
+            function = vars(owner)[last]
+            kind = type(function) if isinstance(function, (staticmethod, classmethod)) else None
+            wrapped = self.wrap(function.__func__ if kind else function)
+            setattr(owner, last, kind(wrapped) if kind else wrapped)
+        except (AttributeError, KeyError):
+            failures.tell(f"no steps are recorded: {name} has no function {self.qualname}")
+
+    def compiled(self, source: bytes, filename: str) -> Any:
+        """Return the code of the script, in which the function is wrapped. Raises UsageError if there is no such
+        function, and SyntaxError."""
+        tree = ast.parse(source, filename)
+        functions = dict(_functions(tree, ""))
+        if self.qualname not in functions:
+            raise UsageError(
+                f"{filename} has no function {self.qualname}", spelled_like(self.qualname, functions, "functions")
+            )
+        decorator = ast.copy_location(ast.Name(_DECORATOR, ast.Load()), functions[self.qualname])
+        functions[self.qualname].decorator_list.append(decorator)  # the innermost decorator
+        return compile(tree, filename, "exec")
+
+    def names(self) -> dict[str, Any]:
+        """Return the names that the code of :meth:`compiled` needs."""
+        return {_DECORATOR: self.wrap}
+
+
+def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
+    found: list[tuple[str, _Definition]] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _Definition):
+            found.append((prefix + node.name, node))
+        elif isinstance(node, ast.ClassDef):
+            found += _functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.stmt):  # a function that is defined in a branch
+            found += _functions(node, prefix)
+    return found
+
+
+def warn_without_steps(ends: int) -> None:
+    """Log a warning if too few ends of steps were seen for a complete step."""
+    if ends < 2:
+        hint = "--step-on names a function or a range that ends a step"
+        failures.tell(
+            f"no complete step was found, for example because the loop has no optimizer: {hint}", logging.WARNING
+        )
+
+
+def step_end(target: str, main: str, file: str) -> StepCalls | str:
+    """Return the function that ``target`` names, as ``module:function`` or ``file.py:function``, else the name of a
+    range. ``main`` and ``file``: module name (or ``""``) and file name of the script. Raises UsageError for a file that
+    is not the script."""
+    match = _FUNCTION.fullmatch(target)
+    if match is None:
+        return target
+    place, qualname = match.groups()
+    if place in ("__main__", main, file) or (place.endswith(".py") and file.endswith(f"/{place}")):
+        return StepCalls("", qualname)
+    if place.endswith(".py"):
+        raise UsageError(f"--step-on {target}: {place} is not the script", "name its module, as in module:function")
+    return StepCalls(place, qualname)
