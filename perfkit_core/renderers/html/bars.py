@@ -9,6 +9,7 @@ from perfkit_core.language.messages import say
 from perfkit_core.language.units import Unit, format_in, format_ratio, with_unit
 from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import text
+from perfkit_core.renderers.html import colours
 from perfkit_core.renderers.table_columns import common_unit, values
 
 MOST: Final = 200
@@ -128,17 +129,13 @@ def _in_words(ends: list[Ends], unit: Unit | None) -> str:
     return " → ".join(words)
 
 
-COLOURS: Final = 8
-"""Number of colours in the style sheet. The colours repeat if a bar has more parts."""
-
-
 class Part(NamedTuple):
-    """One part of a bar. ``width`` is in percent. ``colour`` is the number of a colour in the style sheet."""
+    """One part of a bar. ``width`` is in percent. ``colour`` is the name of a colour."""
 
     label: str
     width: float
     said: str
-    colour: int
+    colour: str
 
 
 def parts(section: Section) -> tuple[Part, ...]:
@@ -148,14 +145,14 @@ def parts(section: Section) -> tuple[Part, ...]:
         return ()
     sizes = [float(one or 0) for one in values(table[chart.y[0]])]
     whole = sum(sizes)
-    named = zip(values(table[chart.x]), sizes, strict=True)
+    names = values(table[chart.x])
     return tuple(
         Part(
             text(name, section.column(chart.x)),
             round(100 * size / whole, 2),
             format_ratio(size / whole),
-            position % COLOURS,
+            colour,
         )
-        for position, (name, size) in enumerate(named)
+        for name, size, colour in zip(names, sizes, colours.of_names(map(str, names)), strict=True)
         if size > 0
     )

@@ -15,6 +15,7 @@ from perfkit_core.language.messages import say, worded
 from perfkit_core.language.units import Unit
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.cells import cut, plain, visible
+from perfkit_core.renderers.html import colours
 from perfkit_core.renderers.table_columns import common_unit, heading, values
 
 MOST_NODES: Final = 1500
@@ -57,6 +58,7 @@ def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
         "weights": [
             {
                 "name": heading(section.column(name)),
+                "colour": colours.of_column(section.column(name)),
                 "sizes": (drawn[kept] / size).tolist(),  # a drawn size is at least the sum of the sizes of its children
                 "values": (weights[name][kept] / size).tolist(),  # as in the table
             }

@@ -12,6 +12,7 @@ from perfkit_core.language.messages import worded
 from perfkit_core.language.units import format_in, with_unit
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.cells import cut, plain, visible
+from perfkit_core.renderers.html import colours
 from perfkit_core.renderers.html.boxes import AROUND, SHORT, escaped, heatmap, hierarchy, scaled
 from perfkit_core.renderers.table_columns import common_unit, heading, values
 
@@ -19,6 +20,7 @@ NAMED: Final = 5
 """A distribution chart labels the outliers of a group only if there are at most this many."""
 _LANE_PIXELS: Final = 76
 _LANE_NAME_CHARACTERS: Final = 24
+_RUNS: Final = {"other": "later"}  # the run that is compared with the run "base"
 
 
 def distribution(section: Section, chart: Chart) -> dict[str, Any]:
@@ -28,13 +30,17 @@ def distribution(section: Section, chart: Chart) -> dict[str, Any]:
     of_lanes = section.column(chart.x)
     size = unit.size if unit else 1.0
     lanes = []
-    for key, group in table.groupby(chart.x, sort=False):
+    groups = list(table.groupby(chart.x, sort=False))
+    for (key, group), colour in zip(
+        groups, colours.of_names(_RUNS.get(str(key), str(key)) for key, _ in groups), strict=True
+    ):
         name = visible(worded(str(plain(key)), of_lanes))
         median = values(group[median_column])[0]
         marked = [bool(outlying) for outlying in group["outlying"]]
         lanes.append({
             "name": name,
             "short": cut(name, _LANE_NAME_CHARACTERS),
+            "colour": colour,
             "values": scaled(group[value], unit),
             "labels": [visible(str(plain(step))) for step in group["step"]],
             "marked": marked,
@@ -122,6 +128,9 @@ def figure(section: Section) -> dict[str, Any] | None:
         section = replace(section, table=table.nlargest(RANKED, names[0], keep="first"))
     table, columns = section.table, [section.column(name) for name in names]
     unit = common_unit(columns[0], [values(table[column.name]) for column in columns])
+    of_series = colours.of_names(column.name for column in columns)
+    if chart.kind == "ranking":
+        of_series = [colours.of_column(column) for column in columns]
     axis: dict[str, Any]
     positions, across = table[chart.x], section.column(chart.x)
     if across.unit == "ns":  # The x axis is time.
@@ -139,8 +148,10 @@ def figure(section: Section) -> dict[str, Any] | None:
         **(_names(section, chart) if chart.kind == "ranking" else {}),
         "unit": unit.name if unit else "",
         "series": [
-            {"name": escaped([heading(column)])[0], "values": scaled(table[column.name], unit)} for column in columns
+            {"name": escaped([heading(column)])[0], "values": scaled(table[column.name], unit), "colour": colour}
+            for column, colour in zip(columns, of_series, strict=True)
         ],
+        "colours": colours.of_names(map(str, table[chart.x])) if chart.kind == "share" else [],  # of the parts
         "stacked": chart.kind == "bar" and len(columns) > 1,
     }
 

@@ -14,6 +14,7 @@ import numpy as np
 from perfkit_core.language.messages import say
 from perfkit_core.model.report_data import Timeline
 from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.html import colours
 
 
 def packed(data: bytes | str) -> str:
@@ -53,6 +54,7 @@ def timeline(data: Timeline) -> dict[str, Any]:
         "data": packed(b"".join(columns)),
         "names": [visible(name) for name in data.names],
         "kinds": list(data.kinds),
+        "colours": colours.of_names(data.kinds),
         "kinds_said": [say(kind) for kind in data.kinds],  # in the language of the page
         "rows": [[visible(row.group), visible(row.name)] for row in data.rows],
         "first": data.first,  # index in ``parts`` of the step that the page shows first

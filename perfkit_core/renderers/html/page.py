@@ -10,7 +10,7 @@ from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
-from perfkit_core.renderers.html import charts, packing, sections
+from perfkit_core.renderers.html import charts, colours, packing, sections
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,7 +49,7 @@ def render(report: Report) -> str:
             blocks=sections.nested(blocks),
             ids={block.section.name: block.id for block in blocks},
             glance=list(map(sections.at_a_glance, report.glance)),
-            style=_resource("report.css"),
+            style=f"{colours.style()}\n{_resource('report.css')}",
             libraries={name: packing.library(name) for name in libraries},
             scripts=[_resource(name) for name in scripts],
             longest=sections.LONGEST,

@@ -85,7 +85,7 @@ def test_a_bar_of_shares_only_leaves_out_zeros() -> None:
     chart = Chart("share", "category", ("total_ns",))
     found = parts(section(chart, category=["compute", "copy", "idle"], total_ns=[600, 0, 200]))
     assert [(one.label, one.width, one.said, one.colour) for one in found] == [
-        ("compute", 75.0, "75%", 0), ("idle", 25.0, "25%", 2),
+        ("compute", 75.0, "75%", "operator"), ("idle", 25.0, "25%", "idle"),
     ]  # fmt: skip
     assert [one.said for one in parts(section(chart, category=["a", "b"], total_ns=[99_999, 1]))] == ["100%", "<0.01%"]
     assert parts(section(chart, category=["idle"], total_ns=[0])) == ()

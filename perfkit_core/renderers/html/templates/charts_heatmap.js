@@ -14,31 +14,31 @@
   const columnTicks = ({ columns }) => Math.max(4, Math.min(24, Math.floor(150 / Math.max(...columns.map((name) => name.length)))));
 
   // Marked rows always have a label, in a warning colour.
-  const rowTicks = (figure, palette) => {
+  const rowTicks = (figure, of) => {
     const regular = ticks(figure.rows, 32), kept = regular.tickvals.filter((row) => !figure.marked.some((one) => one !== row && Math.abs(one - row) * 32 < figure.rows.length));
     const tickvals = [...new Set([...kept, ...figure.marked])].sort((a, b) => a - b);
-    const name = (row) => (figure.marked.includes(row) ? `<span style="color:${palette[5]}"><b>▶ ${figure.rows[row]}</b></span>` : figure.rows[row]);
+    const name = (row) => (figure.marked.includes(row) ? `<span style="color:${of("more")}"><b>▶ ${figure.rows[row]}</b></span>` : figure.rows[row]);
     return { tickvals, ticktext: tickvals.map(name) };
   };
 
-  const outlines = (figure, palette) => (figure.rows.length > OUTLINED ? [] : figure.marked).map((row) => ({
+  const outlines = (figure, of) => (figure.rows.length > OUTLINED ? [] : figure.marked).map((row) => ({
     type: "rect", xref: "x", yref: "y", x0: -0.5, x1: figure.columns.length - 0.5, y0: row - 0.5, y1: row + 0.5,
-    line: { color: palette[5], width: 2 }, fillcolor: "rgba(0,0,0,0)",
+    line: { color: of("more"), width: 2 }, fillcolor: "rgba(0,0,0,0)",
   }));
 
-  const scale = (weight, { palette, colour }) => {
+  const scale = (weight, { of, colour }) => {
     const numbers = weight.values.flat().filter((value) => value !== null);
     const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
-    if (low >= 0) return { zmin: lowest(low, high), zmax: high || 1, colorscale: [[0, colour("--card")], [1, palette[0]]] };
+    if (low >= 0) return { zmin: lowest(low, high), zmax: high || 1, colorscale: [[0, colour("--card")], [1, of("total")]] };
     const most = Math.max(-low, high);
-    return { zmin: -most, zmax: most, colorscale: [[0, palette[0]], [0.5, colour("--card")], [1, palette[1]]] };
+    return { zmin: -most, zmax: most, colorscale: [[0, of("less")], [0.5, colour("--card")], [1, of("more")]] };
   };
 
   // The colour scale begins at 0, unless all numbers are similar and their differences would be invisible.
   const lowest = (low, high) => (low > high / 2 ? low - (high - low) / 8 : 0);
 
   const heatmap = (figure, state, tools) => {
-    const { palette, colour, layout, axis } = tools;
+    const { of, colour, layout, axis } = tools;
     const weight = figure.weights[state.weight], few = figure.rows.length <= WRITTEN && figure.columns.length <= WRITTEN;
     const at = (one) => one.map((_, position) => position);
     const traces = [{
@@ -51,9 +51,9 @@
       hovertemplate: `${figure.row_title} %{customdata[0]}, ${figure.column_title} %{customdata[1]}<br>${weight.name}: %{customdata[2]}<extra></extra>`,
     }];
     return [traces, layout({
-      margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, palette),
+      margin: { l: 56, r: 12, t: 8, b: 44 }, shapes: outlines(figure, of),
       xaxis: axis({ title: { text: figure.column_title }, showgrid: false, zeroline: false, ...ticks(figure.columns, columnTicks(figure)) }),
-      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.48, -0.52], ...rowTicks(figure, palette) }),
+      yaxis: axis({ title: { text: figure.row_title }, showgrid: false, zeroline: false, range: [figure.rows.length - 0.48, -0.52], ...rowTicks(figure, of) }),
     })];
   };
 

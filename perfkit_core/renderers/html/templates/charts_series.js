@@ -32,24 +32,24 @@
   const place = ({ x }, at) => (x.continuous ? page.units.digits(x.values[at], x.unit) : x.values[at]);
 
   // Marks the highest point of each line, except lines that are close to 0.
-  const peaks = (figure, { palette, colour }) => {
+  const peaks = (figure, { of, colour }) => {
     const highest = figure.series.map((one) => Math.max(...one.values.filter((value) => value !== null)));
     return figure.series.flatMap((one, index) => {
       if (!figure.x.continuous || highest[index] < Math.max(...highest) / 20 || highest[index] <= 0) return [];
       const at = one.values.indexOf(highest[index]), late = at > one.values.length / 2;
       return [{
         type: "scatter", mode: "markers+text", x: [places(figure)[at]], y: [highest[index]], showlegend: false, hoverinfo: "skip",
-        marker: { color: palette[index % palette.length], size: 9, symbol: "diamond" }, textfont: { color: colour("--ink") },
+        marker: { color: of(one.colour), size: 9, symbol: "diamond" }, textfont: { color: colour("--ink") },
         text: [`${page.say("peak")} ${page.units.quantity(highest[index], figure.unit)}`], textposition: late ? "top left" : "top right", cliponaxis: false,
       }];
     });
   };
 
   const series = (figure, _, tools) => {
-    const { palette, layout, axis } = tools;
+    const { of, layout, axis } = tools;
     const many = figure.series.length > 1;
     const traces = figure.series.map((one, index) => ({
-      ...drawn(figure, palette[index % palette.length], index === figure.series.length - 1),
+      ...drawn(figure, of(one.colour), index === figure.series.length - 1),
       name: one.name,
       x: places(figure),
       customdata: one.values.map((value, at) => [place(figure, at), page.units.quantity(value, figure.unit)]),

@@ -1,15 +1,13 @@
 // The style of charts: colours for light mode, dark mode and paper, and escaped text for plotly.
 "use strict";
 page.charts = (() => {
-  const palettes = {
-    light: ["#2f6db3", "#d98324", "#3d9970", "#a05195", "#8a93a1", "#c44536", "#7a9e2e", "#4d9db4"],
-    dark: ["#79aee8", "#e8a75c", "#6fc19d", "#c98ac0", "#7f8998", "#e57f73", "#b5cf6b", "#8fcfdf"],
-  };
-  const soft = { light: ["#c9dcf1", "#f3dcc0", "#cbe6d8", "#e3cfdf", "#dde1e6"], dark: ["#2c4a6b", "#6b4a24", "#2f5a45", "#593f5d", "#3b4552"] };
-  const paper = { "--ink": "#1c2430", "--line": "#dfe3e8", "--card": "#ffffff", "--accent": "#2f6db3" };
+  const SPARE = 8; // --of-spare-0 to --of-spare-7
+  // On paper, the colours are those of the light mode: an element of the class "paper" has them also in dark mode.
+  const paper = document.body.appendChild(Object.assign(document.createElement("i"), { className: "paper", hidden: true }));
   let printing = false;
-  const mode = () => (page.dark.matches && !printing ? "dark" : "light");
-  const colour = (name) => (printing && paper[name]) || page.colour(name);
+  const colour = (name) => (printing ? getComputedStyle(paper).getPropertyValue(name).trim() : page.colour(name));
+  const of = (name) => colour(`--of-${name}`);
+  const spare = (form) => Array.from({ length: SPARE }, (_, number) => colour(`--${form}-spare-${number}`));
   const axis = (more) => ({ gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line"), automargin: true, ...more });
 
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
@@ -29,6 +27,6 @@ page.charts = (() => {
   return {
     print: (now) => { printing = now; },
     // The drawing tools in the current colour mode of the page.
-    tools: () => ({ palette: palettes[mode()], soft: soft[mode()], colour, axis, layout, escaped, cut, lines }),
+    tools: () => ({ soft: spare("soft"), of, colour, axis, layout, escaped, cut, lines }),
   };
 })();

@@ -6,14 +6,16 @@
   const whole = (text, { lines, escaped }) => lines(text, 100).map(escaped).join("<br>");
   const children = (figure, row) => figure.parents.flatMap((above, index) => (above === row ? [index] : []));
 
+  // Returns a number that depends only on the name, so that a name has the same colour on every page.
+  const numbered = (name) => [...name].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
+
   // Boxes of a level have one colour. Rings have the colour of their root. Matches of the search are highlighted.
-  const colours = (figure, state, { palette, soft }) => {
+  const colours = (figure, state, { of, soft, colour }) => {
     const shade = [], wanted = state.text.toLowerCase(), boxes = figure.kind === "icicle";
-    let roots = 0;
-    for (const above of figure.parents) shade.push(above < 0 ? (boxes ? 0 : roots++) : shade[above] + boxes);
+    figure.parents.forEach((above, row) => shade.push(above < 0 ? (boxes ? 0 : numbered(figure.labels[row])) : shade[above] + boxes));
     return figure.labels.map((name, row) => {
-      if (wanted === "") return soft[shade[row] % 4];
-      return name.toLowerCase().includes(wanted) ? palette[1] : soft[4];
+      if (wanted === "") return soft[shade[row] % (boxes ? 4 : soft.length)];
+      return name.toLowerCase().includes(wanted) ? of("dataloader") : colour("--head");
     });
   };
 
@@ -49,13 +51,13 @@
   };
 
   const bars = (figure, state, tools) => {
-    const { palette, layout, axis, escaped } = tools;
+    const { of, layout, axis, escaped } = tools;
     const weight = figure.weights[state.weight], rows = shown(figure, state), positions = rows.map((_, position) => position);
     const highlighted = colours(figure, state, tools);
     const traces = [{
       type: "bar", orientation: "h", y: positions, x: rows.map((row) => weight.values[row]), ids: rows.map(String),
       customdata: rows.map((row) => [whole(figure.labels[row], tools), page.units.quantity(weight.values[row], figure.unit)]),
-      marker: { color: rows.map((row) => (state.text ? highlighted[row] : palette[children(figure, row).length ? 0 : 4])) },
+      marker: { color: rows.map((row) => (state.text ? highlighted[row] : of(children(figure, row).length ? weight.colour : "other"))) },
       hovertemplate: "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
     }];
     return [traces, layout({

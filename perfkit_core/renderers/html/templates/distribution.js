@@ -1,6 +1,6 @@
 // Values of several groups on one axis. Each group has a lane, each value a point, and each median a line.
 "use strict";
-page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped }) => {
+page.shapes.distribution = (figure, _, { of, colour, layout, axis, escaped }) => {
   const spread = (index) => ((index * 0.618034) % 1 - 0.5) * 0.5; // avoids overlapping points of similar values
   const traces = figure.lanes.flatMap((lane, row) => {
     const hover = `${escaped(lane.name)}<br>${escaped(page.say("step"))} %{customdata[0]}: %{customdata[1]}<extra></extra>`;
@@ -10,7 +10,7 @@ page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped 
       text: lane.marked.map((marked, index) => (marked && lane.named ? escaped(`${page.say("step")} ${lane.labels[index]}`) : "")),
       textposition: "top center", textfont: { color: colour("--ink"), size: 11 },
       marker: {
-        color: palette[row % palette.length], opacity: lane.values.length > 200 ? 0.35 : 0.75, size: 7,
+        color: of(lane.colour), opacity: lane.values.length > 200 ? 0.35 : 0.75, size: 7,
         symbol: lane.marked.map((marked) => (marked ? "diamond-open" : "circle")),
       },
     };
@@ -32,7 +32,7 @@ page.shapes.distribution = (figure, _, { palette, colour, layout, axis, escaped 
   const range = [Math.min(low, Math.max(from, low - room)) - edge, Math.max(high, Math.min(to, high + room)) + edge];
   const band = figure.band && {
     type: "rect", xref: "x", yref: "paper", x0: figure.band[0], x1: figure.band[1], y0: 0, y1: 1, layer: "below",
-    line: { width: 0 }, fillcolor: palette[0], opacity: 0.15,
+    line: { width: 0 }, fillcolor: of(figure.lanes[0].colour), opacity: 0.15,
   };
   return [traces, layout({
     shapes: band ? [band] : [], hovermode: "closest",

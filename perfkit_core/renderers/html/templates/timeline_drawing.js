@@ -4,11 +4,10 @@ const timelineDrawing = (() => {
   const { BAR, RULER, TITLE } = TimelineView;
   const NAMED = 30; // minimum width in pixels of a box with text
   const MOST_LINKS = 200;
-  const COLOURS = 12; // --kind-0 to --kind-11
-  const colours = () => ({
+  const colours = (data) => ({
     ink: page.colour("--ink"), soft: page.colour("--soft"), line: page.colour("--line"), card: page.colour("--card"),
     accent: page.colour("--accent"),
-    boxes: Array.from({ length: COLOURS }, (_, kind) => page.colour(`--kind-${kind}`)),
+    boxes: data.colours.map((name) => page.colour(`--soft-${name}`)),
   });
 
   const prepared = (canvas, view) => {
@@ -57,7 +56,7 @@ const timelineDrawing = (() => {
   const box = (pen, view, shown, i, x, wide, y, paper) => {
     const name = view.data.name[i], chosen = i === shown.chosen;
     pen.globalAlpha = shown.matches && !shown.matches[name] ? 0.25 : 1;
-    pen.fillStyle = chosen ? paper.accent : paper.boxes[view.data.kind[i] % COLOURS];
+    pen.fillStyle = chosen ? paper.accent : paper.boxes[view.data.kind[i]];
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 1), BAR - 1);
     if (wide > NAMED) {
       pen.fillStyle = chosen ? paper.card : paper.ink;
@@ -92,7 +91,7 @@ const timelineDrawing = (() => {
 
   // Draws the timeline and returns the number of drawn boxes. ``shown`` is {chosen, hovered, matches}.
   const draw = (canvas, view, shown) => {
-    const pen = prepared(canvas, view), paper = colours();
+    const pen = prepared(canvas, view), paper = colours(view.data);
     let drawn = 0;
     grid(pen, view, paper);
     for (const lane of view.seen()) {

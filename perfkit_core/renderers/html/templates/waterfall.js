@@ -1,6 +1,6 @@
 // The differences between two totals. Each bar begins where the previous bar ends.
 "use strict";
-page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) => {
+page.shapes.waterfall = (figure, _, { of, colour, layout, axis, escaped }) => {
   const positions = figure.names.map((_, position) => position);
   const traces = [{
     type: "waterfall", orientation: "h", y: positions,
@@ -9,9 +9,9 @@ page.shapes.waterfall = (figure, _, { palette, colour, layout, axis, escaped }) 
     customdata: figure.names.map((name, position) => [escaped(name), page.units.quantity(figure.reached[position], figure.unit)]),
     text: figure.texts,
     textposition: "outside", cliponaxis: false, textfont: { color: colour("--ink") },
-    increasing: { marker: { color: palette[5] } },
-    decreasing: { marker: { color: palette[2] } },
-    totals: { marker: { color: palette[0] } },
+    increasing: { marker: { color: of("more") } },
+    decreasing: { marker: { color: of("less") } },
+    totals: { marker: { color: of("total") } },
     connector: { line: { color: colour("--line") } },
     hovertemplate: `%{customdata[0]}<br>%{text} ${figure.unit}, ${escaped(figure.title)} %{customdata[1]}<extra></extra>`,
   }];
