@@ -10,13 +10,14 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Method, Reason
 from perfkit_core.language.messages import Message, Sentence, Text
-from perfkit_core.model.columns import Column, duration, share, text, words
+from perfkit_core.model.columns import Column, duration, key, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
 """``high``, ``medium`` and ``low`` are grades of the predicted saving. ``none`` means that the change saves nothing or
 costs time. ``note`` means that the saving is unknown."""
 
 COLUMNS: Final[tuple[Column, ...]] = (
+    key("id", "ID", thing="advice"),
     text("title", "Title"),
     words("severity", "Severity"),
     text("advice", "Advice"),

@@ -18,7 +18,7 @@ from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
 from perfkit_core.model.columns import text as text_column
 from perfkit_core.model.report_data import Chart, Report, Section, declared
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.report import facts
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
@@ -225,13 +225,19 @@ def table_report(advices: Advices, trace: Trace) -> Report:
     return Report(say("Advice on {name}", name=source.label), (source,), (section,))
 
 
+@once
+def of_trace(trace: Trace) -> Advices:
+    """Return all advice on a trace, for the parts of a page."""
+    from perfkit_core.advice.engine import advise
+
+    return advise(trace)
+
+
 def of_page(trace: Trace) -> tuple[Section, ...]:
     """Return the sections on advice for the page of a profile: a table of all advice, the combined saving, and the
     largest savings in words. If an error occurs, return a section with the error."""
-    from perfkit_core.advice.engine import advise
-
     try:
-        advices = advise(trace)
+        advices = of_trace(trace)
     except Exception as error:
         return without_advice(say("no advice could be given ({error})", error=f"{type(error).__name__}: {error}"))
     of = step_or_recording(trace)

@@ -92,6 +92,8 @@ class Column:
     - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name.
     - ``compared``: values belong to a comparison of runs, such as base, other and difference. Compared columns of one
       quantity are shown with the same number of decimals.
+    - ``thing``: the kind of thing that the values name: "operator", "kernel", "module", "code", "step" or "advice". The
+      first table of a page with such a column has a row for each thing of this kind. Pages link the names of things.
     - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory". If it is
       "", the title already has a noun.
     """
@@ -115,6 +117,7 @@ class Column:
     noun: Literal["memory", "size", ""] = "memory"
     proper: bool = False
     description: str = ""
+    thing: str = ""
 
     @property
     def sums(self) -> bool:
@@ -215,6 +218,7 @@ TID: Final = description("tid", "TID")
 SHAPES: Final = key("shapes", "Shapes")
 STREAM: Final = key("stream", "Stream")
 OPERATOR: Final = key("operator", "Operator")
+OPERATOR_NAME: Final = replace(NAME, thing="operator")
 CALLS: Final = count("calls", "Calls", exact=True, per_step=True)
 DUR: Final = duration("dur_ns", "Duration")
 RATIO: Final = share("ratio", "Share")

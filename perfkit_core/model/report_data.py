@@ -5,7 +5,7 @@ The declared columns (:mod:`perfkit_core.model.columns`) determine the format. M
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +23,11 @@ class Part(NamedTuple):
     name: str
     start_ns: int
     end_ns: int
+    step: str = ""  # number of the step
+
+
+Marks = Mapping[str, Mapping[str, IntArray]]
+"""Kind of thing (:attr:`perfkit_core.model.columns.Column.thing`) → name → rows of a trace, or boxes of a timeline."""
 
 
 class Row(NamedTuple):
@@ -48,6 +53,7 @@ class Timeline:
     depth: IntArray
     cause: IntArray  # index of the box that launched this box, -1 if none
     first: int = 0  # index in ``parts`` of the step that the page shows first
+    marks: Marks = field(default_factory=dict)  # the boxes of each thing, as indices
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -123,6 +129,11 @@ def declared(sections: Iterable[Section], columns: tuple[Column, ...]) -> tuple[
     return tuple(section if section.columns else replace(section, columns=columns) for section in sections)
 
 
+Links = Mapping[tuple[str, str], Sequence[tuple[str, str]]]
+"""Two kinds of things → pairs of their names, such as an operator and a kernel that it launched. The pairs with most
+time come first."""
+
+
 class Fact(NamedTuple):
     """A fact about a profile. ``value`` is its text next to its name, such as ``0–7`` next to "Ranks". ``text`` is its
     text without its name, such as ``ranks 0–7``. If it is "", the value is clear without the name."""
@@ -152,5 +163,6 @@ class Report:
     warnings: tuple[Text, ...] = ()  # sentences on what limits the conclusions
     glance: tuple[Section, ...] = ()  # short versions of ``sections`` for the head of a page, with the same names
     data: Mapping[str, Any] = field(default_factory=dict)  # content for machine formats only
+    links: Links = field(default_factory=dict)  # things of a page that belong together
     by_view: bool = False  # whether --view NAME of the command shows the section NAME alone
     next: str = ""  # the command that leads on, for text

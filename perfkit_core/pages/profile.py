@@ -10,6 +10,7 @@ from perfkit_core.language.messages import mark, say
 from perfkit_core.model.columns import duration, key
 from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
+from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
@@ -26,7 +27,7 @@ ORDER: Final = (
 REQUEST: Final = ViewRequest(by=("families.operator",))
 LONGEST: Final = 5000
 """Maximum number of rows of a table on a page."""
-_OF_STEPS: Final = (key("rank_and_step", "Rank and step"), duration("other_ns", "Other"))
+_OF_STEPS: Final = (key("rank_and_step", "Rank and step", thing="step"), duration("other_ns", "Other"))
 _OF_RANKS: Final = ("ranks", "stragglers")
 """Views that are moved to the end of the page if they are empty."""
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
@@ -68,9 +69,12 @@ def run_report(profile: Profile | Trace) -> Report:
         sections.append(section)
     sections.sort(key=lambda section: section.name in _OF_RANKS and section.table.empty)
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
-    trace = profile.trace if isinstance(profile, Whole) else profile
+    trace, related = profile.trace if isinstance(profile, Whole) else profile, {}
     if isinstance(trace, Trace):
-        sections[1:1] = (*reports.of_page(trace), timeline.timeline_section(trace))
+        about = reports.of_page(trace)
+        advice = {} if about[0].table.empty else {one.id: one.candidate.rows for one in reports.of_trace(trace).advice}
+        sections[1:1] = (*about, timeline.timeline_section(trace, marks=links.marks(trace, advice)))
+        related = links.links(trace, advice)
         names = [section.name for section in sections]
         if "memory_places" in names:  # The memory curve precedes the tables on memory.
             lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
@@ -83,6 +87,7 @@ def run_report(profile: Profile | Trace) -> Report:
         sections=tuple(sections),
         headline=(*headline.headline(tables), *pictures.worst_rank(sections)),
         glance=tuple(glance(sections)),
+        links=related,
     )
 
 

@@ -11,12 +11,13 @@ from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.columns import count, duration, key
-from perfkit_core.model.report_data import Part, Row, Section, Timeline
+from perfkit_core.model.report_data import Marks, Part, Row, Section, Timeline
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
 MOST_BOXES: Final = 100_000
 """Maximum number of events in the timeline of a page."""
+NO_MARKS: Final[Marks] = {}
 MOST_ROWS: Final = 5000
 """Maximum number of rows in the table of the timeline."""
 _TIMELINE_COLUMNS: Final = (
@@ -27,9 +28,10 @@ _TIMELINE_COLUMNS: Final = (
 )
 
 
-def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
-    """Return the section with the timeline of the steps and a table of the timeline's rows."""
-    drawn, left_out = timeline(trace, most)
+def timeline_section(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MARKS) -> Section:
+    """Return the section with the timeline of the steps and a table of the timeline's rows. ``marks`` has the events of
+    the things that the timeline can highlight, in addition to operators and kernels, which it finds by their names."""
+    drawn, left_out = timeline(trace, most, marks)
     outermost = drawn.depth == 0
     covered = np.zeros(len(drawn.rows), np.int64)
     np.add.at(covered, drawn.row[outermost], drawn.dur_ns[outermost])
@@ -52,7 +54,7 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES) -> Section:
     return Section("timeline", say("Timeline"), table, note, empty, 20, timeline=drawn, columns=_TIMELINE_COLUMNS)
 
 
-def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
+def timeline(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MARKS) -> tuple[Timeline, int]:
     """Return a timeline of at most ``most`` events, and the number of events that it leaves out.
 
     - Steps are chosen in this order: the step of median duration, the longest step, then all others.
@@ -69,7 +71,7 @@ def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
         for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
             same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
             name = say("step {number}", number=number[row])
-            candidates.append(Part(name, int(start[same].min()), int(end[same].max())))
+            candidates.append(Part(name, int(start[same].min()), int(end[same].max()), str(number[row])))
     elif len(boxes):
         candidates = [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))]
     chosen = np.zeros(len(trace), np.bool_)
@@ -83,10 +85,10 @@ def timeline(trace: Trace, most: int = MOST_BOXES) -> tuple[Timeline, int]:
     kept = boxes[chosen[boxes]]
     if len(kept) > most:
         kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
-    return _drawn(trace, kept, parts), len(boxes) - len(kept)
+    return _drawn(trace, kept, parts, marks), len(boxes) - len(kept)
 
 
-def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
+def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part], marks: Marks) -> Timeline:
     in_lanes = lanes(trace, apart=False)
     start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
     order = np.lexsort((-end, start, in_lanes.lane[kept]))
@@ -104,7 +106,7 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
     in_time = sorted(parts, key=lambda part: part.start_ns)
     origin = in_time[0].start_ns if in_time else 0
     return Timeline(
-        parts=tuple(Part(part.name, part.start_ns - origin, part.end_ns - origin) for part in in_time),
+        parts=tuple(part._replace(start_ns=part.start_ns - origin, end_ns=part.end_ns - origin) for part in in_time),
         rows=tuple(Row(in_lanes.lanes[lane].process_name, in_lanes.lanes[lane].name) for lane in used.tolist()),
         names=tuple(trace.codes("name").values[code] for code in names.tolist()),
         kinds=tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
@@ -116,4 +118,10 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part]) -> Timeline:
         depth=depth,
         cause=place[trace.ints("launched_by")[kept]],
         first=in_time.index(parts[0]) if parts else 0,
+        marks={
+            kind: {
+                thing: found for thing, rows in things.items() if len(found := np.sort(place[rows][place[rows] >= 0]))
+            }
+            for kind, things in marks.items()
+        },
     )

@@ -156,7 +156,7 @@ def frame_names(trace: Trace) -> Codes:
 
 COLUMNS: Final = (
     DEPTH,
-    replace(NAME, description="``file.py(12): function``"),
+    replace(NAME, description="``file.py(12): function``", thing="code"),
     columns.text("file", "File"),
     columns.text("line", "Line"),
     columns.text("function", "Function"),

@@ -281,7 +281,7 @@ COLUMNS: Final = (
     columns.size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
     columns.size("self_allocated_bytes", "Self allocated", per_step=True),
     columns.count("occurrence", "Operators", per_step=True, description="number of outermost operators"),
-    columns.description("module", "Module", merge=FIRST, description="module path; null for events in no layer"),
+    replace(columns.MODULE, thing="module", merge=FIRST, description="module path; null for events in no layer"),
 )
 _ORDER: Final = [column.name for column in COLUMNS if not column.by]
 

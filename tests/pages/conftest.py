@@ -36,9 +36,9 @@ def tab(browser: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(tab: Any) -> Iterator[Callable[[Path], Any]]:
-    """Return a function that opens a page as in a new tab. The test fails if the page made requests or reported
-    errors."""
+def opened(tab: Any) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens a page as in a new tab, with all its sections or at another address. The test fails
+    if the page made requests or reported errors."""
     wrong: list[str] = []
     watching: dict[str, Callable[[Any], object]] = {
         "console": lambda message: wrong.append(message.text) if message.type == "error" else None,
@@ -52,8 +52,8 @@ def opened(tab: Any) -> Iterator[Callable[[Path], Any]]:
     tab.set_viewport_size({"width": 1300, "height": 900})
     tab.mouse.move(0, 0)
 
-    def open_page(path: Path) -> Any:
-        tab.goto(path.as_uri())
+    def open_page(path: Path, at: str = "#all") -> Any:
+        tab.goto(path.as_uri() + at)
         return tab
 
     yield open_page

@@ -77,7 +77,7 @@ def test_the_first_screen_says_it_all(opened: Opened, loaders: Path) -> None:
     row = page.locator(".sides tr").filter(has_text="Devices")
     expect(row.locator("td")).to_have_text(["4 × Tesla V100-DGXS-32GB"] * 2)
     assert row.get_attribute("class") == "same"
-    expect(page.locator(".quality li", has_text="rounded-clock")).to_have_count(1)
+    expect(page.locator("#findings li", has_text="rounded-clock")).to_have_count(1)
     first = page.locator("main section").first
     expect(first.locator("h2")).to_have_text("From base to other")
     assert first.bounding_box()["y"] < page.viewport_size["height"] * 0.75

@@ -53,8 +53,9 @@ def test_the_head(show: Callable[..., Any]) -> None:
     sound(page)
     assert page.title() == f"title {SHOWN}"
     head = page.locator("header").inner_text()
-    for what in ("title", "label", "path", "code", "message", "fact", "sentence"):
+    for what in ("title", "label", "path", "message", "fact", "sentence"):
         assert f"{what} {SHOWN}" in head, what
+    assert f"code {SHOWN}" in page.locator("#findings").inner_text()
 
 
 def test_the_words_of_a_section(show: Callable[..., Any]) -> None:

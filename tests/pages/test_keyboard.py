@@ -81,7 +81,7 @@ def test_every_control_is_reached_in_order_and_marked(page: Any) -> None:
 
 
 def test_a_table_is_sorted_and_paged_by_keys(page: Any) -> None:
-    table = page.locator("#section-3 table")
+    table = page.locator("#table table")
     heading = table.locator("th").last
     heading.locator("[role=button]").focus()
     page.keyboard.press("Enter")
@@ -89,25 +89,25 @@ def test_a_table_is_sorted_and_paged_by_keys(page: Any) -> None:
     page.keyboard.press("Enter")
     expect(heading).to_have_attribute("aria-sort", "descending")
     expect(table.locator("tbody tr").first).to_contain_text("operator 39")
-    page.locator("#section-3 .dt-paging-button", has_text="2").focus()
+    page.locator("#table .dt-paging-button", has_text="2").focus()
     page.keyboard.press("Enter")
     expect(table.locator("tbody tr").first).to_contain_text("operator 29")
 
 
 def test_a_long_name_is_opened_by_keys(page: Any) -> None:
-    cell = page.locator("#section-3 td.long").first
+    cell = page.locator("#table td.long").first
     expect(cell.locator(".full")).to_be_hidden()
     cell.focus()
     expect(cell.locator(".full")).to_be_visible()
 
 
 def test_columns_are_hidden_by_keys(page: Any) -> None:
-    page.locator("#section-3 .buttons-colvis").focus()
+    page.locator("#table .buttons-colvis").focus()
     page.keyboard.press("Enter")
     menu = page.locator(".dt-button-collection")
     expect(menu).to_be_visible()
     menu.get_by_text("Kind").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#section-3 thead th")).to_have_count(2)
+    expect(page.locator("#table thead th")).to_have_count(2)
     page.keyboard.press("Escape")
     expect(menu).to_be_hidden()

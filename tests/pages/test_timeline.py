@@ -113,11 +113,11 @@ def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], An
     assert details(page)[0] == "long"
 
 
-def test_a_real_trace_of_many_events(opened: Callable[[Path], Any], traces: Path, tmp_path: Path) -> None:
+def test_a_real_trace_of_many_events(opened: Callable[..., Any], traces: Path, tmp_path: Path) -> None:
     found = perfkit_core.load(traces / "torch/v100-ns-resolution.json.gz")
     file = tmp_path / "page.html"
     file.write_text(render(run_report(found)), encoding="utf-8")
-    page = opened(file)
+    page = opened(file, "#timeline")
     page.wait_for_selector(".timeline[data-ready]")
     assert page.locator(".timeline option").count() == 5
     assert page.evaluate("document.querySelector('.timeline').timeline.view.data.count") == 44_378

@@ -140,7 +140,8 @@ def figure(section: Section) -> dict[str, Any] | None:
         axis |= {"unit": time.name if time else "", "continuous": True}
     else:
         labels = escaped([worded(str(plain(value)), across) for value in positions.to_list()])
-        axis = {"title": heading(across), "values": labels, "continuous": False}
+        names = [visible(str(plain(value))) for value in positions.to_list()] if across.thing else []
+        axis = {"title": heading(across), "values": labels, "continuous": False, "thing": across.thing, "names": names}
     return {
         "kind": chart.kind,
         "height": HEIGHTS.get(chart.kind, 300),  # pixels

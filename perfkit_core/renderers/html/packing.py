@@ -47,6 +47,7 @@ are in ns; a float64 holds times up to 104 days exactly."""
 
 def timeline(data: Timeline) -> dict[str, Any]:
     """Return the data of a timeline for the scripts of the page. Times are in ns."""
+    boxes = [of_thing for things in data.marks.values() for of_thing in things.values()]
     columns = [np.asarray(getattr(data, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
         "count": len(data),
@@ -58,5 +59,10 @@ def timeline(data: Timeline) -> dict[str, Any]:
         "kinds_said": [say(kind) for kind in data.kinds],  # in the language of the page
         "rows": [[visible(row.group), visible(row.name)] for row in data.rows],
         "first": data.first,  # index in ``parts`` of the step that the page shows first
-        "parts": [[visible(part.name), part.start_ns, part.end_ns] for part in data.parts],
+        "parts": [[visible(part.name), part.start_ns, part.end_ns, part.step] for part in data.parts],
+        "marks": {
+            kind: {"names": list(map(visible, things)), "counts": list(map(len, things.values()))}
+            for kind, things in data.marks.items()
+        },
+        "marked": packed(np.concatenate([np.zeros(0), *boxes]).astype("<i4").tobytes()),  # boxes of all marks
     }

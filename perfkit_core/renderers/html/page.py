@@ -10,12 +10,14 @@ from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
-from perfkit_core.renderers.html import charts, colours, packing, sections
+from perfkit_core.renderers.html import chapters, charts, colours, links, packing, sections
 
 if TYPE_CHECKING:
     import jinja2
 
 _MAX_HTML_ROWS: Final = 500
+_FEW_FINDINGS: Final = 3
+"""Maximum number of data-quality warnings in the summary. The chapter on data quality has all."""
 TIMELINE: Final = tuple(
     f"timeline{part}.js"
     for part in ("_data", "_view", "_drawing", "_texts", "_search", "_saving", "_walking", "_input", "")
@@ -23,10 +25,18 @@ TIMELINE: Final = tuple(
 """Scripts of a timeline. A script may use the scripts before it."""
 
 
+LINKS: Final = ("things.js", "cards.js", "search.js")
+"""Scripts of the links between the things of a page, and of the search."""
+
+
 def render(report: Report) -> str:
-    blocks = [sections.of_section(index, section) for index, section in enumerate(report.sections)]
+    blocks = sections.of_sections(report.sections)
+    tops, findings = sections.nested(blocks), parts.findings(report)
+    contents = chapters.chapters(tops, len(findings))
     figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
     timelines = any(block.timeline for block in blocks)
+    named = any(column.declared.thing for block in blocks for column in block.columns)
+    linked = len(blocks) > 1 or timelines or named
     scripts = ["page.js"]
     if figures or timelines:
         scripts.append("units.js")
@@ -35,8 +45,12 @@ def render(report: Report) -> str:
         scripts += TIMELINE
     if any(block.section.code for block in blocks):
         scripts.append("copy.js")
-    if rich:
+    if linked:
+        scripts += LINKS
+    if rich or linked:
         scripts.append("tables.js")
+    if linked:
+        scripts.append("workspace.js")
     libraries = [*(["plotting"] if figures else []), *(["tables", "table-style"] if rich else [])]
     return (
         _environment()
@@ -44,9 +58,14 @@ def render(report: Report) -> str:
         .render(
             report=report,
             facts=parts.source_facts(report),
-            findings=parts.findings(report),
+            findings=findings,
+            few=_FEW_FINDINGS,
             beside_most=parts.BESIDE,
-            blocks=sections.nested(blocks),
+            blocks=tops,
+            chapters=contents,
+            single=chapters.is_profile(contents),
+            missing=chapters.missing(tops),
+            links=links.links(report, blocks) if linked else "",
             ids={block.section.name: block.id for block in blocks},
             glance=list(map(sections.at_a_glance, report.glance)),
             style=f"{colours.style()}\n{_resource('report.css')}",

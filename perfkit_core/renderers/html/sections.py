@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 from perfkit_core.model.report_data import Section
@@ -17,6 +19,9 @@ LONGEST: Final = 60
 SHORTEST: Final = 24
 """A text of at most this many characters is not wrapped, except in print."""
 _FILTERS: Final = frozenset({"kind", "phase", "device", "place", "rank", "family", "found", "severity", "copy_kind"})
+_NO_ID: Final = re.compile(r"[^A-Za-z0-9_.:-]")
+_RESERVED: Final = ("all", "summary", "memory", "quality", "findings", "missing", "found", "links", "texts", "units")
+"""Ids that are no section: addresses of chapters, lists in the chapter on data quality, and data of the scripts."""
 _FEW: Final = 8
 _FEW_OF_A_PART: Final = 20
 _MOST_CHOICES: Final = 30
@@ -40,6 +45,7 @@ class Block:
     tree: bool
     filters: frozenset[str]
     spans: Spans | None
+    ids: dict[str, tuple[str, ...]]  # column → the ids that its cells show as words
     parts: list[Block]
 
     @property
@@ -54,12 +60,25 @@ class Block:
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
-def of_section(index: int, section: Section) -> Block:
+def of_sections(sections: Sequence[Section]) -> list[Block]:
+    """Return the sections for the template. The id of a section is its name, with a number if an earlier one has it."""
+    blocks: list[Block] = []
+    taken = set(_RESERVED)
+    for section in sections:
+        name = _NO_ID.sub("-", section.name) or "section"
+        numbers = (f"{name}-{number}" for number in count(2))
+        id = name if name not in taken else next(one for one in numbers if one not in taken)
+        taken.add(id)
+        blocks.append(of_section(id, section))
+    return blocks
+
+
+def of_section(id: str, section: Section) -> Block:
     table = parts.known(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
     return Block(
         section=section,
-        id=f"section-{index}",
+        id=id,
         columns=shown,
         rows=list(zip(*(column.cells for column in shown), strict=True)),
         first=len(parts.shown(section)),
@@ -72,6 +91,7 @@ def of_section(index: int, section: Section) -> Block:
             column.name for column in shown if column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
         ),
         spans=spans(section),
+        ids={column.name: tuple(map(str, table[column.name])) for column in shown if column.declared.words == "ids"},
         parts=[],
     )
 

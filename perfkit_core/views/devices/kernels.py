@@ -84,7 +84,7 @@ def parameters(trace: Trace, rows: IntArray) -> dict[str, Any]:
 
 
 COLUMNS: Final = (
-    NAME,
+    replace(NAME, thing="kernel"),
     DEVICE_NAME,
     *(column for column in added_by(GROUPINGS) if column.name != "device"),
     key("grid", "Grid", by=(LAUNCH,)),

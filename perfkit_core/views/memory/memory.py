@@ -16,7 +16,7 @@ import pandas as pd
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
 from perfkit_core.language.messages import mark
-from perfkit_core.model.columns import DEVICE_NAME, NAME, added_by, count, key, size
+from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, added_by, count, key, size
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
@@ -138,7 +138,7 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
 
 
 COLUMNS = (
-    replace(NAME, description="name of the owner"),
+    replace(OPERATOR_NAME, description="name of the owner"),
     DEVICE_NAME,
     key("type", "Type", description="reserved: changes of the allocator's reserve; allocated: all other events"),
     *added_by(GROUPINGS),

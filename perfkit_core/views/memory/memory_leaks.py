@@ -19,7 +19,7 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, added_by, count, size
+from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
@@ -88,7 +88,7 @@ def _explain(trace: Trace) -> Text:
 
 
 COLUMNS: Final = (
-    replace(NAME, description="name of the outermost operator that allocated the memory"),
+    replace(OPERATOR_NAME, description="name of the outermost operator that allocated the memory"),
     RANK,
     DEVICE_NAME,
     *added_by(GROUPINGS),

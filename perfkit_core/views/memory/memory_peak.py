@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray, matches
 from perfkit_core.language.messages import mark
-from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, RATIO, added_by, count, size
+from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
@@ -78,7 +78,7 @@ def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
 
 
 COLUMNS: Final = (
-    replace(NAME, description="name of the outermost operator that allocated the memory"),
+    replace(OPERATOR_NAME, description="name of the outermost operator that allocated the memory"),
     RANK,
     DEVICE_NAME,
     *added_by(GROUPINGS),

@@ -140,7 +140,7 @@ def _number(name: str | None) -> int:
 
 COLUMNS: Final = (
     columns.DEPTH,
-    columns.NAME,
+    columns.OPERATOR_NAME,
     *(column for column in columns.added_by(GROUPINGS) if column.name != OPERATOR),
     replace(columns.CALLS, description="calls of operators"),
     columns.SELF_CPU,

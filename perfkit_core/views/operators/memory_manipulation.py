@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, NAME, ON_DEVICE, Share, added_by, share
+from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, ON_DEVICE, OPERATOR_NAME, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
@@ -58,7 +58,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 COLUMNS: Final = (
-    NAME,
+    OPERATOR_NAME,
     KIND,
     *added_by(GROUPINGS),
     CALLS,

@@ -102,7 +102,7 @@ def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-
 
 COLUMNS: Final = (
     columns.DEPTH,
-    columns.NAME,
+    columns.OPERATOR_NAME,
     *columns.added_by(GROUPINGS),
     columns.CALLS,
     columns.SELF_CPU,

@@ -152,7 +152,7 @@ def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFr
 
 COLUMNS: Final = (
     columns.DEPTH,
-    columns.NAME,
+    columns.OPERATOR_NAME,
     columns.KIND,
     *columns.added_by(GROUPINGS),
     columns.CALLS,

@@ -231,7 +231,7 @@ def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
 
 
 COLUMNS: Final = (
-    columns.NAME,
+    columns.OPERATOR_NAME,
     *columns.added_by(GROUPINGS),
     columns.OP_NAME,
     *SPAN_COLUMNS,

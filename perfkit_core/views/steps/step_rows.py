@@ -145,7 +145,7 @@ OVER_STEPS: Final = (
     duration("max_ns", "Max", merge=MAX, of_capture=True),
     replace(RATIO, merge=Share("total_ns"), description="share of the time of those steps in which the part is known"),
 )
-OF_STEP: Final = (RANK, key("step", "Step"), DUR)
+OF_STEP: Final = (RANK, key("step", "Step", thing="step"), DUR)
 """Columns of :func:`step_frame`."""
 BY_STEP: Final = (
     replace(RANK, by=("rank", "step")),

@@ -97,10 +97,10 @@ def test_parts_are_inside_their_section_and_rows_lead_to_them() -> None:
     folded = Section("more", "More", pd.DataFrame(), lines=("Folded.",), within="advice", folded=True)
     stray = Section("stray", "Stray", pd.DataFrame(), lines=("Alone.",), within="nowhere")
     page = render(Report("t", (Source("a", "a"),), (whole, part, folded, stray), glance=(whole,)))
-    assert page.count('<a href="#section-1">') == 2  # links only come from the glance and from the section
-    assert page.index('id="section-0"') < page.index('id="section-1"') < page.index('id="section-3"')
+    assert page.count('<a href="#advice-x">') == 2  # links only come from the glance and from the section
+    assert page.index('id="advice"') < page.index('id="advice-x"') < page.index('id="stray"')
     assert page.index("Said.") < page.index("<details><summary><h3") < page.index("Folded.")
-    assert '<section id="section-3" aria-labelledby' in page
+    assert '<section id="stray" aria-labelledby' in page
     assert "<img src=x" not in page
 
 

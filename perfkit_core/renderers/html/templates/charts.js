@@ -18,6 +18,17 @@
 
   const shape = (figure, state) => page.shapes[state.form === "bars" ? "bars" : figure.kind === "opening" ? "sunburst" : figure.kind];
 
+  // A click on a bar of a thing leads to the thing: a step in the timeline, a kernel in its table.
+  const linked = (place, { x }) => {
+    if (!x?.thing) return;
+    place.classList.add("linked");
+    place.on("plotly_click", async ({ points: [point] }) => {
+      const { things } = page, data = await things.ready(), name = x.names[point.pointNumber];
+      if (!things.known(data, x.thing, name)) return;
+      location.hash = x.thing === "step" && things.timeline ? things.inTimeline(x.thing, name) : things.address(data, x.thing, name);
+    });
+  };
+
   const start = (place) => {
     if (drawn.has(place)) return;
     const figure = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
@@ -32,6 +43,7 @@
     redraw();
     resized.observe(place);
     listen();
+    linked(place, figure);
     place.dataset.ready = "1";
   };
 

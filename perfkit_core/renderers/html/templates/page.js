@@ -22,8 +22,18 @@ const page = (() => {
   // Returns a text in the language of the page, with the {placeholders} replaced by values.
   const say = (text, values = {}) => (texts[text] ?? text).replace(/\{(\w+)\}/g, (word, name) => values[name] ?? word);
 
+  const text = (buffer) => new TextDecoder().decode(buffer);
+  const made = (tag, attributes = {}, ...inside) => {
+    const element = Object.assign(document.createElement(tag), attributes);
+    element.append(...inside);
+    return element;
+  };
+
   return {
     say,
+    once,
+    text,
+    made, // creates an element
     shapes: {}, // kind of chart → (figure, state, tools) => [traces, layout]
     unpacked,
     dark: window.matchMedia("(prefers-color-scheme: dark)"),
@@ -42,7 +52,7 @@ const page = (() => {
     // Loads DataTables, a module whose default export is the class.
     tables: once(async () => {
       const sheet = document.createElement("style");
-      sheet.textContent = new TextDecoder().decode(await unpacked(document.getElementById("library-table-style").textContent));
+      sheet.textContent = text(await unpacked(document.getElementById("library-table-style").textContent));
       document.head.prepend(sheet); // the style sheet of the page comes later and takes precedence
       return (await import(await address("library-tables", "text/javascript"))).default;
     }),

@@ -10,7 +10,7 @@
   const complete = async (table) => {
     const rest = document.getElementById(table.dataset.rest);
     if (!rest) return;
-    table.tBodies[0].insertAdjacentHTML("beforeend", new TextDecoder().decode(await page.unpacked(rest.textContent)));
+    table.tBodies[0].insertAdjacentHTML("beforeend", page.text(await page.unpacked(rest.textContent)));
     rest.remove();
   };
 
@@ -51,7 +51,13 @@
     buttons: { copyTitle: page.say("Copied"), copySuccess: { 1: page.say("1 row"), _: page.say("%d rows") } },
   });
 
-  const enhance = async (table) => {
+  const enhanced = new Map();
+  const enhance = (table) => {
+    if (!enhanced.has(table)) enhanced.set(table, enhancing(table));
+    return enhanced.get(table);
+  };
+
+  const enhancing = async (table) => {
     const [DataTable] = await Promise.all([page.tables(), complete(table)]);
     const section = table.closest("section"), first = Number(table.dataset.first) || 25;
     for (const one of section.querySelectorAll(":scope > input.all, :scope > label.toggle")) one.remove();
@@ -68,11 +74,66 @@
     });
     const chosen = filters(table).map((index) => select(api, index));
     table.closest(".dt-container").querySelector(".dt-search").append(...chosen);
+    api.on("draw", () => linked(table));
+    linked(table);
     table.dataset.ready = "1";
+    return api;
+  };
+
+  // Returns the positions of the columns that name things, with the kind of thing.
+  const naming = (table) => [...table.tHead.rows[0].cells].flatMap((cell, index) => (cell.dataset.thing ? [[index, cell.dataset.thing]] : []));
+  const named = (cell) => text(cell).replace(/^(· ?)+/, "");
+
+  // Turns the names of things in the rows of a table into links.
+  const linked = async (table) => {
+    const columns = naming(table);
+    if (!columns.length) return;
+    const data = await page.things.ready();
+    for (const row of table.tBodies[0].rows) {
+      for (const [index, kind] of columns) {
+        const cell = row.cells[index];
+        if (!cell || cell.querySelector("a") || !page.things.known(data, kind, named(cell))) continue;
+        const link = page.made("a", { href: page.things.address(data, kind, named(cell)), title: named(cell) }, ...cell.childNodes);
+        cell.classList.replace("long", "name"); // the card shows the full name
+        cell.removeAttribute("tabindex");
+        cell.removeAttribute("title");
+        cell.append(link);
+      }
+    }
+  };
+
+  // Shows and marks the row of a thing in the table of a section.
+  page.reveal = async (section, kind, name) => {
+    const table = section.querySelector("table"), index = table && naming(table).find(([, of]) => of === kind)?.[0];
+    if (index === undefined) return;
+    const api = table.dataset.first ? await enhance(table) : null;
+    const rows = api ? api.rows().nodes().toArray() : [...table.tBodies[0].rows];
+    const row = rows.find((one, at) => named(api ? api.cell(at, index).node() : one.cells[index]) === name);
+    if (!row) return;
+    const place = () => api.rows({ search: "applied" }).nodes().toArray().indexOf(row);
+    if (api) {
+      if (place() < 0) api.search("").columns().search("").draw();
+      if (api.settings()[0].oFeatures.bPaginate) api.page(Math.floor(place() / api.page.len())).draw("page");
+    }
+    for (const box of section.querySelectorAll(":scope > input.all")) box.checked = true;
+    for (const one of document.querySelectorAll("tr.chosen")) one.classList.remove("chosen");
+    row.classList.add("chosen");
+    row.scrollIntoView({ block: "center" });
+  };
+
+  // Marks a table that continues beyond the right edge of its box, which then has a shadow.
+  const edges = (box) => {
+    const inner = () => [box, ...box.querySelectorAll(".dt-layout-table")];
+    const update = () => box.classList.toggle("wider", inner().some((one) => one.scrollLeft + one.clientWidth < one.scrollWidth - 1));
+    box.addEventListener("scroll", update, { capture: true, passive: true });
+    new ResizeObserver(update).observe(box.querySelector("table"));
+    new ResizeObserver(update).observe(box);
   };
 
   const theme = () => document.documentElement.classList.toggle("dark", page.dark.matches);
   theme();
   page.dark.addEventListener("change", theme);
   page.whenSeen(document.querySelectorAll("table[data-first]"), enhance);
+  page.whenSeen(document.querySelectorAll("main section table:not([data-first])"), linked);
+  page.whenSeen(document.querySelectorAll(".scroll"), edges);
 })();

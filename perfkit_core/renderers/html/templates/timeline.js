@@ -10,6 +10,8 @@ class Timeline {
     this.chosen = this.hovered = -1;
     this.hint = this.details.textContent;
     this.pending = false;
+    this.shown = place.querySelector(".marked");
+    this.leads = place.querySelector(".leads");
     place.querySelector(".tall").style.height = `${this.view.height}px`;
     timelineInput.listen(this);
     new ResizeObserver(() => this.draw()).observe(this.drawing);
@@ -67,7 +69,52 @@ class Timeline {
     this.chosen = box;
     this.details.textContent = box < 0 ? this.hint : timelineTexts.details(this.view.data, box);
     this.details.classList.toggle("told", box >= 0);
+    this.lead(box);
     this.soon();
+  }
+
+  // Shows links to the operator or kernel, layer, line of code and advice of a box.
+  async lead(box) {
+    const { things, made } = page, data = await things.ready();
+    if (box !== this.chosen) return;
+    const found = box < 0 ? [] : timelineData.thingsOf(this.view.data, box).filter(([kind, name]) => things.known(data, kind, name));
+    this.leads.replaceChildren(...found.map(([kind, name]) => {
+      const said = things.label(data, kind, name);
+      return made("span", {}, `${data.kinds[kind].title}: `, made("a", { href: things.address(data, kind, name), title: said }, made("bdi", { textContent: said })));
+    }));
+  }
+
+  boxes(kind, name) { return timelineData.boxesOf(this.view.data, kind, name); }
+
+  // Highlights the boxes of a thing and selects the longest of them. A step is shown as a whole instead.
+  mark(kind, name, label) {
+    const { data } = this.view, of = kind === "step" ? timelineData.partOf(data, name) : -1;
+    if (kind === "step") {
+      this.unmark();
+      if (of >= 0) this.select.value = of;
+      return this.whole();
+    }
+    const boxes = this.boxes(kind, name);
+    if (!boxes.length) return;
+    const inside = (part) => boxes.filter((box) => timelineData.inside(data, box, part));
+    let part = Number(this.select.value);
+    if (!inside(data.parts[part]).length) part = Math.max(data.parts.findIndex((one) => inside(one).length), 0);
+    this.select.value = part;
+    this.search.value = "";
+    this.finder.mark(boxes, data.parts[part]);
+    const { made, say } = page, next = made("button", { type: "button", textContent: say("Next") }), clear = made("a", { href: "#timeline", textContent: say("Clear") });
+    next.addEventListener("click", () => this.next());
+    this.shown.replaceChildren(say("Highlighted: {name} ({count} boxes)", { name: label, count: page.units.count(boxes.length) }), " ", next, " ", clear);
+    this.shown.hidden = false;
+    this.whole();
+    const longest = inside(data.parts[part]).reduce((best, box) => (best < 0 || data.dur_ns[box] > data.dur_ns[best] ? box : best), -1);
+    this.choose(longest);
+    if (longest >= 0) this.scroll(longest);
+  }
+
+  unmark() {
+    this.shown.hidden = true;
+    this.find();
   }
 
   find() { this.finder.find(this.search.value, this.part()); this.soon(); }
@@ -78,9 +125,14 @@ class Timeline {
     if (box < 0) return;
     this.choose(box);
     this.view.centre(box);
-    const { y } = this.view.laneOf(box), above = TimelineView.RULER + TimelineView.TITLE;
-    if (y < this.view.top + above || y + TimelineView.BAR > this.view.top + this.view.window) this.drawing.scrollTop = y - above;
+    this.scroll(box);
     this.moved();
+  }
+
+  scroll(box) {
+    const { y } = this.view.laneOf(box), above = TimelineView.RULER + TimelineView.TITLE;
+    const { top } = this.view, window = this.view.window || this.drawing.clientHeight;
+    if (y < top + above || y + TimelineView.BAR > top + window) this.drawing.scrollTop = y - above;
   }
 
   soon() {
@@ -100,10 +152,16 @@ class Timeline {
   }
 }
 
-for (const place of document.querySelectorAll(".timeline")) {
-  const data = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
-  timelineData.decoded(data).then(
-    (ready) => { place.timeline = new Timeline(place, ready); place.dataset.ready = "1"; },
-    (error) => { place.querySelector(".status").textContent = page.say("The timeline cannot be drawn: {error}", { error }); },
-  );
-}
+// Returns the timeline of the page. It is made when it is first needed.
+page.timeline = page.once(async () => {
+  const place = document.querySelector(".timeline");
+  try {
+    const data = JSON.parse(document.getElementById(`${place.id}-data`).textContent);
+    place.timeline = new Timeline(place, await timelineData.decoded(data));
+    place.dataset.ready = "1";
+  } catch (error) {
+    place.querySelector(".status").textContent = page.say("The timeline cannot be drawn: {error}", { error });
+  }
+  return place.timeline;
+});
+page.whenSeen(document.querySelectorAll(".timeline"), page.timeline);

@@ -11,8 +11,35 @@ const timelineData = (() => {
       columns[name] = new arrays[type](buffer, at, data.count);
       at += columns[name].byteLength;
     }
-    return { ...data, ...columns, data: null };
+    const marked = new Int32Array(await page.unpacked(data.marked)), marks = {};
+    at = 0;
+    for (const [kind, { names, counts }] of Object.entries(data.marks)) {
+      marks[kind] = new Map(names.map((name, index) => [name, marked.subarray(at, (at += counts[index]))]));
+    }
+    return { ...data, ...columns, marks, data: null, marked: null };
   };
+
+  // Returns the boxes of a thing: those that the page lists, or the boxes of its kind with its name.
+  const boxesOf = (data, kind, name) => {
+    if (kind === "step") return partOf(data, name) < 0 ? [] : [partOf(data, name)];
+    if (data.marks[kind]) return [...(data.marks[kind].get(name) ?? [])];
+    const wanted = data.names.indexOf(name), of = data.kinds.indexOf(kind), boxes = [];
+    for (let i = 0; i < data.count && wanted >= 0; i++) if (data.name[i] === wanted && data.kind[i] === of) boxes.push(i);
+    return boxes;
+  };
+
+  // Returns the things of a box as [kind, name].
+  const thingsOf = (data, box) => [
+    [data.kinds[data.kind[box]], data.names[data.name[box]]],
+    ...Object.entries(data.marks).flatMap(([kind, things]) => [...things].filter(([, boxes]) => contains(boxes, box)).map(([name]) => [kind, name])),
+  ];
+
+  const contains = (sorted, box) => sorted[first(0, sorted.length, (at) => sorted[at] >= box)] === box;
+
+  // Returns the number of the part of a step: "5", or "RANK · 5".
+  const partOf = (data, name) => data.parts.findIndex(([, , , step]) => step !== "" && (step === name || name.endsWith(` · ${step}`)));
+
+  const inside = (data, box, [, start, end]) => data.start_ns[box] < end && data.start_ns[box] + data.dur_ns[box] > start;
 
   // A lane holds the boxes of one depth of one row. Boxes of a lane do not overlap, so a binary search can find them.
   const lanes = (data) => {
@@ -58,5 +85,5 @@ const timelineData = (() => {
     return work;
   };
 
-  return { decoded, lanes, first, firstEndingAfter, laneOf, longest, launches };
+  return { decoded, lanes, first, firstEndingAfter, laneOf, longest, launches, boxesOf, thingsOf, partOf, inside };
 })();

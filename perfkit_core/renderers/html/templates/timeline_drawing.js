@@ -55,7 +55,7 @@ const timelineDrawing = (() => {
 
   const box = (pen, view, shown, i, x, wide, y, paper) => {
     const name = view.data.name[i], chosen = i === shown.chosen;
-    pen.globalAlpha = shown.matches && !shown.matches[name] ? 0.25 : 1;
+    pen.globalAlpha = shown.matches && !shown.matches[i] ? 0.2 : 1;
     pen.fillStyle = chosen ? paper.accent : paper.boxes[view.data.kind[i]];
     pen.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 1), BAR - 1);
     if (wide > NAMED) {
@@ -95,7 +95,7 @@ const timelineDrawing = (() => {
     let drawn = 0;
     grid(pen, view, paper);
     for (const lane of view.seen()) {
-      view.boxes(lane, (i, x, wide) => { drawn++; box(pen, view, shown, i, x, wide, lane.y - view.top, paper); });
+      view.boxes(lane, shown.matches, (i, x, wide) => { drawn++; box(pen, view, shown, i, x, wide, lane.y - view.top, paper); });
     }
     pen.fillStyle = paper.soft;
     for (const { y, text } of view.titles) pen.fillText(text, 4, y - view.top + TITLE / 2);

@@ -59,11 +59,12 @@ const timelineInput = (() => {
 
   const controls = (timeline) => {
     const { select, search, place } = timeline;
-    select.addEventListener("change", () => { timeline.find(); timeline.whole(); });
-    search.addEventListener("input", () => timeline.find());
+    select.addEventListener("change", () => { timeline.unmark(); timeline.whole(); });
+    search.addEventListener("input", () => timeline.unmark());
     search.addEventListener("keydown", (event) => { if (event.key === "Enter") timeline.next(); });
     place.querySelector(".whole").addEventListener("click", () => timeline.whole());
     place.querySelector(".save").addEventListener("click", () => timelineSaving.save(timeline.view.data));
+    place.querySelector(".perfetto").addEventListener("click", () => timelineSaving.open(timeline.view.data, (text) => { timeline.status.textContent = text; }));
   };
 
   return { listen: (timeline) => { mouse(timeline); keys(timeline); controls(timeline); } };

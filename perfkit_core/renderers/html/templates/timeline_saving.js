@@ -1,4 +1,5 @@
-// Saves the timeline of the page as a Chrome trace for Perfetto, with rows for threads and streams and launch arrows.
+// Makes a Chrome trace of the timeline of the page, with rows for threads and streams and launch arrows. It is saved, or
+// handed to the Perfetto UI: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
 "use strict";
 const timelineSaving = (() => {
   // Returns a map from each process or device to a number.
@@ -31,5 +32,29 @@ const timelineSaving = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // a download may begin with a delay
   };
 
-  return { save };
+  const UI = "https://ui.perfetto.dev", EVERY = 100, LONGEST = 30_000; // ms
+
+  // Opens the Perfetto UI in another window, and sends the trace as soon as the UI answers. ``say`` shows the progress.
+  const open = (data, say) => {
+    const ui = window.open(UI);
+    if (!ui) return say(page.say("The browser did not open a window for Perfetto. Allow it, or save the file and open it there."));
+    say(page.say("waiting for {place}", { place: UI }));
+    const end = (text) => {
+      clearInterval(asking);
+      clearTimeout(giving);
+      removeEventListener("message", answered);
+      say(text);
+    };
+    const answered = ({ data: text, source }) => {
+      if (source !== ui || text !== "PONG") return;
+      const buffer = new TextEncoder().encode(JSON.stringify(trace(data))).buffer;
+      ui.postMessage({ perfetto: { buffer, title: document.title, fileName: "timeline.json" } }, UI);
+      end(page.say("sent to Perfetto: the {count} boxes of this timeline, with the launches", { count: page.units.count(data.count) }));
+    };
+    addEventListener("message", answered);
+    const asking = setInterval(() => ui.postMessage("PING", UI), EVERY);
+    const giving = setTimeout(() => end(page.say("Perfetto did not answer. Save the file and open it there.")), LONGEST);
+  };
+
+  return { save, open };
 })();

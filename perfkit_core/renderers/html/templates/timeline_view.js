@@ -1,5 +1,5 @@
 // The visible part of a timeline: the positions of lanes, the time interval, and the boxes to draw. If several boxes
-// of a lane are in the same pixel, only the longest box is drawn.
+// of a lane are in the same pixel, only the longest box is drawn, or the longest match of a search.
 "use strict";
 class TimelineView {
   static BAR = 17; // height of a lane in pixels
@@ -91,8 +91,9 @@ class TimelineView {
   }
 
   // Calls ``draw`` for each visible box of a lane, with the box, its left edge and its width in pixels.
-  boxes(lane, draw) {
+  boxes(lane, matches, draw) {
     const { data, scale } = this;
+    const better = (one, other) => (matches && matches[one] !== matches[other] ? matches[one] > matches[other] : data.dur_ns[one] > data.dur_ns[other]);
     let left = -1, longest = -1;
     const flush = () => {
       if (longest >= 0) draw(longest, left, 1);
@@ -108,7 +109,7 @@ class TimelineView {
       }
       if (pixel !== left) flush();
       left = pixel;
-      if (longest < 0 || data.dur_ns[i] > data.dur_ns[longest]) longest = i;
+      if (longest < 0 || better(i, longest)) longest = i;
     }
     flush();
   }

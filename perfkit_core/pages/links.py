@@ -1,0 +1,103 @@
+"""The things of a recording that belong together: operators, kernels, layers, lines of code and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.advice.place import Owner, owner_of
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.model.report_data import Links, Marks
+from perfkit_core.model.schema import KERNEL
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.views import code, grouping
+
+MOST: Final = 12
+"""Maximum number of things of one kind that a thing leads to: those with most time."""
+
+
+class Things(NamedTuple):
+    """The things of one kind. ``code`` is the index in ``names`` of the thing of each row; -1 if there is none."""
+
+    names: list[str]
+    code: IntArray
+
+
+@once
+def things(trace: Trace) -> dict[str, Things]:
+    """Return the operator, kernel, layer and frame of each event, by the kind of thing.
+
+    Device work belongs to the operator, layer and frame of its launch. ``user_code`` has the innermost frame outside
+    the framework and other packages, ``code`` the innermost frame of any file.
+    """
+    launch = trace.ints("launched_by")
+    host = np.where(launch == NO_ROW, np.arange(len(trace)), launch)
+    operator = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)[host]
+    name, module = trace.codes("name"), trace.codes("module")
+    found = {
+        "operator": Things(name.values, np.append(name.codes, -1)[operator].astype(np.int64)),
+        "kernel": Things(name.values, np.where(trace.rows("kind", KERNEL), name.codes, -1).astype(np.int64)),
+        "module": Things(module.values, module.codes[host].astype(np.int64)),
+    }
+    everything = np.ones(len(trace), np.bool_)
+    if grouping.is_frame(trace).any():
+        frames = code.tree_of_frames(trace, everything)
+    elif trace.known("stack"):
+        frames = code.tree_of_stacks(trace, everything)
+    else:
+        return found
+    tree, parts = frames.tree, code.split_names(frames.names)
+    files = parts["file"].fillna("<").unique().tolist()
+    own = {file for file in files if file != "<" and owner_of(file, trace.meta.framework) is Owner.USER}
+    number, names = pd.factorize(parts["name"].to_numpy(object))
+    for kind, wanted in (("user_code", parts["file"].isin(own)), ("code", parts["file"].notna())):
+        nearest = np.append(nesting.nearest_on_path(tree.parent, wanted.to_numpy(np.bool_)[tree.key]), NO_ROW)
+        key = np.append(tree.key, NO_ROW)[nearest[tree.node[host]]]
+        found[kind] = Things(names.tolist(), np.append(number, -1)[key].astype(np.int64))
+    return found
+
+
+def marks(trace: Trace, advice: Mapping[str, IntArray]) -> Marks:
+    """Return the events of each layer, frame and item of advice. ``advice`` maps ids to the rows of the pattern."""
+    found: dict[str, Mapping[str, IntArray]] = {"advice": advice}
+    for kind in ("module", "code"):
+        if kind in things(trace) and things(trace)[kind].names:
+            names, number = things(trace)[kind]
+            rows = np.flatnonzero(number >= 0)
+            rows = rows[np.argsort(number[rows], kind="stable")]
+            ends = np.cumsum(np.bincount(number[rows], minlength=len(names)))
+            found[kind] = dict(zip(names, np.split(rows, ends[:-1]), strict=True))
+    return found
+
+
+def links(trace: Trace, advice: Mapping[str, IntArray]) -> Links:
+    """Return the pairs of things that events have in common, for each two kinds."""
+    time = np.where(trace.host, np.maximum(trace.ints("self_ns"), 0), trace.ints("dur_ns"))
+    kinds, found = things(trace), {}
+    for first, second in combinations(kinds, 2):
+        if {first, second} != {"code", "user_code"}:
+            found[first, second] = _pairs(kinds[first], kinds[second], time)
+    rows = np.concatenate([np.zeros(0, np.int64), *advice.values()])
+    about = Things(list(advice), np.repeat(np.arange(len(advice)), [len(of_one) for of_one in advice.values()]))
+    for kind, (names, number) in kinds.items():
+        found["advice", kind] = _pairs(about, Things(names, number[rows]), time[rows])
+    merged: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    for (first, second), pairs in found.items():
+        kept = merged.setdefault((first.removeprefix("user_"), second.removeprefix("user_")), {})
+        kept.update(dict.fromkeys(pairs))
+    return {key: tuple(pairs) for key, pairs in merged.items() if pairs}
+
+
+def _pairs(first: Things, second: Things, time: IntArray) -> list[tuple[str, str]]:
+    both = (first.code >= 0) & (second.code >= 0)
+    events = pd.DataFrame({"first": first.code[both], "second": second.code[both], "time": time[both]})
+    sums = events.groupby(["first", "second"], sort=False)["time"].sum().sort_values(ascending=False, kind="stable")
+    pairs = sums.index.to_frame(index=False)
+    near = [pairs.groupby(side, sort=False).cumcount() < MOST for side in ("first", "second")]
+    kept = pairs[near[0] | near[1]]
+    return [(first.names[one], second.names[two]) for one, two in kept.itertuples(index=False)]
