@@ -16,8 +16,8 @@ from perfkit_core.system.packages import later
 if TYPE_CHECKING:
     import click
 
-_COMMANDS: Final = ("record", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs", "demo",
-                    "plugins")  # fmt: skip
+_COMMANDS: Final = ("record", "view", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs",
+                    "demo", "plugins")  # fmt: skip
 
 
 @hookimpl

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,13 +35,23 @@ def report(
     Ranks are read one by one if their files together exceed 64 MiB, or if --workers, --scheduler or --shard is used.
     The page then has no timeline, no memory curve and no advice.
     """
-    from perfkit_core.pages.profile import REQUEST, page_views, run_report
-    from perfkit_core.report.summary import read_from
-
     refuse_overwriting(output, sources)
     if shard is not None:
+        from perfkit_core.pages.profile import REQUEST, page_views
+
         options.write_shard(shard, sources, output, page_views(), REQUEST, partial)
         return
+    write_page(sources, output, partial, workers, scheduler)
+    say_written(output)
+
+
+def write_page(
+    sources: Sequence[Path], output: Path, partial: bool = False, workers: int = 1, scheduler: str | None = None
+) -> None:
+    """Write the page of one profile to ``output``. Raises SourceError and UsageError."""
+    from perfkit_core.pages.profile import page_views, run_report
+    from perfkit_core.report.summary import read_from
+
     if output.suffix.lower() not in _SUFFIXES:
         hint = "use a name that ends in .html, or perfkit summary -o for other formats"
         raise UsageError(f"{output}: perfkit report writes only HTML", hint)
@@ -53,4 +64,3 @@ def report(
             raise UsageError(f"the partial results lack these tables of the page: {shown}", hint)
         page = run_report(profile)
         write(renderer("html").render(page if of_partials else read_from(page, sources)), output)
-    say_written(output)

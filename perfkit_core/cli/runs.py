@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting_below, renderer, say_written, working
+from perfkit_core.cli.report import write_page
+from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.language.messages import say
 from perfkit_core.system.paths import as_path, readable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @click.command(epilog="Example: perfkit runs runs/")
 @click.argument("folder", metavar="DIR", type=options.LOCATION)
 @click.option("--read-files", is_flag=True, help="Read all trace files completely, to show their steps and "
               "data-quality warnings.")  # fmt: skip
+@click.option("--pages", is_flag=True, help="Also write the page of each run next to the list (-o NAME.html), which "
+              "links to the pages.")  # fmt: skip
 @options.limit_option("all rows")
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html")
 @options.output
 @options.language
-def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | None, output: Path | None) -> None:
+def runs(
+    folder: Path, read_files: bool, pages: bool, limit: int | None, format_name: str | None, output: Path | None
+) -> None:
     """List the runs below a folder, newest first.
 
     The list shows the main figures of each run folder, Parquet file and trace file. If one cannot be read, the list
@@ -31,6 +43,8 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
 
     chosen = renderer(format_name, output)
     refuse_overwriting_below(output, folder)
+    if pages and (chosen.name != "html" or output is None):
+        raise UsageError("--pages requires an HTML file", "use -o runs.html")
     with working(f"searching {folder}"):
         table = run_list.list_runs(folder, read_files=read_files)
     note = []
@@ -42,6 +56,8 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
             note.append(say("To compare two runs: {command}.", command=f"perfkit compare {older_and_newer}"))
         if not read_files and bool(intact["events"].isna().any()):
             note.append(say("Trace files were not read. Use --read-files to read them and show their figures."))
+    if pages and output is not None:
+        table["page"] = list(written_pages(table, output))
     if chosen.name in FOR_PEOPLE:
         table["path"] = [str(as_path(path).relative_to(as_path(readable(folder)))) for path in table["path"]]
         table["recorded_at"] = table["recorded_at"].dt.strftime("%Y-%m-%d %H:%M:%S").astype(object)
@@ -57,3 +73,19 @@ def runs(folder: Path, read_files: bool, limit: int | None, format_name: str | N
     section = Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
     emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
     say_written(output)
+
+
+def written_pages(table: pd.DataFrame, output: Path) -> Iterator[str | None]:
+    """Write the page of each run of a list into a folder next to ``output``. Yield their addresses relative to
+    ``output``; None for a run that cannot be read."""
+    folder = output.with_name(f"{output.stem}-pages")
+    for number, (path, error) in enumerate(zip(table["path"], table["error"].notna(), strict=True), 1):
+        source = as_path(path)
+        page = folder / f"{number}-{readable(source.name)}.html"
+        try:
+            if not error:
+                write_page([source], page)
+        except PerfkitError as problem:
+            click.echo(f"{path}: {problem}", err=True)
+            error = True
+        yield None if error else f"{quote(folder.name)}/{quote(page.name)}"

@@ -30,6 +30,7 @@ POSITION: Final = "position"
 
 HOST: Final = "host"
 DEVICE: Final = "device"
+ADDRESS: Final = "address"  # thing of a column of addresses, relative to the page; pages show them as links
 CHANGE: Final = "change"  # quantity of relative changes, which are no shares of a whole
 
 Rule = Literal["apart", "sum", "min", "max", "first"]

@@ -39,10 +39,12 @@ def things(trace: Trace) -> dict[str, Things]:
     host = np.where(launch == NO_ROW, np.arange(len(trace)), launch)
     operator = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)[host]
     name, module = trace.codes("name"), trace.codes("module")
+    layer = np.append(module.codes, -1)
+    layer = np.where(layer[host] >= 0, layer[host], layer[operator])  # a launch may have no layer of its own
     found = {
         "operator": Things(name.values, np.append(name.codes, -1)[operator].astype(np.int64)),
         "kernel": Things(name.values, np.where(trace.rows("kind", KERNEL), name.codes, -1).astype(np.int64)),
-        "module": Things(module.values, module.codes[host].astype(np.int64)),
+        "module": Things(module.values, layer.astype(np.int64)),
     }
     everything = np.ones(len(trace), np.bool_)
     if grouping.is_frame(trace).any():

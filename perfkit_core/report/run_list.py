@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.model import schema
-from perfkit_core.model.columns import Column, count, duration, size, text
+from perfkit_core.model.columns import ADDRESS, TEXT, Column, count, duration, size, text
 from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, united
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
@@ -41,6 +41,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     text("written_utc", "Written UTC"),
     text("recorded_or_written_utc", "Recorded or written UTC"),
     text("why_not_read", "Read error"),
+    Column("page", "Page", kind=TEXT, thing=ADDRESS),
 )
 """Columns of the list in text, Markdown and HTML. There, ``error`` is named ``why_not_read``, and ``recorded_at`` is
 named ``recorded_utc``, ``written_utc`` or ``recorded_or_written_utc``."""

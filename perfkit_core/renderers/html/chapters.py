@@ -16,6 +16,9 @@ _CHAPTERS: Final = {
         "gate", "waterfall", "steps", "step_time", "statistics", "normalised", "partition", "step_trace",
         "input_pipeline", "overview", "model", "phases", "device", "devices", "outliers",
     )),
+    "causes": (mark("Causes"), (
+        "step_parts", "causes", "attribution", "matched", "unmatched", "new_step_time", "new_causes", "new_layers",
+    )),
     "advice": (mark("Advice"), ("advice",)),
     "timeline": (mark("Timeline"), ("timeline",)),
     "operators": (mark("Operators"), (
@@ -32,7 +35,7 @@ _CHAPTERS: Final = {
 }  # fmt: skip
 """Key of the chapter, which is its address on the page → title, and names of its sections. Any other section is a
 chapter of its own."""
-_ANSWERS: Final = frozenset({"advice", "attribution", "runs"})
+_ANSWERS: Final = frozenset({"advice", "waterfall", "runs"})
 """Sections whose empty table is an answer: nothing to change, nothing differs, no runs."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from perfkit_core.language.messages import mark, say
+from perfkit_core.model.columns import ADDRESS
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers.cells import text, visible
 from perfkit_core.renderers.html.packing import packed
@@ -33,7 +34,7 @@ def links(report: Report, blocks: Sequence[Block]) -> str:
     for block in blocks:
         for column in block.columns:
             kind = column.declared.thing
-            if not kind:
+            if kind in ("", ADDRESS):
                 continue
             names = [name.lstrip("· ") for name in column.cells]
             if kind not in kinds:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from perfkit_core.language.messages import language, say, texts_of
 from perfkit_core.language.units import FAMILIES
+from perfkit_core.model.columns import ADDRESS
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
 from perfkit_core.renderers.html import chapters, charts, colours, links, packing, sections
@@ -35,7 +36,7 @@ def render(report: Report) -> str:
     contents = chapters.chapters(tops, len(findings))
     figures, rich = any(block.figure for block in blocks), any(block.rich for block in blocks)
     timelines = any(block.timeline for block in blocks)
-    named = any(column.declared.thing for block in blocks for column in block.columns)
+    named = any(column.declared.thing not in ("", ADDRESS) for block in blocks for column in block.columns)
     linked = len(blocks) > 1 or timelines or named
     scripts = ["page.js"]
     if figures or timelines:
@@ -97,7 +98,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(say=say)
+    environment.globals.update(say=say, address=ADDRESS, missing_cell=cells.MISSING)
     environment.filters.update(visible=cells.visible, bar=bar, cut=cells.cut, packed=packing.packed)
     return environment
 

@@ -58,7 +58,7 @@ def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, Int
 COLUMNS = (
     RANK,
     DEVICE_NAME,
-    key("step", "Step"),
+    key("step", "Step", thing="step"),
     size("allocated_bytes", "Allocated"),
     count("alive_blocks", "Alive blocks", exact=True, description="allocated in the step and alive at its end"),
     size("alive_bytes", "Alive"),

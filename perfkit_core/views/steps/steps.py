@@ -40,7 +40,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 COLUMNS = (
     RANK,
-    key("step", "Step"),
+    key("step", "Step", thing="step"),
     Column("start_ns", "Start", "ns", POSITION, description="time since the start of the rank's first step"),
     DUR,
     duration("dataloader_ns", "Dataloader"),

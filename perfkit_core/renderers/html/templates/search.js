@@ -66,7 +66,12 @@ page.search = (() => {
     update();
   };
 
-  const keys = { ArrowDown: () => choose(chosen + 1), ArrowUp: () => choose(chosen - 1), Enter: () => list.querySelector("[aria-selected=true] a")?.click() };
+  const keys = {
+    Escape: () => dialog.close(), // also while there is a text, which browsers would clear first
+    ArrowDown: () => choose(chosen + 1),
+    ArrowUp: () => choose(chosen - 1),
+    Enter: () => list.querySelector("[aria-selected=true] a")?.click(),
+  };
   input.addEventListener("input", update);
   input.addEventListener("keydown", (event) => {
     if (!Object.hasOwn(keys, event.key)) return;

@@ -54,6 +54,7 @@
     if (place === "" && rest.length === 0) return show(single ? start : "all");
     open(things.decoded(place));
     if (rest.length) follow(things.decoded(place), things.decoded(rest.join("/")));
+    else if (place === "timeline") things.timeline?.timeline?.unmark();
   };
 
   addEventListener("hashchange", route);

@@ -1,0 +1,59 @@
+"""``perfkit view``: make the page of a profile and open it in the browser."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from perfkit_core.cli import options
+from perfkit_core.cli.output import refuse_overwriting, say_written
+from perfkit_core.cli.report import write_page
+from perfkit_core.language.messages import say
+from perfkit_core.system.paths import as_path, identity, user_folder
+
+_LONGEST_NAME: Final = 80
+
+
+@click.command(epilog="Example: perfkit view runs/baseline")
+@options.sources
+@click.option("-o", "--output", type=options.writable, metavar="FILE", help="Write the page to FILE.  [default: a file "
+              "for this SOURCE in the cache folder of the user]")  # fmt: skip
+@options.language
+@options.partial
+def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
+    """Make the page of a profile and open it in the browser.
+
+    The page is that of perfkit report. Over SSH, or without a display, the command prints how to open the page.
+    """
+    page = output or default_page(sources)
+    refuse_overwriting(page, sources)
+    write_page(sources, page, partial)
+    say_written(page)
+    if has_display() and webbrowser.open(page.absolute().as_uri()):
+        return
+    click.echo(say("No browser can be opened here. Copy the file to your computer and open it there."), err=True)
+    click.echo(say("Or serve it: {command}", command=f"python -m http.server --directory {page.parent}"), err=True)
+
+
+def default_page(sources: Sequence[Path]) -> Path:
+    """Return the file for the page of these sources. It is the same each time: ``$XDG_CACHE_HOME/perfkit/pages/…``."""
+    name = re.sub(r"[^\w.-]+", "-", sources[0].name)[:_LONGEST_NAME] or "page"
+    digest = hashlib.sha256("\0".join(map(identity, sources)).encode("utf-8", "surrogateescape")).hexdigest()
+    return as_path(user_folder("XDG_CACHE_HOME", ".cache") / "pages" / f"{name}-{digest[:8]}.html")
+
+
+def has_display() -> bool:
+    """Return whether a browser can be shown: $BROWSER is set, or this is no SSH session and there is a display."""
+    if os.environ.get("BROWSER"):
+        return True
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -1,0 +1,32 @@
+"""A small training in which everything leads to everything: two layers, their operators, kernels and lines of code, and
+a data loader on the training thread, which is worth advice."""
+
+from __future__ import annotations
+
+from perfkit_core.model.trace import Trace
+from tests.support.device_steps import Op, steps_of
+
+HOSTILE = 'void gemm<float, 1>(a/b "c" <i>&amp;%20)'
+"""The name of a kernel with characters that have a meaning in addresses and in HTML."""
+
+
+def linked() -> Trace:
+    """Return four steps. In each, the layers ``net/first`` and ``net/second`` run ``fw::linear`` and ``fw::relu``."""
+    layers = [
+        Op(
+            operator,
+            kernels=[(kernel, 30)],
+            more={
+                "module": f"net/{layer}",
+                "phase": "forward",
+                "stack": f"train.py({line}): forward;train.py(3): main",
+            },
+        )
+        for layer, operator, kernel, line in (
+            ("first", "fw::linear", HOSTILE, 12),
+            ("second", "fw::relu", "relu_kernel", 14),
+        )
+    ]
+    read = [Op("fw::read", more={"stack": "train.py(5): batches"}) for _ in range(12)]
+    loading = Op("next", kind="dataloader", inner=read, more={"stack": "train.py(5): batches"})
+    return steps_of([[loading, *layers]] * 4)
