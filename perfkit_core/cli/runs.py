@@ -50,7 +50,7 @@ def runs(
     note = []
     intact = table[table["error"].isna()]
     if chosen.name in FOR_PEOPLE and len(intact):
-        note.append(say("To look at one run: {command}.", command=f"perfkit report {intact['path'].iloc[0]}"))
+        note.append(say("To look at one run: {command}.", command=f"perfkit view {intact['path'].iloc[0]}"))
         if len(intact) > 1:
             older_and_newer = " ".join(intact["path"].iloc[[1, 0]])
             note.append(say("To compare two runs: {command}.", command=f"perfkit compare {older_and_newer}"))

@@ -8,7 +8,7 @@ from typing import Final
 
 from perfkit_core.language.messages import mark, say
 from perfkit_core.model.columns import duration, key
-from perfkit_core.model.report_data import Chart, Report, Section
+from perfkit_core.model.report_data import Chart, Links, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -69,7 +69,8 @@ def run_report(profile: Profile | Trace) -> Report:
         sections.append(section)
     sections.sort(key=lambda section: section.name in _OF_RANKS and section.table.empty)
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
-    trace, related = profile.trace if isinstance(profile, Whole) else profile, {}
+    trace = profile.trace if isinstance(profile, Whole) else profile
+    related: Links = {}
     if isinstance(trace, Trace):
         about = reports.of_page(trace)
         advice = {} if about[0].table.empty else {one.id: one.candidate.rows for one in reports.of_trace(trace).advice}

@@ -135,7 +135,7 @@ def test_older_recordings_in_a_folder_are_left_out(folder: Path) -> None:
 def test_in_the_terminal(perfkit, folder: Path) -> None:
     code, out, err = perfkit("runs", folder)
     assert (code, err) == (0, "")
-    assert f"To look at one run: perfkit report {folder / 'trace.json'}." in out
+    assert f"To look at one run: perfkit view {folder / 'trace.json'}." in out
     assert "--read-files" in out
     assert "Median step (ms)" in out
     assert "2023-11-15 22:13:20" in out

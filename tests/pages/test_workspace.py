@@ -12,12 +12,14 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
+from perfkit_core.model.columns import key
 from perfkit_core.model.report_data import Chart, Report, Section, Source
 from perfkit_core.pages.profile import run_report
 from perfkit_core.renderers.html import colours
 from perfkit_core.renderers.html.page import render
 from tests.support.linked_trace import HOSTILE, linked
 
+CATEGORIES = (key("category", "Category", words="ids"),)
 ADVICE = "unbatched-loop-0d4f"
 
 
@@ -186,7 +188,7 @@ def test_equal_colours_on_all_pages(opened: Callable[..., Any], tmp_path: Path) 
         return Section(name, name, table, chart=Chart("bar", "step", series))
 
     shares = pd.DataFrame({"category": ["launch_and_host", "input_wait", "device_compute"], "total_ns": [1, 2, 3]})
-    share = Section("share", "share", shares, chart=Chart("share", "category", ("total_ns",)))
+    share = Section("share", "share", shares, chart=Chart("share", "category", ("total_ns",)), columns=CATEGORIES)
     pages = (
         (bar("a", "forward_ns", "backward_ns"), share),
         (bar("b", "dataloader_ns", "forward_ns", "optimizer_ns", "backward_ns"),),

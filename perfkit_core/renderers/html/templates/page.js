@@ -36,6 +36,7 @@ const page = (() => {
     made, // creates an element
     shapes: {}, // kind of chart → (figure, state, tools) => [traces, layout]
     unpacked,
+    narrow: window.matchMedia("(max-width: 52rem)"), // as in the style sheet
     dark: window.matchMedia("(prefers-color-scheme: dark)"),
     colour: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
     // Loads plotly, a classic script that sets window.Plotly.

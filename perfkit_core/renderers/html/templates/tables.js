@@ -118,12 +118,12 @@
     for (const box of section.querySelectorAll(":scope > input.all")) box.checked = true;
     for (const one of document.querySelectorAll("tr.chosen")) one.classList.remove("chosen");
     row.classList.add("chosen");
-    row.scrollIntoView({ block: "center" });
+    row.scrollIntoView({ block: page.narrow.matches ? "start" : "center" }); // in a narrow window, the card covers the lower half
   };
 
   // Marks a table that continues beyond the right edge of its box, which then has a shadow.
   const edges = (box) => {
-    const inner = () => [box, ...box.querySelectorAll(".dt-layout-table")];
+    const inner = () => [box, ...box.querySelectorAll(".dt-layout-full")];
     const update = () => box.classList.toggle("wider", inner().some((one) => one.scrollLeft + one.clientWidth < one.scrollWidth - 1));
     box.addEventListener("scroll", update, { capture: true, passive: true });
     new ResizeObserver(update).observe(box.querySelector("table"));
