@@ -95,7 +95,7 @@ def commands() -> str:
 
 
 VIEWS = """\
-`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit_core.summarize("RUN", NAME)`. Some
+`perfkit summary RUN --view NAME` (or a group, or `all`); in Python `perfkit.summarize("RUN", NAME)`. Some
 views need options of the profiler: [recording.md](recording.md). Definitions of the numbers:
 [semantics.md](semantics.md). Names in other profilers: [coming-from.md](coming-from.md).
 """

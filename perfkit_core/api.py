@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole, opened
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
+from perfkit_core.system.paths import PathLike, as_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TOGETHER_BYTES: Final = 64 << 20
+"""Files of several ranks are read as one trace up to this total size. The page then has a timeline and advice."""
+
 
 def summarize(
-    profile: Trace | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    profile: Trace | PathLike | Sequence[PathLike],
     view: str,
     by: str | Iterable[str] = (),
     steps: Iterable[int] | None = None,
@@ -44,12 +51,31 @@ def summarize(
     Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
-    if isinstance(profile, Trace):
-        read: Profile = Whole(profile)
-    else:
-        sources = [profile] if isinstance(profile, (str, os.PathLike)) else list(profile)
-        read = opened(sources, workers=workers, scheduler=scheduler)
+    read = _profile(profile, workers=workers, scheduler=scheduler)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
     table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
+
+
+def report(profile: Trace | PathLike | Sequence[PathLike], output: PathLike = "report.html") -> Path:
+    """Write the page of ``perfkit report``, one HTML file that works offline, and return its path.
+
+    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`. Raises UsageError if ``output`` has
+    another suffix than ``.html`` or cannot be written, and SourceError."""
+    from perfkit_core.exporters.export import writing
+    from perfkit_core.pages.profile import run_report
+
+    path = as_path(output)
+    if path.suffix.lower() not in (".html", ".htm"):  # it could also be the name of a source
+        raise UsageError(f"{path}: a page is an HTML file", "use a name that ends in .html")
+    page = get_plugins().renderers()["html"].render(run_report(_profile(profile, together_bytes=TOGETHER_BYTES)))
+    with writing(path) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
+    return path
+
+
+def _profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:
+    if isinstance(profile, Trace):
+        return Whole(profile)
+    return opened([profile] if isinstance(profile, (str, os.PathLike)) else list(profile), **reading)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import perfkit
 import perfkit_core
 import perfkit_paddle
 import perfkit_torch
+from tests.support.paths import DATA
 
 pytestmark = pytest.mark.bare
 ROOT = Path(__file__).resolve().parent.parent
 
 
+CORE = {
+    "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
+    "advise", "compare", "export", "list_runs", "load", "summarize",
+}  # fmt: skip
 EXPORTED = {
-    "perfkit_core": {
-        "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
-        "advise", "compare", "export", "list_runs", "load", "summarize",
-    },
+    "perfkit": {*CORE, "__version__", "paddle", "report", "torch"},
+    "perfkit_core": CORE,
     "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},
     "perfkit_paddle": {
         "Throughput", "annotate", "annotate_collectives", "describe", "make_scheduler", "trace_handler",
@@ -41,15 +48,19 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "paddl
 """
 
 
-@pytest.mark.parametrize("package", [perfkit_core, perfkit_torch, perfkit_paddle], ids=lambda p: p.__name__)
-def test_the_exported_names(package: object) -> None:
+PACKAGES = [perfkit, perfkit_core, perfkit_torch, perfkit_paddle]
+named = pytest.mark.parametrize("package", PACKAGES, ids=lambda p: p.__name__)
+
+
+@named
+def test_the_exported_names(package: ModuleType) -> None:
     """A change of these names affects every user and must be in the changelog."""
     assert set(package.__all__) == EXPORTED[package.__name__]
     framework = package.__name__.removeprefix("perfkit_")
-    missing = framework != "core" and importlib.util.find_spec(framework) is None
+    missing = framework in ("torch", "paddle") and importlib.util.find_spec(framework) is None
     for name in package.__all__:
-        if missing and name in ("annotate", "describe"):  # the others need the framework when they are used
-            with pytest.raises(ImportError, match=r"pip install 'perfkit\["):
+        if missing:
+            with pytest.raises(ImportError, match=r'pip install "perfkit\['):
                 getattr(package, name)
         else:
             assert getattr(package, name)
@@ -60,6 +71,79 @@ def test_the_exported_names(package: object) -> None:
 def test_importing_perfkit_imports_no_framework() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_importing_the_facade_imports_only_what_is_used() -> None:
+    code = "import sys, perfkit, perfkit.torch, perfkit.paddle; dir(perfkit); perfkit.__version__; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {name for name in imported if name.startswith("perfkit")} == {"perfkit", "perfkit_torch", "perfkit_paddle"}
+    assert imported & {"numpy", "pandas", "pyarrow", "click", "torch", "paddle"} == set()
+
+
+def test_type_checkers_see_the_names_of_the_facade() -> None:
+    """They do not run ``__getattr__``, so they need each name in the block that only they read."""
+    (block,) = (node for node in ast.parse(Path(perfkit.__file__).read_text()).body if isinstance(node, ast.If))
+    imported = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported | {"__version__"} == set(perfkit.__all__)
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_without_the_framework_its_handler_fails_at_once_with_the_extra_to_install(framework: str) -> None:
+    code = f"import sys; sys.modules[{framework!r}] = None; from perfkit.{framework} import trace_handler"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
+    assert f"perfkit_{framework}.trace_handler: No module named '{framework}'" in done.stderr
+    assert f'pip install "perfkit[{framework}]"' in done.stderr
+
+
+def test_the_facade_is_what_the_adapters_and_the_core_export() -> None:
+    assert perfkit.load is perfkit_core.load
+    for _ in range(2):  # the packages perfkit_core.compare and perfkit_core.report have the same names
+        assert callable(perfkit.compare)
+        assert callable(perfkit.report)
+    for adapter, part in ((perfkit_torch, perfkit.torch), (perfkit_paddle, perfkit.paddle)):
+        assert part.__all__ == adapter.__all__
+        assert part.__name__ == f"perfkit.{adapter.__name__.removeprefix('perfkit_')}"
+        assert set(adapter.__all__) <= set(dir(part))
+        if importlib.util.find_spec(adapter.__name__.removeprefix("perfkit_")):
+            assert part.trace_handler is adapter.trace_handler
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "perfkit", "--version"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout == f"perfkit {perfkit.__version__}\n"
+
+
+def test_comparisons_and_reports_take_paths_and_traces(tmp_path: Path) -> None:
+    torch, paddle = DATA / "torch-mlp.json.gz", DATA / "paddle-mlp.pb"
+    compared = perfkit.compare(torch, str(paddle))
+    assert compared.operators.equals(perfkit.compare(perfkit.load(torch), perfkit.load(paddle)).operators)
+    page = perfkit.report(torch, tmp_path / "page.html")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    with pytest.raises(perfkit.UsageError, match="a page is an HTML file"):
+        perfkit.report(torch, tmp_path / "trace.json.gz")
+
+
+def test_each_result_says_in_one_line_what_it_is() -> None:
+    trace = perfkit.load(DATA / "examples" / "torch-mlp-base.perfkit.parquet")
+    other = perfkit.load(DATA / "paddle-mlp.pb")
+    advices, comparison = perfkit.advise(trace, outcomes=[]), perfkit.compare(trace, other)
+    assert repr(trace) == f"<Trace 1,416 events, 6 steps, torch 2.13.0+cpu, {trace.meta.source}>"
+    assert repr(trace.with_meta(ranks=(3,), source="run")).endswith("torch 2.13.0+cpu, 1 rank, run>")
+    assert repr(comparison) == f"<Comparison 11.7 ms → 635 µs a step (-94.6%), {trace!r}, {other!r}>"
+    first, *rest = advices.advice
+    saving = first.saves()
+    assert saving.startswith("saves ")
+    assert repr(first) == f"<Advice {first.id}: {first.title}, {saving}>"
+    unknown = f"{len(advices.not_evaluable)} rules not evaluable"
+    assert repr(advices) == f"<Advices: {first.title}, {saving}, and {len(rest)} more; {unknown}>"
+    assert repr(replace(advices, advice=(), not_evaluable={})) == "<Advices none; 0 rules not evaluable>"
+    assert repr(trace.quality[0]) == "<Finding no-device-events: no device work was recorded: device times are 0>"
+    assert re.fullmatch(
+        r"<Alignment \d+ rows, step time matched: \S+% of base and \S+% of other>", repr(comparison.alignment)
+    )
+    assert repr(first.candidate).startswith("<Candidate The training uses 1 thread")
 
 
 def test_both_adapters_have_files_of_the_same_names() -> None:
@@ -81,10 +165,10 @@ def test_both_adapters_have_files_of_the_same_names() -> None:
         assert files >= shared
 
 
-@pytest.mark.parametrize("package", [perfkit_core, perfkit_torch, perfkit_paddle], ids=lambda p: p.__name__)
+@named
 def test_what_is_installed_has_all_data_files(package: ModuleType) -> None:
     """Pages need templates, styles and scripts, and adapters need tables. A wheel must contain all of them."""
-    own = {".css", ".j2", ".js", ".toml"}
+    own = {".css", ".j2", ".js", ".toml", ".typed"}
     checkout, installed = ROOT / package.__name__, Path(package.__path__[0])
     files = [path.relative_to(checkout) for path in checkout.rglob("*") if path.suffix in own]
     assert files

@@ -2,7 +2,7 @@
 
 ``--check`` compares the results with the limits.
 
-Product code is every ``.py`` file below ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
+Product code is every ``.py`` file below ``perfkit``, ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
 
 product lines, files
     All lines and all files, including blank lines, comments and ``__init__.py``. The empty line after the last line
@@ -43,7 +43,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE, *ADAPTERS = PACKAGES = ("perfkit_core", "perfkit_torch", "perfkit_paddle")
+_, CORE, *ADAPTERS = PACKAGES = ("perfkit", "perfkit_core", "perfkit_torch", "perfkit_paddle")
 ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 

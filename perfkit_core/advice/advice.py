@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Method, Reason
-from perfkit_core.language.messages import Message, Sentence, Text
+from perfkit_core.language.messages import Message, Sentence, Text, english
+from perfkit_core.language.units import counted, format_duration, format_ratio
 from perfkit_core.model.columns import Column, duration, key, share, text, words
 
 Severity = Literal["high", "medium", "low", "none", "note"]
@@ -87,7 +88,7 @@ class Remedied:
     verify: str  # command that measures the change
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Advice:
     """Advice on one finding, with all its data. ``id`` is the same in every recording that shows the same finding."""
 
@@ -106,6 +107,16 @@ class Advice:
     steps: tuple[int, int] | None
     place: str | None
     remedy: Remedied | None
+
+    def __repr__(self) -> str:
+        return f"<Advice {self.id}: {english(self.title)}, {self.saves()}>"
+
+    def saves(self) -> str:
+        """Return the saving in English: ``saves 3.2 ms of 10 ms (32%)``."""
+        p = self.prediction
+        if p.saving_ns is None or p.saving_ratio is None:
+            return "saving unknown"
+        return f"saves {format_duration(p.saving_ns)} of {format_duration(p.base_ns)} ({format_ratio(p.saving_ratio)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +155,7 @@ class After:
     saving_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Advices:
     """All advice on a recording, and the rules that could not be evaluated."""
 
@@ -160,6 +171,11 @@ class Advices:
     asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
     base: Base | None = None  # the step without the profiler; None if the recording has no host events
+
+    def __repr__(self) -> str:
+        first = f": {english(self.advice[0].title)}, {self.advice[0].saves()}" if self.advice else ""
+        more = f", and {len(self.advice) - 1} more" if self.advice[1:] else ""
+        return f"<Advices{first or ' none'}{more}; {counted(len(self.not_evaluable), 'rule')} not evaluable>"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a table with one row per item of advice, with the columns of :func:`table`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -122,13 +121,10 @@ def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
     """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Raises UsageError and SourceError."""
-    numbers = overridden(thresholds or {})
-    if isinstance(source, Trace):
-        return Facts(source, numbers)
-    from perfkit_core.readers.load import load
+    from perfkit_core.readers.load import as_trace
 
-    named = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    return Facts(load(named, plugins=plugins), numbers)
+    numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
+    return Facts(as_trace(source, plugins), numbers)
 
 
 @once

@@ -14,7 +14,7 @@ from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Message, Text, message, plural, render
+from perfkit_core.language.messages import Message, Text, english, message, plural, render
 from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
@@ -73,7 +73,7 @@ def assume(**quantities: Quantity) -> tuple[Assumption, ...]:
     return tuple(Assumption(name, quantity, quantity.source) for name, quantity in quantities.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Candidate:
     """A finding of a rule, before its prediction. Times are in ns per step.
 
@@ -100,6 +100,9 @@ class Candidate:
     words: Mapping[str, str] = field(default_factory=dict)  # placeholder values of the remedy, not part of the id
     needs_remedy: bool = False  # whether the advice is left out if the framework has no remedy for this recording
     place: str | None = None  # line of code, if the rule knows it; None: it is found by ``rows``
+
+    def __repr__(self) -> str:
+        return f"<Candidate {english(self.what)}>"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from perfkit_core.cli.output import refuse_overwriting, renderer, say_written, w
 from perfkit_core.errors import UsageError
 
 _SUFFIXES: Final = ("", ".html", ".htm")
-_TOGETHER_BYTES: Final = 64 << 20
-"""Files of several ranks are read as one trace up to this total size. The page then has a timeline and advice."""
 
 
 @click.command(epilog="Example: perfkit report runs/baseline -o baseline.html")
@@ -49,13 +47,14 @@ def write_page(
     sources: Sequence[Path], output: Path, partial: bool = False, workers: int = 1, scheduler: str | None = None
 ) -> None:
     """Write the page of one profile to ``output``. Raises SourceError and UsageError."""
+    from perfkit_core.api import TOGETHER_BYTES
     from perfkit_core.pages.profile import page_views, run_report
     from perfkit_core.report.summary import read_from
 
     if output.suffix.lower() not in _SUFFIXES:
         hint = "use a name that ends in .html, or perfkit summary -o for other formats"
         raise UsageError(f"{output}: perfkit report writes only HTML", hint)
-    with options.profile(sources, partial, workers, scheduler, _TOGETHER_BYTES) as profile:
+    with options.profile(sources, partial, workers, scheduler, TOGETHER_BYTES) as profile:
         of_partials = options.views_of_partials(profile)
         lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
         if lacking:

@@ -22,9 +22,12 @@ from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.language.messages import SIDES
+from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import as_trace
+from perfkit_core.system.paths import PathLike
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import overview, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
@@ -75,10 +78,18 @@ class Comparison:
         return align.align(self.base, self.other)
 
     def __repr__(self) -> str:
-        return f"Comparison({self.base!r}, {self.other!r}, {len(self.operators)} operators)"
+        time = "of whole recordings"
+        if self.per_step:
+            ends = [format_duration(self.step_time[name].iloc[0]) for name in ("base_ns", "other_ns")]
+            ratio = self.step_time["change_ratio"].iloc[0]
+            time = " → ".join(ends) + " a step" + ("" if pd.isna(ratio) else f" ({format_ratio(ratio, signed=True)})")
+        return f"<Comparison {time}, {self.base!r}, {self.other!r}>"
 
 
-def compare(base: Trace, other: Trace) -> Comparison:
+def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike | Sequence[PathLike]) -> Comparison:
+    """Return two runs side by side. Each is a Trace, or a source that :func:`perfkit_core.load` reads. Raises
+    SourceError."""
+    base, other = as_trace(base), as_trace(other)
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []

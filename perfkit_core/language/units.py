@@ -94,6 +94,11 @@ def format_count(count: float) -> str:
     return _without_zeros(_fixed(count, min(_decimals(count), _MAX_PLAIN_DECIMALS)))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with an English noun, for texts that are not translated: ``1 step``, ``1,240 events``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_quantity(value: float, family: Family, signed: bool = False) -> str:
     """Return a number as text with three significant digits and a suitable unit of its family: ``12.3 ms``,
     ``64.0 MiB``, ``5%``, ``<0.01%``. If ``signed`` is set, positive values have a plus sign."""

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.units import counted
 from perfkit_core.model.meta import TraceMeta
 
 _DEEPEST: Final = 4
@@ -129,7 +130,7 @@ class Architecture:
         return path_parents([layer.path for layer in self.layers])
 
     def __repr__(self) -> str:
-        return f"Architecture({self.name!r}, {len(self.layers)} layers)"
+        return f"<Architecture {self.name}, {counted(len(self.layers), 'layer')}, {self.framework}>"
 
 
 def path_parents(paths: Sequence[str]) -> IntArray:

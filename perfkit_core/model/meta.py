@@ -42,6 +42,9 @@ class Finding(msgspec.Struct, frozen=True):
     def message(self) -> str:
         return render(self.text)
 
+    def __repr__(self) -> str:
+        return f"<Finding {self.code}: {self.message}>"
+
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """A finding as stored in a file. Older files have only the code and the English message."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import arrays
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, constant, joined, nullable
+from perfkit_core.language.units import counted
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 
@@ -169,7 +170,12 @@ class Trace:
             object.__setattr__(self, name, {} if value is None else value)
 
     def __repr__(self) -> str:
-        return f"Trace({len(self)} events of {self.meta.framework}, {self.meta.source}, {len(self.quality)} findings)"
+        meta, steps = self.meta, np.unique(self.ints("step")[self.host & self.rows("kind", schema.STEP)])
+        parts = [counted(len(self), "event")]
+        parts += [counted(len(steps), "step")] if len(steps) else []
+        parts += [" ".join(filter(None, (meta.framework, meta.framework_version)))] if meta.framework else []
+        parts += [counted(len(meta.ranks), "rank")] if meta.ranks else []
+        return f"<Trace {', '.join((*parts, meta.source))}>"
 
     def __len__(self) -> int:
         return self._columns.num_rows

@@ -53,6 +53,11 @@ def load(
     return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 
+def as_trace(source: Trace | paths.PathLike | Sequence[paths.PathLike], plugins: Plugins | None = None) -> Trace:
+    """Return a Trace as it is, and read anything else by :func:`load`."""
+    return source if isinstance(source, Trace) else load(source, plugins=plugins)
+
+
 def files_of(
     sources: Sequence[paths.PathLike], plugins: Plugins, partial: bool = False
 ) -> tuple[list[Path], tuple[Finding, ...]]:

@@ -25,13 +25,17 @@ def later(module: str, name: str) -> Callable[..., Any]:
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
     """Import the module ``homes[name]`` of ``package`` and return its object ``name``. Raises AttributeError for an
-    unknown name. Raises ImportError if a module is missing; the message says to install perfkit's ``extra``."""
+    unknown name. Raises ImportError if the framework ``extra``, or another module, is missing. The message says to
+    install this extra of perfkit."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    problem: object = None if importlib.util.find_spec(extra) else f"No module named {extra!r}"
     try:
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        if problem is None:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{package}.{name}: {error}; install it with: pip install 'perfkit[{extra}]'") from None
+        problem = error
+    raise ImportError(f'{package}.{name}: {problem}; install it with: pip install "perfkit[{extra}]"')
 
 
 class FirstImport:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.language.units import format_ratio
+from perfkit_core.language.units import counted, format_count, format_ratio
 from perfkit_core.throughput.step_log import UNKNOWN, IntArray, Steps
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Rates:
     p99_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ThroughputSummary:
     """The result of a benchmark. ``print`` shows it as a table. If no steps were measured, costs and rates are None.
 
@@ -93,18 +94,24 @@ class ThroughputSummary:
     ips: Rates | None
     reader_ratio: float | None
 
+    def __repr__(self) -> str:
+        rate = f"{format_count(self.ips.avg_per_s)} {self.unit}/s" if self.ips else "no rate"
+        return f"<ThroughputSummary {counted(self.steps, 'step')}, {rate}>"
+
     def __str__(self) -> str:
         from perfkit_core.model.report_data import Report, Section
         from perfkit_core.renderers.text import render
 
-        def steps(count: int) -> str:
-            return f"{count} step" if count == 1 else f"{count} steps"
-
+        steps = partial(counted, noun="step")
         samples = "" if self.samples is None else f", {self.samples} {self.unit}"
-        headline = [f"{steps(self.steps)} measured{samples}; {steps(self.warmup_steps)} of warm-up left out"]
+        headline = [
+            f"{counted(self.steps, 'step')} measured{samples}; {counted(self.warmup_steps, 'step')} of warm-up left out"
+        ]
         headline.append(f"timed by the {self.timed_by}")
         if self.unfinished_steps:
-            headline.append(f"{steps(self.unfinished_steps)} left out, because the device has not finished yet")
+            headline.append(
+                f"{counted(self.unfinished_steps, 'step')} left out, because the device has not finished yet"
+            )
         if self.samples is not None and self.steps_without_samples:
             without = steps(self.steps_without_samples)
             headline.append(f"{without} left out of the rate, because the number of samples is unknown")

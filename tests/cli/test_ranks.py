@@ -139,7 +139,7 @@ def test_a_page_leaves_out_a_rank_that_cannot_be_read(perfkit, folder: Path, tmp
 
 
 def test_a_page_is_made_from_shards(perfkit, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", 0)
+    monkeypatch.setattr("perfkit_core.api.TOGETHER_BYTES", 0)
     found = shares(perfkit, folder, verb="report")
     pages = []
     for sources in (found, [folder]):
@@ -152,7 +152,7 @@ def test_a_page_is_made_from_shards(perfkit, folder: Path, tmp_path: Path, monke
 def test_a_page_of_small_ranks_reads_them_together(perfkit, folder: Path, tmp_path: Path, monkeypatch) -> None:
     apart, size = "ranks one by one", sum(path.stat().st_size for path in folder.iterdir())
     for limit, expected in ((size, False), (size - 1, True)):
-        monkeypatch.setattr("perfkit_core.cli.report._TOGETHER_BYTES", limit)
+        monkeypatch.setattr("perfkit_core.api.TOGETHER_BYTES", limit)
         assert perfkit("report", folder, "-o", tmp_path / "page.html").code == 0
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert (apart in page, 'class="timeline"' not in page) == (expected, expected)

@@ -15,7 +15,7 @@ from typing import Any
 
 import paddle
 
-from perfkit_paddle import make_scheduler, trace_handler
+from perfkit.paddle import make_scheduler, trace_handler
 
 WARMUP, RECORDED = 10, 20
 

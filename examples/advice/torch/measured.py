@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from perfkit_torch import schedule, trace_handler
+from perfkit.torch import schedule, trace_handler
 
 WARMUP, RECORDED = 10, 20
 

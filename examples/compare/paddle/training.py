@@ -16,7 +16,7 @@ from paddle import nn
 from paddle.io import DataLoader
 from planted import PLANTS
 
-from perfkit_paddle import annotate, trace_handler
+from perfkit.paddle import annotate, trace_handler
 
 WARMUP = 3
 LEARNING_RATE = 0.01

@@ -16,7 +16,7 @@ from planted import PLANTS
 from torch import nn
 from torch.utils.data import DataLoader
 
-from perfkit_torch import annotate, trace_handler
+from perfkit.torch import annotate, trace_handler
 
 WARMUP = 3
 LEARNING_RATE = 0.01

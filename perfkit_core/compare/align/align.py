@@ -28,6 +28,7 @@ from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.units import Units, piece_phases, unit_times, units
 from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
 from perfkit_core.language.messages import SIDES
+from perfkit_core.language.units import counted, format_ratio
 from perfkit_core.model.schema import DEVICE_WORK, OTHER
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import GRADIENT_SUFFIX
@@ -66,7 +67,7 @@ addition. ``accumulate_grad`` only stores a gradient and is ignored."""
 Shares = dict[str, dict[str, dict[str, float | None]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Alignment:
     """The corresponding parts of two runs. If ``per_step`` is true, calls and times are means per step; otherwise they
     are sums over the whole recording. Columns of ``rows``:
@@ -84,6 +85,10 @@ class Alignment:
     per_step: bool
     rows: pd.DataFrame
     matched_share: Shares
+
+    def __repr__(self) -> str:
+        shares = (f"{format_ratio(share)} of {side}" for side, of in self.matched.items() if (share := of["step"]))
+        return f"<Alignment {counted(len(self.rows), 'row')}, step time matched: {' and '.join(shares) or 'none'}>"
 
     @property
     def matched(self) -> dict[str, dict[str, float | None]]:

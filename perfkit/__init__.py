@@ -1,0 +1,60 @@
+"""perfkit for Python: ``load``, ``summarize``, ``compare``, ``advise``, ``report``, and what they return and raise.
+
+``perfkit.torch`` and ``perfkit.paddle`` record the runs of a framework. Names are imported on first use, so that
+``import perfkit`` imports neither numpy nor a framework.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfkit import paddle, torch
+    from perfkit_core.advice.engine import advise
+    from perfkit_core.api import report, summarize
+    from perfkit_core.compare.comparison import Comparison, compare
+    from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
+    from perfkit_core.exporters.export import export
+    from perfkit_core.model.trace import Trace
+    from perfkit_core.readers.load import load
+    from perfkit_core.report.run_list import list_runs
+
+    __version__: str
+
+__all__ = [
+    "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError", "__version__", "advise",
+    "compare", "export", "list_runs", "load", "paddle", "report", "summarize", "torch",
+]  # fmt: skip
+
+_HOMES = {
+    "CaptureError": "errors",
+    "Comparison": "compare.comparison",
+    "PerfkitError": "errors",
+    "SourceError": "errors",
+    "Trace": "model.trace",
+    "UsageError": "errors",
+    "advise": "advice.engine",
+    "compare": "compare.comparison",
+    "export": "exporters.export",
+    "list_runs": "report.run_list",
+    "load": "readers.load",
+    "report": "api",
+    "summarize": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("perfkit")
+    if name in ("paddle", "torch"):
+        return import_module(f"perfkit.{name}")
+    if name in _HOMES:
+        return getattr(import_module(f"perfkit_core.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'perfkit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
