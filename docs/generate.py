@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 
@@ -50,7 +55,7 @@ def event_table() -> str:
             MADE,
             "# The event table",
             "",
-            inspect.getdoc(schema) or "",
+            _markdown(schema),
             "",
             "| column | type | null allowed | meaning |",
             "|---|---|---|---|",
@@ -77,8 +82,15 @@ def hooks() -> str:
     parts = [MADE, "# Hooks", "", "How to write a plugin: [plugins.md](plugins.md).", ""]
     for name, spec in found:
         returns = str(inspect.signature(spec).return_annotation).replace("contracts.", "")
-        parts += [f"## `{name}() -> {returns}`", "", inspect.getdoc(spec) or "", ""]
+        parts += [f"## `{name}() -> {returns}`", "", _markdown(spec), ""]
     return "\n".join(parts)
+
+
+def _markdown(documented: object) -> str:
+    """Return a docstring in Markdown: the names of roles and the double backticks of reStructuredText are removed."""
+    text = re.sub(r":\w+:`[~!]?([^`]+)`", r"`\1`", inspect.getdoc(documented) or "")
+    text = text.replace("``", "`").replace("`perfkit_core.load`", "`perfkit.load`")
+    return re.sub(r"`perfkit_(torch|paddle)\.(\w+)`", r"`perfkit.\1.\2`", text)
 
 
 def commands() -> str:
@@ -90,8 +102,78 @@ def commands() -> str:
         context = click.Context(
             command, info_name=f"perfkit {name}", terminal_width=100, help_option_names=["-h", "--help"]
         )
-        parts += [f"## perfkit {name}", "", "```", command.get_help(context), "```", ""]
+        parts += [f"## perfkit {name}", "", "```text", command.get_help(context), "```", ""]
     return "\n".join(parts)
+
+
+PYTHON = """\
+`import perfkit` imports neither numpy nor a framework; each name is imported on first use. `python -m perfkit` is the
+command line. Times are integers in ns, sizes are integers in bytes, and unknown values are NA.
+
+```python
+import perfkit
+
+trace = perfkit.load("runs/baseline")
+perfkit.summarize(trace, "operators", by=["shape"])
+perfkit.compare("runs/main", "runs/change").operators
+perfkit.advise(trace).advice
+perfkit.report(trace, "report.html")
+```
+"""
+_WIDTH = 100
+"""Longest signature on one line."""
+_PARTS = {
+    "perfkit": "Functions and classes",
+    "perfkit.torch": "perfkit.torch",
+    "perfkit.paddle": "perfkit.paddle",
+}
+
+
+def python() -> str:
+    """The public names of Python. This imports both frameworks, because layers are documented by their classes."""
+    parts = [MADE, "# Python", "", PYTHON]
+    for name, title in _PARTS.items():
+        module = importlib.import_module(name)
+        public = {key: getattr(module, key) for key in module.__all__}
+        parts += [f"## {title}", ""]
+        for key, value in sorted(public.items(), key=lambda item: (_rank(item[1]), item[0].lower())):
+            if isinstance(value, str | ModuleType):
+                continue
+            parts += [f"### {key}", "", *_documented(f"{name}.{key}", value)]
+    return "\n".join(parts)
+
+
+def _rank(value: Any) -> int:
+    """Return 0 for functions, 1 for classes and 2 for exceptions."""
+    return inspect.isclass(value) + (inspect.isclass(value) and issubclass(value, Exception))
+
+
+def _documented(name: str, value: Any) -> Iterator[str]:
+    """Yield the signature and the documentation of a function, or of a class and its public methods. Data classes have
+    no signature, because only perfkit makes them."""
+    if _rank(value) < 2 and not is_dataclass(value):
+        yield from ("```text", _signature(name, value), "```", "")
+    yield from (_markdown(value), "")
+    methods = []
+    for method, function in vars(value).items() if inspect.isclass(value) else ():
+        function = function.fget if isinstance(function, property) else function
+        if not method.startswith("_") and inspect.isfunction(function) and function.__doc__:
+            methods.append(f"- `{method}`: {textwrap.indent(_markdown(function), '  ').strip()}")
+    if methods:
+        yield from (*methods, "")
+
+
+def _signature(name: str, function: Any) -> str:
+    """Return the signature on one line, or with one parameter per line if it is long."""
+    shown: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        annotation = str(parameter.annotation).replace("paths.", "")
+        text = str(parameter).replace(repr(parameter.annotation), annotation)
+        shown.append(re.sub(r"<built-in function (\w+)>", r"\1", text))
+    line = f"{name}({', '.join(shown)})"
+    return line if len(line) <= _WIDTH else f"{name}(\n    " + ",\n    ".join(shown) + ",\n)"
 
 
 VIEWS = """\
@@ -160,7 +242,7 @@ or `Global_MatmulGradNodeFinal`. perfkit gives each operator a **canonical name*
 Canonical names are grouped into **families**. If another run has no operator of the same name, a comparison looks for
 one of the same family.
 
-```
+```bash
 perfkit summary RUN --view families                  # host and device time of each family
 perfkit summary RUN --view families --by operator    # each family opens into its operators
 perfkit summary RUN --view operator_kinds            # by canonical name
@@ -222,7 +304,7 @@ def operators() -> str:
 
 PAGES = {
     "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
-    "operators.md": operators,
+    "operators.md": operators, "python.md": python,
 }  # fmt: skip
 
 if __name__ == "__main__":

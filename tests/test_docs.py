@@ -23,7 +23,9 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["event-table.md", "hooks.md", "commands.md", "views.md", "rules.md", "operators.md"])
+@pytest.mark.parametrize(
+    "page", ["event-table.md", "hooks.md", "commands.md", "views.md", "rules.md", "operators.md", "python.md"]
+)
 def test_generated_pages_are_up_to_date(page: str) -> None:
     made = generator().PAGES[page]()
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == made, "run: python docs/generate.py"
