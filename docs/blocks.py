@@ -28,8 +28,8 @@ _EXAMPLES = DATA / "examples"
 SAMPLES = {
     "runs/baseline": "torch-mlp-loader", "runs/workers": "torch-mlp-base",
     "runs/main": "torch-mlp-base", "runs/main-1": "torch-mlp-base", "runs/main-2": "torch-mlp-base",
-    "runs/change": "torch-mlp-activation", "runs/change-1": "torch-mlp-activation",
-    "runs/change-2": "torch-mlp-activation",
+    "runs/change": "torch-mlp-layer", "runs/change-1": "torch-mlp-layer",
+    "runs/change-2": "torch-mlp-layer",
     "runs/paddle-baseline": "paddle-mlp-loader", "runs/before": "torch-mlp-loader",
     "runs/torch": "torch-transformer-base", "runs/paddle": "paddle-transformer-base",
     "old/torch": "torch-transformer-plain", "old/paddle": "paddle-transformer-plain",

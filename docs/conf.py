@@ -30,13 +30,14 @@ extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 highlight_language = "none"
 myst_heading_anchors = 4
-myst_fence_as_directive = ["perfkit"]
 suppress_warnings = ["myst.header"]  # generated pages begin with a comment
 
 html_theme = "furo"
 html_title = "perfkit"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 REPOSITORY = "https://github.com/perfkit/perfkit/blob/main/"
 SAMPLES = "samples"
@@ -64,7 +65,7 @@ class Perfkit(SphinxDirective):
         target = Path(self.env.app.outdir, SAMPLES)
         target.mkdir(exist_ok=True)
         links: list[nodes.Node] = []
-        for page in sorted(folder.glob("*.html")):
+        for page in sorted(folder.glob("*.html"), key=lambda page: page.stat().st_mtime_ns):
             shutil.move(page, target / page.name)
             uri = posixpath.relpath(f"{SAMPLES}/{page.name}", posixpath.dirname(self.env.docname) or ".")
             link = nodes.reference("", f"Open {page.name}", refuri=uri, internal=False)
@@ -83,9 +84,10 @@ def link_repository(app: Sphinx, name: str, content: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # nothing of this machine counts
     app.perfkit_samples = tempfile.TemporaryDirectory()  # type: ignore[attr-defined]
-    blocks.prepare(Path(app.perfkit_samples.name))  # type: ignore[attr-defined]
+    samples = blocks.prepare(Path(app.perfkit_samples.name))  # type: ignore[attr-defined]
+    # predictions must not depend on what was measured on this machine
+    os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = str(samples / ".machine")
     app.add_directive("perfkit", Perfkit)
     app.connect("source-read", link_repository)
     return {"parallel_read_safe": False}
