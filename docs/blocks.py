@@ -1,11 +1,11 @@
 """The code blocks of the documentation, and the folder of sample recordings in which they run.
 
-Every block names its language. Blocks of Python and of bash run as tests, in one folder for each page. A block that
-cannot run has a comment with the reason on the line before it::
+Every block names its language. Blocks of Python and of bash run as tests. A block that cannot run has a comment with
+the reason on the line before it::
 
     <!-- not run: needs a cluster -->
 
-A block ``{perfkit}`` contains commands like a block of bash. The site shows them with their output.
+A block ``{perfkit}`` contains commands, too. They run when the site is built, which shows their output.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Return the pages whose blocks run: all but the changelog, and ``--help`` in the reference of commands."""
-    names = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
-    return [*(ROOT / name for name in sorted(names)), *sorted((ROOT / "docs").rglob("*.md"))]
+    """Return the pages whose blocks run: those of the site, and those at the root of the repository."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def blocks(page: Path) -> Iterator[Block]:

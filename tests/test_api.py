@@ -17,6 +17,7 @@ import perfkit
 import perfkit_core
 import perfkit_paddle
 import perfkit_torch
+from perfkit_core.recording.writer import CycleWriter
 from tests.support.paths import DATA
 
 pytestmark = pytest.mark.bare
@@ -144,6 +145,9 @@ def test_each_result_says_in_one_line_what_it_is() -> None:
         r"<Alignment \d+ rows, step time matched: \S+% of base and \S+% of other>", repr(comparison.alignment)
     )
     assert repr(first.candidate).startswith("<Candidate The training uses 1 thread")
+    assert (
+        repr(CycleWriter("run", lambda profiler, place: None)) == f"<trace_handler {Path('run').resolve()}, 0 cycles>"
+    )
 
 
 def test_both_adapters_have_files_of_the_same_names() -> None:

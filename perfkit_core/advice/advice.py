@@ -112,11 +112,12 @@ class Advice:
         return f"<Advice {self.id}: {english(self.title)}, {self.saves()}>"
 
     def saves(self) -> str:
-        """Return the saving in English: ``saves 3.2 ms of 10 ms (32%)``."""
+        """Return the saving or the cost in English: ``saves 3.2 ms of 10 ms (32%)``."""
         p = self.prediction
         if p.saving_ns is None or p.saving_ratio is None:
             return "saving unknown"
-        return f"saves {format_duration(p.saving_ns)} of {format_duration(p.base_ns)} ({format_ratio(p.saving_ratio)})"
+        verb, share = "saves" if p.saving_ns >= 0 else "costs", format_ratio(abs(p.saving_ratio))
+        return f"{verb} {format_duration(abs(p.saving_ns))} of {format_duration(p.base_ns)} ({share})"
 
 
 @dataclass(frozen=True, slots=True)

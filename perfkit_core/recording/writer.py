@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from perfkit_core.language.units import counted
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals
@@ -151,6 +152,9 @@ class CycleWriter(Generic[Profiler]):
     def mark_incomplete(self, error: BaseException) -> None:
         """Note in the run folder that the last cycle of this process is missing because of ``error``. Never raises."""
         store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
+
+    def __repr__(self) -> str:
+        return f"<trace_handler {self.run_dir}, {counted(self._cycle, 'cycle')}>"
 
     def _timed(self, clock: StepClock, meta: TraceMeta) -> dict[str, Any]:
         """Return the step times so far as a field of the metadata. Let the clock save the times of later steps, because
