@@ -12,7 +12,7 @@ from perfkit_core.model.report_data import Section
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.html import bars, charts, packing
 from perfkit_core.renderers.html.bars import Spans, spans
-from perfkit_core.renderers.table_columns import ShownColumn, columns
+from perfkit_core.renderers.table_columns import ShownColumn, columns, values
 
 LONGEST: Final = 60
 """Maximum length of a text in characters. Longer text is shown shortened. A click shows all of it."""
@@ -91,7 +91,11 @@ def of_section(id: str, section: Section) -> Block:
             column.name for column in shown if column.name in _FILTERS and 1 < len(set(column.cells)) <= _MOST_CHOICES
         ),
         spans=spans(section),
-        ids={column.name: tuple(map(str, table[column.name])) for column in shown if column.declared.words == "ids"},
+        ids={
+            column.name: tuple(one if str(one).isidentifier() else "" for one in values(table[column.name]))
+            for column in shown
+            if column.declared.words == "ids"
+        },
         parts=[],
     )
 

@@ -52,7 +52,7 @@ const timelineSaving = (() => {
       end(page.say("sent to Perfetto: the {count} boxes of this timeline, with the launches", { count: page.units.count(data.count) }));
     };
     addEventListener("message", answered);
-    const asking = setInterval(() => ui.postMessage("PING", UI), EVERY);
+    const asking = setInterval(() => ui.postMessage("PING", "*"), EVERY);
     const giving = setTimeout(() => end(page.say("Perfetto did not answer. Save the file and open it there.")), LONGEST);
   };
 

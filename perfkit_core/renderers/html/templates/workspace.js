@@ -1,18 +1,18 @@
 // Shows one chapter of the page, or all, as the address says: #operators, #operators/aten::mm, #timeline/step=5, #all.
 "use strict";
 (() => {
-  const { things, cards } = page, root = document.documentElement, single = root.dataset.single === "1";
+  const { things, cards } = page, root = document.documentElement, single = document.body.dataset.single === "1";
   const chapters = [...document.querySelectorAll(".chapter")], entries = [...document.querySelectorAll(".sidebar li[data-chapter]")];
   const start = chapters[0].dataset.chapter;
 
   const show = (key) => {
     const all = key === "all" || !single;
-    root.classList.toggle("all", all);
     for (const chapter of chapters) chapter.classList.toggle("open", all || chapter.dataset.chapter === key);
     for (const entry of entries) {
       const current = entry.dataset.chapter === key;
       entry.classList.toggle("current", current);
-      entry.querySelector("a").toggleAttribute("aria-current", current);
+      if (current) entry.querySelector("a").setAttribute("aria-current", "true");
+      else entry.querySelector("a").removeAttribute("aria-current");
       if (current) entry.parentElement.scrollTo?.({ left: entry.offsetLeft - 60 }); // in the bar of a narrow window
     }
     for (const chapter of chapters) if (chapter.classList.contains("open")) cards.own(chapter);
@@ -38,7 +38,7 @@
     const data = await things.ready(), thing = things.read(data, place, text);
     if (!thing) return;
     const [kind, name] = thing, { home } = data.kinds[kind];
-    if (place === "timeline") return (await page.timeline()).mark(kind, name, things.label(data, kind, name));
+    if (place === "timeline") return (await page.timeline?.())?.mark(kind, name, things.label(data, kind, name));
     const own = document.getElementById(`${home}-${name}`);
     if (own) return unfolded(own);
     const element = document.getElementById(place);
