@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -29,6 +29,9 @@ from perfkit_core.system import packages, paths
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Recorder, Recording
+
+RUNS: Final = "runs"
+"""Folder below which recordings are written by default."""
 
 
 @click.command(
@@ -69,7 +72,7 @@ def record(
         hint = "add --module to run a module" if named else "check the path"
         raise CaptureError(f"{script}: no such file", hint)
     program = Program(path, script if module else "", step_on and step_end(step_on, script, str(path)))
-    folder = output or Path("runs") / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = output or Path(RUNS) / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     session = Session(folder, steps, {**options, OPTION: program.step_on})
     session.check(path)
     program.check()
@@ -184,7 +187,7 @@ class Session:
                 with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
                     self.run_dir.rmdir()
         if files:
-            click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit report {self.run_dir}", err=True)
+            click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
         return files
 
     def nothing(self, script: Path) -> str:

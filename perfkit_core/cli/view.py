@@ -15,7 +15,9 @@ import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import refuse_overwriting, say_written
+from perfkit_core.cli.record import RUNS
 from perfkit_core.cli.report import write_page
+from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
 from perfkit_core.system.paths import as_path, identity, user_folder
 
@@ -23,7 +25,7 @@ _LONGEST_NAME: Final = 80
 
 
 @click.command(epilog="Example: perfkit view runs/baseline")
-@options.sources
+@click.argument("sources", metavar="[SOURCE...]", nargs=-1, type=options.LOCATION)
 @click.option("-o", "--output", type=options.writable, metavar="FILE", help="Write the page to FILE.  [default: a file "
               "for this SOURCE in the cache folder of the user]")  # fmt: skip
 @options.language
@@ -31,8 +33,10 @@ _LONGEST_NAME: Final = 80
 def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     """Make the page of a profile and open it in the browser.
 
-    The page is that of perfkit report. Over SSH, or without a display, the command prints how to open the page.
+    The page is that of perfkit report. Without a SOURCE, it shows the newest run below the folder runs, in which
+    perfkit record writes. Over SSH, or without a display, the command prints how to open the page.
     """
+    sources = sources or (newest_run(),)
     page = output or default_page(sources)
     refuse_overwriting(page, sources)
     write_page(sources, page, partial)
@@ -41,6 +45,16 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
         return
     click.echo(say("No browser can be opened here. Copy the file to your computer and open it there."), err=True)
     click.echo(say("Or serve it: {command}", command=f"python -m http.server --directory {page.parent}"), err=True)
+
+
+def newest_run() -> Path:
+    """Return the newest run below the folder of ``perfkit record``. Raises UsageError."""
+    from perfkit_core.report.run_list import list_runs
+
+    paths = list_runs(RUNS)["path"].to_list() if Path(RUNS).is_dir() else []
+    if not paths:
+        raise UsageError(f"no SOURCE given, and there is no run below {RUNS}", "record one with: perfkit record SCRIPT")
+    return as_path(paths[0])
 
 
 def default_page(sources: Sequence[Path]) -> Path:

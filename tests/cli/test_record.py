@@ -81,7 +81,7 @@ def recorded(folder: Path) -> bool:
 def test_the_framework_is_recognised_by_the_text(folder: Path) -> None:
     ran = record(folder, "def f():\n    import faketwo\nprint('hello')\n")
     assert (ran.returncode, ran.stdout) == (0, "recording faketwo 3\nhello\n")
-    assert ran.stderr == "perfkit: recorded run; next: perfkit report run\n"
+    assert ran.stderr == "perfkit: recorded run; next: perfkit summary run\n"
     assert recorded(folder)
 
 
