@@ -66,8 +66,8 @@ class Change:
 
     before: int  # The difference of the earlier pair.
     now: int  # The difference of this pair.
-    low: int | None  # Lower end of the 95 % interval of the change.
-    high: int | None  # Upper end of the 95 % interval of the change.
+    low: int | None  # Lower end of the 95% interval of the change.
+    high: int | None  # Upper end of the 95% interval of the change.
     noise: int | None  # The largest change that chance may cause.
     verdict: str  # For example "slower": the difference has risen, beyond noise.
 

@@ -13,8 +13,8 @@ from perfkit_core.language.messages import Message, mark, message
 from perfkit_core.language.units import format_duration, format_ratio
 
 _SURE: Final = {
-    statistics.SLOWER: mark("Slower by {amount}: the median recorded step takes {times}{interval}; {noise}."),
-    statistics.FASTER: mark("Faster by {amount}: the median recorded step takes {times}{interval}; {noise}."),
+    statistics.SLOWER: mark("Slower: the median recorded step takes {change}{interval}; {noise}."),
+    statistics.FASTER: mark("Faster: the median recorded step takes {change}{interval}; {noise}."),
 }
 _UNSURE: Final = {
     statistics.PERHAPS_SLOWER: mark(
@@ -49,7 +49,7 @@ _DEVICE_BOUND: Final = 0.5
 _COMPARABLE: Final = 0.5
 """Below this matched share of the operator time, two runs are barely comparable."""
 _NEARLY_ALL: Final = 0.9995
-"""Above this matched share, the unmatched share is not mentioned, because it would round to 0.0 %."""
+"""Above this matched share, the unmatched share is not mentioned, because it would round to 0.0%."""
 
 
 def headline(
@@ -124,22 +124,21 @@ def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Messa
     interval = None
     if steps.low is not None and steps.high is not None:
         low, high = (_amount(ns, steps.base, signed=True) for ns in (steps.low, steps.high))
-        interval = message(" (95% interval {low} to {high})", low=low, high=high)
+        interval = message(" (95% interval of the change: {low} to {high})", low=low, high=high)
     words = {"change": _change(steps), "interval": interval}
     if steps.low is None or steps.high is None or steps.noise is None:
         text = mark(
-            "Too few steps to tell: the median recorded step takes {change}{interval}; one step shows no noise."
+            "Too few steps to tell: the median recorded step takes {change}{interval}; a single step cannot show the "
+            "noise."
         )
         return message(text, **words)
     size = abs(steps.difference)
-    noise = message(
-        "equal runs may differ by up to {amount}, {origin}",
-        amount=_amount(steps.noise, steps.base),
-        origin=_origin(steps, between),
-    )
+    text = mark("equal runs may differ by up to {amount}, {origin}")
+    if max(steps.captures) < 2:
+        text = mark("equal runs may differ by up to {amount}: the spread of the steps, and noise {origin}")
+    noise = message(text, amount=_amount(steps.noise, steps.base), origin=_origin(steps, between))
     if steps.beyond_noise:
-        amount, times = _amount(size, steps.base), _times(steps)
-        return message(_SURE[steps.verdict], amount=amount, times=times, interval=interval, noise=noise)
+        return message(_SURE[steps.verdict], **words, noise=noise)
     if steps.verdict == statistics.NO_DIFFERENCE and size <= min(_SMALL * steps.base, steps.noise):
         text = mark("No difference found: the median recorded step takes {change}{interval}; {noise}.")
         return message(text, **words, noise=noise)
@@ -159,7 +158,7 @@ def _origin(steps: statistics.SampleStatistics, between: Between) -> Message:
         text = mark("measured between the captures ({base:count} of base, {other:count} of other)")
         return message(text, base=steps.captures[0], other=steps.captures[1])
     if between.origin == GIVEN:
-        return message("with the given noise of {share:ratio}", share=between.ratio)
+        return message("given as {share:ratio}", share=between.ratio)
     if between.origin == MEASURED:
         return message("measured in {runs:count} equal runs on this machine", runs=between.runs)
     if between.device_busy is None:
@@ -176,13 +175,9 @@ def _amount(ns: int, base: int, signed: bool = False) -> str:
     return format_ratio(ns / base, signed=signed) if base else format_duration(ns, signed=signed)
 
 
-def _times(steps: statistics.SampleStatistics) -> Message:
-    return message("{other:ns} instead of {base:ns}", other=steps.other, base=steps.base)
-
-
 def _change(steps: statistics.SampleStatistics) -> Message:
     if steps.change_ratio is None:
-        return _times(steps)
+        return message("{other:ns} instead of {base:ns}", other=steps.other, base=steps.base)
     values = {"other": steps.other, "base": steps.base, "share": abs(steps.change_ratio)}
     if steps.difference > 0:
         return message("{other:ns} instead of {base:ns}, {share:ratio} longer", **values)

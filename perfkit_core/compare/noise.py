@@ -4,7 +4,7 @@ The steps of one process are not independent, because the state of memory, clock
 them. So the spread is measured between *groups* of steps. The groups are the captures of a side if there are several,
 else the quarters of its capture (the method of batch means).
 
-The noise band is half the width of the 95 % interval of the difference between equal sides, by Student's t. If neither
+The noise band is half the width of the 95% interval of the difference between equal sides, by Student's t. If neither
 side has several captures, the spread between processes is added (:func:`between_runs`). It was measured on this machine
 before, or is assumed.
 
@@ -32,7 +32,7 @@ from perfkit_core.views.steps import activity, partition, step_rows
 QUARTERS: Final = 4
 ON_HOST: Final = 0.1
 """Assumed relative standard deviation of the median step between equal runs, for time on a host that other programs
-use. 95 % of the equal runs in benchmarks/advice/measured.jsonl differ by less than it implies (docs/compare.md)."""
+use. 95% of the equal runs in benchmarks/advice/measured.jsonl differ by less than it implies (docs/compare.md)."""
 ON_DEVICE: Final = 0.02
 """Assumed relative standard deviation of the median step between equal runs, for time on a device that no other process
 uses. Two recordings of one training on a V100 differ by less, different devices of one model by more."""

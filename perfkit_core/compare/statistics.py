@@ -6,7 +6,7 @@ differences show how much equal runs differ.
 
 The verdict is "faster" or "slower" if three criteria hold:
 
-- The 95 % interval of the difference excludes 0.
+- The 95% interval of the difference excludes 0.
 - The difference between the medians exceeds the noise band.
 - The difference between the 10th percentiles exceeds the noise band. Other processes hardly disturb fast steps.
 
@@ -137,7 +137,7 @@ class SampleStatistics:
 
     - ``base``, ``other``: the compared statistic of each side, for example the median.
     - ``difference``: other minus base.
-    - ``low``, ``high``: the 95 % interval of the difference; None if there are too few samples.
+    - ``low``, ``high``: the 95% interval of the difference; None if there are too few samples.
     - ``change_ratio``: the difference divided by base; None if base is 0.
     - ``probability_slower``: the probability that a sample of other is larger than a sample of base (the common
       language effect size). Ties count half, and 0.5 means no effect.

@@ -18,25 +18,31 @@ _WITHOUT_OPERATORS: Final = ("launch_and_host", "framework", "idle")
 """Categories in which the host works outside operators, or in which no device works."""
 _WAITS: Final = {
     "input_wait": mark(
-        "Waits for data: {share:ratio} of the step time ({time:ns}) is spent waiting for the next batch"
+        "Input-bound: {share:ratio} of the step time ({time:ns} per step) is spent waiting for the next batch"
     ),
     "exposed_communication": mark(
-        "Communication-bound: {share:ratio} of the step time ({time:ns}) is communication without computation"
+        "Communication-bound: {share:ratio} of the step time ({time:ns} per step) is communication without computation"
     ),
-    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time ({time:ns}), devices only copy data"),
+    "exposed_copy": mark("Copy-bound: for {share:ratio} of the step time ({time:ns} per step), devices only copy data"),
 }
 _LAUNCH_BOUND: Final = mark(
-    "Launch-bound: for {share:ratio} of the step time ({time:ns}), no device works while the host launches work"
+    "Launch-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while the host "
+    "runs Python or launches work"
 )
 _HOST_BOUND: Final = mark(
-    "Host-bound: for {share:ratio} of the step time ({time:ns}), no device works, and mostly nothing was recorded on "
-    "the host"
+    "Host-bound: devices are idle for {share:ratio} of the step time ({time:ns} per step), mostly while nothing was "
+    "recorded on the host"
 )
 _OVERHEAD_BOUND: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns}), no operator runs, but Python or the framework"
+    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), only Python or framework code runs, no "
+    "operator"
 )
-_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time ({time:ns})")
-_CPU_BOUND: Final = mark("CPU-bound: operators take {share:ratio} of the step time ({time:ns})")
+_UNRECORDED: Final = mark(
+    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly in code that "
+    "was not recorded"
+)
+_DEVICE_BOUND: Final = mark("Device-bound: devices compute for {share:ratio} of the step time ({time:ns} per step)")
+_CPU_BOUND: Final = mark("Compute-bound: operators compute for {share:ratio} of the step time ({time:ns} per step)")
 
 
 def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
@@ -64,7 +70,7 @@ def _of_steps(partition: pd.DataFrame) -> Message:
         }
         return message(template, **values)
 
-    host = _OVERHEAD_BOUND
+    host = _UNRECORDED if shares.get("idle", 0) > shares.get("framework", 0) else _OVERHEAD_BOUND
     if on_device:
         host = _LAUNCH_BOUND if shares.get("launch_and_host", 0) >= shares.get("idle", 0) else _HOST_BOUND
     limits = {name: (shares.get(name, 0.0), part(template, name)) for name, template in _WAITS.items()}
@@ -76,7 +82,7 @@ def _of_steps(partition: pd.DataFrame) -> Message:
     template = (
         mark("{what}; devices compute for {share:ratio}.")
         if on_device
-        else mark("{what}; operators take {share:ratio}.")
+        else mark("{what}; operators compute for {share:ratio}.")
     )
     return message(template, what=limit, share=sum(shares.get(name, 0) for name in _COMPUTE))
 

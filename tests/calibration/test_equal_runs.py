@@ -62,8 +62,10 @@ def test_noise_is_used_for_recordings_of_the_machine_framework_and_kind() -> Non
 def test_the_verdict_says_that_noise_was_measured() -> None:
     noise.store("python a.py", timed((100, 101, 99, 100)))
     (told, *_) = rendered(comparison_report(here(LONG), here([ms * 1.1 for ms in LONG])).headline)
-    assert told.startswith("Slower by 10%: the median recorded step takes 660 ms instead of 600 ms (95% interval ")
-    assert told.endswith("%, measured in 4 equal runs on this machine.")
+    assert told.startswith(
+        "Slower: the median recorded step takes 660 ms instead of 600 ms, 10% longer (95% interval of the change: "
+    )
+    assert told.endswith(" noise measured in 4 equal runs on this machine.")
 
 
 def test_damaged_lines_and_other_formats_are_skipped() -> None:

@@ -206,7 +206,8 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     told = str(step_sentence(alone, Between(0.02, GIVEN)))
     assert told.startswith("Possibly slower: the median recorded step takes 199 ms instead of 100 ms, 99% longer (95%")
     assert told.endswith(
-        ", with the given noise of 2%, but the fastest steps differ by only 1%; record three captures of each run."
+        ": the spread of the steps, and noise given as 2%, but the fastest steps differ by only 1%; record three "
+        "captures of each run."
     )
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
@@ -222,18 +223,19 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     [
         (
             [100] * 8, [60] * 8, Between(0.1),
-            "Faster by 40%: the median recorded step takes 60.0 ms instead of 100 ms (95% interval -40% to -40%); "
-            "equal runs may differ by up to 21.5%, assumed for single captures of host-bound steps.",
+            "Faster: the median recorded step takes 60.0 ms instead of 100 ms, 40% shorter (95% interval of the "
+            "change: -40% to -40%); equal runs may differ by up to 21.5%: the spread of the steps, and noise assumed "
+            "for single captures of host-bound steps.",
         ),
         (
             [100] * 8, [120] * 8, Between(0.1, MEASURED, None, 9),
-            "Possibly slower: the median recorded step takes 120 ms instead of 100 ms, 20% longer (95% interval "
-            "+20% to +20%), but equal runs may differ by up to 30.5%, measured in 9 equal runs on this machine; record "
-            "three captures of each run.",
+            "Possibly slower: the median recorded step takes 120 ms instead of 100 ms, 20% longer (95% interval of the "
+            "change: +20% to +20%), but equal runs may differ by up to 30.5%: the spread of the steps, and noise "
+            "measured in 9 equal runs on this machine; record three captures of each run.",
         ),
         (
             [40, 41, 39, 40] * 2, [270, 30, 290, 10] * 2, Between(0.02, ASSUMED, 0.8),
-            "Cannot tell: the median recorded step takes 150 ms instead of 40.0 ms, 275% longer (95% interval ",
+            "Cannot tell: the median recorded step takes 150 ms instead of 40.0 ms, 275% longer (95% interval of the ",
         ),
         (
             [100, 110] * 8, [101, 111] * 8, Between(0.02, ASSUMED, 0.8),
@@ -241,8 +243,8 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
         ),
         (
             [100], [120], Between(0.1),
-            "Too few steps to tell: the median recorded step takes 120 ms instead of 100 ms, 20% longer; one step "
-            "shows no noise.",
+            "Too few steps to tell: the median recorded step takes 120 ms instead of 100 ms, 20% longer; a single "
+            "step cannot show the noise.",
         ),
     ],
 )  # fmt: skip

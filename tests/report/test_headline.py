@@ -28,8 +28,8 @@ def devices(*busy: float | None) -> pd.DataFrame:
 
 def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
     assert rendered(headline({"steps": STEPS, "partition": PARTS, "device": devices(0.926)})) == (
-        "Communication-bound: 66% of the step time (6.60 ms) is communication without computation; devices compute for "
-        "26%.",
+        "Communication-bound: 66% of the step time (6.60 ms per step) is communication without computation; devices "
+        "compute for 26%.",
         "The only recorded step took 10.0 ms.",
         "Step time: 66% exposed communication, 26% device compute, 5% launches and other host work while devices are "
         "idle.",
@@ -71,12 +71,19 @@ def parts(shares: dict[str, float]) -> pd.DataFrame:
     ("shares", "said"),
     [
         ({"device_compute": 0.9, "launch_and_host": 0.1}, "Device-bound: devices compute for 90% of the step time"),
-        ({"device_compute": 0.6, "input_wait": 0.4}, "Waits for data: 40% of the step time (4.00 ms)"),
-        ({"device_compute": 0.6, "launch_and_host": 0.3, "idle": 0.1}, "Launch-bound: for 40% of the step time"),
-        ({"device_compute": 0.6, "launch_and_host": 0.1, "idle": 0.3}, "Host-bound: for 40% of the step time"),
+        ({"device_compute": 0.6, "input_wait": 0.4}, "Input-bound: 40% of the step time (4.00 ms per step)"),
+        (
+            {"device_compute": 0.6, "launch_and_host": 0.3, "idle": 0.1},
+            "Launch-bound: devices are idle for 40% of the step time",
+        ),
+        (
+            {"device_compute": 0.6, "launch_and_host": 0.1, "idle": 0.3},
+            "Host-bound: devices are idle for 40% of the step time",
+        ),
         ({"device_compute": 0.6, "exposed_copy": 0.4}, "Copy-bound: for 40% of the step time"),
-        ({"compute": 0.9, "framework": 0.1}, "CPU-bound: operators take 90% of the step time"),
+        ({"compute": 0.9, "framework": 0.1}, "Compute-bound: operators compute for 90% of the step time"),
         ({"compute": 0.5, "framework": 0.3, "idle": 0.2}, "Overhead-bound: for 50% of the step time"),
+        ({"compute": 0.5, "framework": 0.1, "idle": 0.4}, "Overhead-bound: for 50% of the step time"),
     ],
 )
 def test_the_verdict_names_what_limits_the_step(shares: dict[str, float], said: str) -> None:

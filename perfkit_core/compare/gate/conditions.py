@@ -3,7 +3,7 @@
 A condition such as ``operators.self_cpu_ns[matmul] > +2ms`` has three parts: a number (``step_time``, ``VIEW.COLUMN``
 or ``VIEW.COLUMN[ROW]``), ``>`` or ``<``, and a limit. There are three kinds of limits:
 
-- ``> 3%`` fails if other is more than 3 % above base, and ``< -3%`` if other is more than 3 % below base.
+- ``> 3%`` fails if other is more than 3% above base, and ``< -3%`` if other is more than 3% below base.
 - ``> +5ms`` fails if other is more than 5 ms above base.
 - ``> 120ms`` fails if other is above 120 ms, independent of base.
 
@@ -75,7 +75,7 @@ class Condition:
     row: str | None
     upward: bool  # Whether the condition fails above the limit (true) or below it (false).
     kind: Kind
-    limit: float  # In the unit of the column. If ``kind`` is "change": a share of base (0.03 means 3 %).
+    limit: float  # In the unit of the column. If ``kind`` is "change": a share of base (0.03 means 3%).
     unit: str  # The declared unit of the column.
 
 
@@ -115,8 +115,8 @@ class Outcome:
     other: float
     difference: float  # The difference is other minus base.
     change_ratio: float | None
-    low: float | None  # Lower end of the 95 % interval of the difference.
-    high: float | None  # Upper end of the 95 % interval of the difference.
+    low: float | None  # Lower end of the 95% interval of the difference.
+    high: float | None  # Upper end of the 95% interval of the difference.
     noise: float | None  # The largest difference that equal runs may show.
     of_capture: bool = False  # Whether the samples are captures, not steps.
 
