@@ -12,7 +12,7 @@ from paddle import nn
 
 from perfkit_paddle import make_scheduler, trace_handler
 
-IMAGES, BATCH, PIXELS, CLASSES = 1024, 64, 20 * 20, 10
+IMAGES, BATCH, PIXELS, CLASSES = 256, 64, 28 * 28, 10
 LOG_EVERY = 1
 
 
@@ -30,13 +30,13 @@ def main() -> None:
 
     images = [random.choices(range(256), k=PIXELS) for _ in range(IMAGES)]
     labels = paddle.randint(0, CLASSES, [IMAGES])
-    steps = make_scheduler(closed=48, ready=2, record=20, repeat=1)
+    steps = make_scheduler(closed=16, ready=2, record=32, repeat=1)
     handler = trace_handler(sys.argv[1])
     with (
         Path(__file__).with_suffix(".log").open("w", encoding="utf-8") as log,
         paddle.profiler.Profiler(scheduler=steps, on_trace_ready=handler) as profiler,
     ):
-        for step in range(72):
+        for step in range(50):
             chosen = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
             batch = paddle.to_tensor([[pixel / 255 for pixel in image] for image in images[chosen]])
             loss = loss_of(model(batch), labels[chosen])

@@ -12,7 +12,7 @@ from torch import nn
 
 from perfkit_torch import schedule, trace_handler
 
-IMAGES, BATCH, PIXELS, CLASSES = 1024, 64, 20 * 20, 10
+IMAGES, BATCH, PIXELS, CLASSES = 256, 64, 28 * 28, 10
 LOG_EVERY = 1
 
 
@@ -31,13 +31,13 @@ def main() -> None:
 
     images = [random.choices(range(256), k=PIXELS) for _ in range(IMAGES)]
     labels = torch.randint(CLASSES, (IMAGES,))
-    steps = schedule(wait=48, warmup=2, active=20, repeat=1)
+    steps = schedule(wait=16, warmup=2, active=32, repeat=1)
     handler = trace_handler(sys.argv[1])
     with (
         Path(__file__).with_suffix(".log").open("w", encoding="utf-8") as log,
         torch.profiler.profile(schedule=steps, on_trace_ready=handler, record_shapes=True) as profiler,
     ):
-        for step in range(72):
+        for step in range(50):
             chosen = slice(step * BATCH % IMAGES, step * BATCH % IMAGES + BATCH)
             batch = torch.tensor([[pixel / 255 for pixel in image] for image in images[chosen]])
             loss = loss_of(model(batch.to(device)), labels[chosen].to(device))

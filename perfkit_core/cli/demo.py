@@ -55,7 +55,7 @@ _VERDICTS: Final = {
               "it does not exist.")  # fmt: skip
 @options.language
 def demo(output: Path) -> None:
-    """Find and fix the faults of a slow training, and measure the gain.
+    """Find and fix faults of a slow training, and measure the gain.
 
     The demo trains a small model in every installed framework. The training has two planted faults: each step makes
     its batch from Python lists, and each step writes a log. The demo records the training, shows what perfkit advises,
