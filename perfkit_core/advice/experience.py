@@ -117,7 +117,7 @@ def own_ledger() -> Path:
 
 def _quantile(freedom: float) -> float:
     """Return the quantile ``_TAIL`` of Student's t distribution (Hill, Communications of the ACM 13, 1970, to third
-    order: errors below 1 % from 3 degrees of freedom)."""
+    order: errors below 1% from 3 degrees of freedom)."""
     z = NormalDist().inv_cdf(_TAIL)
     terms: Sequence[float] = (
         z,

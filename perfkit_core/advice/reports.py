@@ -1,4 +1,4 @@
-"""Reports and sections on all advice, and the table of replay errors."""
+"""Reports and sections on all advice."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
-from perfkit_core.advice import ledger, predict, text
+from perfkit_core.advice import ledger, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
-from perfkit_core.advice.facts import Facts, listed
+from perfkit_core.advice.facts import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
-from perfkit_core.model.columns import share
-from perfkit_core.model.columns import text as text_column
 from perfkit_core.model.report_data import Chart, Report, Section, declared
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.report import facts
-from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
 SHOWN: Final = 3
@@ -59,20 +55,25 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
     items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
     of, source = step_or_recording(trace), facts.source(trace)
-    shown, rest = advices.advice[:most], advices.advice[most:]
+    saving = [one for one in advices.advice if one.prediction.saving_ns is not None or advices.asked]
+    shown = (saving or list(advices.advice))[:most]
+    rest = [one for one in advices.advice if one not in shown]
     texts = [in_words(number, one, advices, of, records, short=True) for number, one in enumerate(shown, 1)]
     lines: list[Text] = []
     if rest:
         others = [
-            one.id if one.prediction.saving_ratio is None
+            message("{id} (saving unknown)", id=one.id) if one.prediction.saving_ratio is None
             else message("{id} ({share:ratio})", id=one.id, share=one.prediction.saving_ratio) for one in rest
         ]  # fmt: skip
         lines.append(message("More advice: {others:list}.", others=others))
     lines += filter(None, [text.profiler_time(advices.base, of)])
     if advices.not_evaluable:
-        one, many = mark("1 rule could not be evaluated"), mark("{n} rules could not be evaluated")
-        count = plural(one, many, len(advices.not_evaluable))
-        lines.append(message("{count} on this recording (--limit 0 lists them, with what they need).", count=count))
+        count = plural(
+            "1 rule could not be evaluated on this recording (--limit 0 lists it, with what it needs).",
+            "{n} rules could not be evaluated on this recording (--limit 0 lists them, with what they need).",
+            len(advices.not_evaluable),
+        )
+        lines.append(count)
     total = (Section(_IN_SUM, "", pd.DataFrame(), lines=tuple(lines)),) if lines else ()
     lead = f"perfkit report {advices.source} -o report.html"
     if shown:
@@ -346,47 +347,3 @@ def not_evaluable(advices: Advices) -> pd.DataFrame:
         (rule, text.capitalized(why.reason), render(why.record) or pd.NA) for rule, why in advices.not_evaluable.items()
     ]
     return pd.DataFrame(rows, columns=["rule", "reason", "to_record"], dtype=object)
-
-
-def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    made = identities(sources, partial)
-    with_steps, lines = made[made["steps"].notna()], []
-    if not with_steps.empty:
-        median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
-        summary = mark("Recordings with steps: {count}. Median error: {median}; largest error of a step: {worst}.")
-        lines = [say(summary, count=len(with_steps), median=format_ratio(median), worst=format_ratio(worst))]
-    note = say(
-        "Error: relative error of the replayed step time, or of the whole recording if it has no steps. Unexplained: "
-        "share of device work that starts later than the recorded events explain; the replay keeps this delay."
-    )
-    columns = (
-        text_column("source", "Source"),
-        share("error_ratio", "Error"),
-        share("worst_error_ratio", "Largest error"),
-        share("unexplained_ratio", "Unexplained"),
-    )
-    title = say("Replay of unchanged recordings")
-    section = Section("identity", title, made, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
-    return Report(say("Accuracy of the replay"), (), (section,))
-
-
-def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
-    """Return a table with one row per source. Raises SourceError.
-
-    - ``source``, and its number of ``events`` and ``steps`` (NA if no steps were recorded)
-    - ``step_ns``: median step time, or the time of a recording without steps
-    - ``error_ratio``, ``worst_error_ratio``: median and largest error of the replay
-    - ``unexplained_ratio``: share of device work that starts later than the recorded events explain"""
-    from perfkit_core.readers.load import load
-
-    rows = []
-    for source in sources:
-        trace = load(source, partial=partial)
-        facts = Facts(trace)
-        advices = predict.identity(facts)
-        step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
-        steps = advices.steps if facts.has_steps else None
-        rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))
-    names = ["source", "events", "steps", "step_ns", "error_ratio", "worst_error_ratio", "unexplained_ratio"]
-    made = pd.DataFrame(rows, columns=names)
-    return made.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))

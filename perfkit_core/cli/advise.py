@@ -59,7 +59,7 @@ def advise(
     Several sources are read as the ranks of one profile.
     """
     from perfkit_core.advice import ledger as outcomes
-    from perfkit_core.advice.reports import identity_report
+    from perfkit_core.advice.identity import identity_report
 
     chosen = renderer(format_name, output)
     refuse_overwriting(output, sources if ledger is None else (*sources, ledger))

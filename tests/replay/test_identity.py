@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.identity import identities
 from perfkit_core.advice.predict import identity
-from perfkit_core.advice.reports import identities
 from perfkit_core.advice.text import replayed
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build

@@ -1,0 +1,62 @@
+"""The error of the replay of unchanged recordings: ``perfkit advise --identity``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.advice import predict
+from perfkit_core.advice.advice import COLUMNS
+from perfkit_core.advice.facts import Facts
+from perfkit_core.language.messages import mark, say
+from perfkit_core.language.units import format_ratio
+from perfkit_core.model.columns import share
+from perfkit_core.model.columns import text as text_column
+from perfkit_core.model.report_data import Report, Section
+from perfkit_core.system.paths import PathLike
+
+
+def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
+    made = identities(sources, partial)
+    with_steps, lines = made[made["steps"].notna()], []
+    if not with_steps.empty:
+        median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
+        summary = mark("Recordings with steps: {count}. Median error: {median}; largest error of a step: {worst}.")
+        lines = [say(summary, count=len(with_steps), median=format_ratio(median), worst=format_ratio(worst))]
+    note = say(
+        "Error: relative error of the replayed step time, or of the whole recording if it has no steps. Unexplained: "
+        "share of device work that starts later than the recorded events explain; the replay keeps this delay."
+    )
+    columns = (
+        text_column("source", "Source"),
+        share("error_ratio", "Error"),
+        share("worst_error_ratio", "Largest error"),
+        share("unexplained_ratio", "Unexplained"),
+    )
+    title = say("Replay of unchanged recordings")
+    section = Section("identity", title, made, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
+    return Report(say("Accuracy of the replay"), (), (section,))
+
+
+def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
+    """Return a table with one row per source. Raises SourceError.
+
+    - ``source``, and its number of ``events`` and ``steps`` (NA if no steps were recorded)
+    - ``step_ns``: median step time, or the time of a recording without steps
+    - ``error_ratio``, ``worst_error_ratio``: median and largest error of the replay
+    - ``unexplained_ratio``: share of device work that starts later than the recorded events explain"""
+    from perfkit_core.readers.load import load
+
+    rows = []
+    for source in sources:
+        trace = load(source, partial=partial)
+        facts = Facts(trace)
+        advices = predict.identity(facts)
+        step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
+        steps = advices.steps if facts.has_steps else None
+        rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))
+    names = ["source", "events", "steps", "step_ns", "error_ratio", "worst_error_ratio", "unexplained_ratio"]
+    made = pd.DataFrame(rows, columns=names)
+    return made.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))
