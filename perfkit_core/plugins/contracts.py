@@ -192,7 +192,7 @@ class View:
     table: Callable[[Trace, ViewRequest], pd.DataFrame]
     columns: tuple[Column, ...] = ()
     groupings: tuple[str, ...] = ()
-    order: str | tuple[str, ...] = ()
+    order: str | tuple[str, ...] | None = None
     explain_empty: Callable[[Trace], Text] = lambda trace: message("nothing of this kind was recorded")
     group: str | None = None
     native: bool = False
@@ -208,7 +208,7 @@ class View:
 
     def sorted_by(self, table: pd.DataFrame) -> str | None:
         """Return the column by which the rows of the table are sorted, or None. Device time is 0 without a device."""
-        names = (self.order,) if isinstance(self.order, str) else self.order
+        names = (self.order,) if isinstance(self.order, str) else self.order or ()
         names = tuple(name for name in names if name in table.columns)
         return next((name for name in names if (table[name].fillna(0) > 0).any()), names[-1] if names else None)
 

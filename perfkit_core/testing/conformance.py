@@ -168,7 +168,7 @@ def check_view(view: View, trace: Trace) -> None:
 
 def _check_table(view: View, table: pd.DataFrame) -> None:
     require(table.columns.is_unique, f"{view.name} has two columns of the same name: {list(table.columns)}")
-    orders = (view.order,) if isinstance(view.order, str) else view.order
+    orders = (view.order,) if isinstance(view.order, str) else view.order or ()
     require(set(orders) <= set(table.columns), f"{view.name} has no column {view.order}")
     for name, kind in table.dtypes.items() if len(table) else ():
         column = str(name)

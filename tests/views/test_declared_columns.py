@@ -79,4 +79,4 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
             others |= {part for part in (known.merge.part, known.merge.of, known.merge.column) if part} - more
         assert others <= names, known.name
         assert set(known.by) <= set(view.groupings), known.name
-    assert {view.order} <= names if isinstance(view.order, str) else set(view.order) <= names
+    assert {view.order} <= names if isinstance(view.order, str) else set(view.order or ()) <= names

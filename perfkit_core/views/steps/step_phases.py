@@ -27,7 +27,7 @@ from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
-from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OTHER, PHASES, STEP
+from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPTIMIZER, OTHER, PHASES, STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, tables
@@ -235,7 +235,7 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
         calls, in_phase = np.flatnonzero(chosen & outermost & trace.rows("kind", name)), phase_segments.phase == index
         if name != OTHER and len(calls):
             rows.append(row(name, dur_ns[calls], in_calls[calls]))
-        elif name != OTHER and in_phase.any():
+        elif name not in (OTHER, OPTIMIZER) and in_phase.any():  # an optimizer without spans is inferred
             rows.append(row(name, phase_segments.dur_ns[in_phase], in_segments[in_phase]))
     return rows
 
