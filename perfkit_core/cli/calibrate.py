@@ -39,10 +39,10 @@ def calibrate(
     format_name: str | None,
     output: Path | None,
 ) -> None:
-    """Measure the cost of tiny operators, launches, copies and of recording an operator, or the noise of equal runs.
+    """Measure costs of this machine, or the noise of equal runs.
 
-    perfkit advise uses these times to predict the cost of moving an operator to another device, and of a step without
-    the profiler. Costs that the
+    The costs are those of tiny operators, launches and copies, and of recording an operator. perfkit advise uses them
+    to predict the cost of moving an operator to another device, and of a step without the profiler. Costs that the
     recording itself shows have precedence. The measurement takes some seconds. The times are saved in the cache folder,
     separately for each version of a framework.
 

@@ -60,7 +60,7 @@ def verify(
     """Measure how much a change improves a program.
 
     The two commands run alternately, each time in a new process. Their order compensates for slow drift of the
-    machine's speed. The change counts as an improvement only if the 95 % interval of the saving excludes 0, and if the
+    machine's speed. The change counts as an improvement only if the 95% interval of the saving excludes 0, and if the
     saving exceeds the difference between equal runs of the base. How much equal runs differ is stored for perfkit
     compare.
 

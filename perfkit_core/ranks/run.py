@@ -195,7 +195,7 @@ def kept() -> Iterator[None]:
     """Let malloc keep freed memory while the ``with`` block runs, then restore the settings of the process.
 
     Dask sets the variable ``MALLOC_TRIM_THRESHOLD_`` for its workers. glibc then returns freed memory to the system
-    immediately, and maps each array above 128 KB anew. This makes a reduction about 20 % slower. Without the variable,
+    immediately, and maps each array above 128 KB anew. This makes a reduction about 20% slower. Without the variable,
     or with another malloc, the settings are not changed.
     """
     setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")

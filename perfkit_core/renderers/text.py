@@ -78,7 +78,8 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
     notes = [finding for finding in findings if finding.note]
     if notes and brief:
         codes = say(", ").join(dict.fromkeys(visible(note.code) for note in notes))
-        yield from ("", *map(style.dim, wrapped(say("Notes on the data: {codes}", codes=codes), width)))
+        text = say("Notes on the data: {codes} (perfkit summary --view findings explains them)", codes=codes)
+        yield from ("", *map(style.dim, wrapped(text, width)))
     elif notes:
         yield from ("", style.bold(say("Notes on the data")))
         for note in notes:
@@ -121,7 +122,7 @@ def _section(section: Section, width: int | None, style: Style, brief: bool, by_
     yield from filter(None, [style.dim(parts.more(section, say(" (--limit 0 shows all)")))])
     if left_out and not brief:
         names = say(", ").join(visible(column.label) for column in left_out)
-        text = say("No room in this terminal: {columns} (--format markdown shows all columns)", columns=names)
+        text = say("No room for: {columns} (--format markdown shows all columns)", columns=names)
         yield from map(style.dim, wrapped(text, width))
     for line in () if brief else parts.unknown(section, rows):
         yield from map(style.dim, wrapped(line, width))

@@ -20,6 +20,7 @@ _MIN_NAME_WIDTH: Final = 24
 _SHORT_TEXT_WIDTH: Final = 8
 """Maximum width of a short text column, such as a device. If space is short, wider text columns are left out first."""
 _SENTENCES: Final = "note"
+_DATE: Final = "_utc"
 _BAR: Final = 8
 """Width of a bar. It takes precedence over columns of little worth."""
 _BLOCKS: Final = " ▏▎▍▌▋▊▉█"
@@ -130,7 +131,8 @@ def fitting(
     if width is None:
         return list(shown), []
     texts = [column for column in shown if not column.numeric]
-    long = [column for column in texts if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
+    long = [column for column in texts if not column.name.endswith(_DATE)]  # a date is worth its width
+    long = [column for column in long if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
     later = [*long[1:], *(column for column in texts if column.declared.kind == DESCRIPTION and column not in long)]
     # Keys come first: a table whose columns of numbers fit, but not the name of the row, says nothing.
     wanted = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]

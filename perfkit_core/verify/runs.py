@@ -36,7 +36,7 @@ PER_ROUND: Final = 2
 """Number of runs of each side in a round."""
 ROUNDS: Final = 5
 FEWEST_ROUNDS: Final = 3
-"""Minimum number of rounds. With fewer, a difference would be reported for over 5 % of pairs of equal commands."""
+"""Minimum number of rounds. With fewer, a difference would be reported for over 5% of pairs of equal commands."""
 WARMUP: Final = 1
 """Number of runs of each command that are not measured. They fill file caches and compiler caches."""
 PATIENCE_SECONDS: Final = 5.0

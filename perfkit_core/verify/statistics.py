@@ -65,7 +65,7 @@ def measured(base: Sequence[float], change: Sequence[float], higher_is_better: b
 
 
 def saving_interval(base: FloatArray, change: FloatArray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of 1 − (median of ``change`` / median of ``base``), the saved share."""
+    """Return the 95% bootstrap interval of 1 − (median of ``change`` / median of ``base``), the saved share."""
     base_medians, change_medians = sample_statistics.two_medians(base, change)
     return sample_statistics.interval(1 - change_medians / base_medians, LEVEL)
 

@@ -35,6 +35,7 @@ def test_help_of_each_command(perfkit, command: str) -> None:
     assert (code, err) == (0, "")
     assert out.startswith(f"Usage: perfkit {command}")
     assert len(out.splitlines()) > 4
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_help_lists_every_command_but_hidden_ones(perfkit) -> None:
@@ -42,6 +43,7 @@ def test_help_lists_every_command_but_hidden_ones(perfkit) -> None:
         code, out, _ = perfkit(*arguments)
         assert code == 0
         assert [name for name in COMMANDS if f"  {name} " in out] == [name for name in COMMANDS if name[0] != "_"]
+        assert not [line for line in out.splitlines() if line.endswith("...") and not line.startswith("Usage")]
 
 
 def test_version(perfkit) -> None:
@@ -53,7 +55,7 @@ def test_version(perfkit) -> None:
 def test_unknown_command_is_one_line(perfkit) -> None:
     code, out, err = perfkit("nope")
     assert (code, out) == (2, "")
-    assert err.startswith("perfkit: error: no such command 'nope'; known: record, summary")
+    assert err.startswith("perfkit: error: no such command 'nope'; known: record, view, summary")
     assert "did you mean summary?" in perfkit("sumary").err
 
 

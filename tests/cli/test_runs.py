@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -132,10 +134,11 @@ def test_older_recordings_in_a_folder_are_left_out(folder: Path) -> None:
     assert (row["events"], row["findings"]) == (len(loaded), len(loaded.quality))
 
 
-def test_in_the_terminal(perfkit, folder: Path) -> None:
+def test_in_the_terminal(perfkit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     code, out, err = perfkit("runs", folder)
     assert (code, err) == (0, "")
-    assert f"To look at one run: perfkit view {folder / 'trace.json'}." in out
+    assert f"To look at one run: perfkit view {folder / 'trace.json'}." in " ".join(out.split())
     assert "--read-files" in out
     assert "Median step (ms)" in out
     assert "2023-11-15 22:13:20" in out
@@ -185,7 +188,7 @@ def test_a_name_that_is_not_utf8_is_kept_with_escapes(perfkit, tmp_path: Path, t
 
 
 def test_a_folder_without_runs(perfkit, tmp_path: Path) -> None:
-    assert f"No runs or trace files below {tmp_path}." in perfkit("runs", tmp_path).out
+    assert f"No runs or trace files below {tmp_path}." in perfkit("runs", tmp_path).words
     assert list(perfkit_core.list_runs(tmp_path)) == list(perfkit_core.list_runs(tmp_path.parent))
     with pytest.raises(SourceError, match="no such folder"):
         perfkit_core.list_runs(tmp_path / "nowhere")
@@ -213,3 +216,15 @@ def test_exports_of_a_run_are_listed_only_if_readable(perfkit, tmp_path: Path, n
     assert sorted(listed) == timelines
     for file in listed:
         assert len(perfkit_core.load(tmp_path / file)) == len(perfkit_core.load(run))
+
+
+def test_a_list_links_to_the_page_of_each_run(perfkit, folder: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "out" / "list.html"
+    code, _, err = perfkit("runs", folder, "--pages", "-o", listed)
+    assert (code, err) == (0, f"wrote {listed}\n")
+    addresses = re.findall(r'<td><a href="([^"]+)">Open</a></td>', listed.read_text(encoding="utf-8"))
+    assert len(addresses) == 4, "the damaged run has no page"
+    pages = [listed.parent / unquote(address) for address in addresses]
+    assert [page.name for page in pages] == ["1-trace.json.html", "2-new.html", "3-kept.parquet.html", "4-old.html"]
+    assert all("<h1><bdi>Profile of " in page.read_text(encoding="utf-8") for page in pages)
+    assert perfkit("runs", folder, "--pages").code == 2

@@ -78,7 +78,7 @@ def test_garbage_is_collected_rarely_in_commands_only(monkeypatch: pytest.Monkey
     with collecting_rarely():
         assert gc.get_threshold()[0] == OBJECTS
         assert gc.isenabled()
-        record.prepare(Path("train.py"), [])
+        record.prepare(record.Program(Path("train.py")), [])
         assert gc.get_threshold() == usual
     assert gc.get_threshold() == usual
 

@@ -24,7 +24,9 @@ def test_X8_findings_come_first(framework: str, capsys: pytest.CaptureFixture[st
     for name in ("text", "markdown"):
         assert main(["summary", str(source), "--view", "operators", "--format", name]) == 0
         out = capsys.readouterr().out
-        assert all(out.index(f"{finding.code}") < out.index("Operators") for finding in findings)
+        assert all(finding.code in out for finding in findings)
+        warnings = [finding for finding in findings if not finding.note]
+        assert all(out.index(finding.code) < out.index("Operators") for finding in warnings), "notes may come later"
     assert main(["summary", str(source), "--view", "operators", "--format", "json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert list(content)[:2] == ["source", "quality"]
@@ -32,7 +34,8 @@ def test_X8_findings_come_first(framework: str, capsys: pytest.CaptureFixture[st
     assert main(["report", str(source), "-o", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     body = page[page.index("<body") :]
-    assert all(finding.code in body[: body.index("<table")] for finding in findings)
+    assert all(finding.code in body for finding in findings)
+    assert all(finding.code in body[: body.index("<table")] for finding in findings if not finding.note)
 
 
 def test_X8_work_without_a_launch_and_rounded_clocks(traces: Path) -> None:

@@ -106,12 +106,13 @@ import sys
 sys.modules["paddle"] = None
 from pathlib import Path
 from perfkit_core.errors import CaptureError
-from perfkit_paddle import plugin, trace_handler
+import perfkit_paddle
+from perfkit_paddle import plugin
 recorder = plugin.perfkit_recorders()[0]
-for action in (lambda folder: recorder.start(folder, None, {}), trace_handler):
+for action in (lambda folder: recorder.start(folder, None, {}), lambda folder: perfkit_paddle.trace_handler(folder)):
     try:
         action(Path("unused"))
-    except CaptureError as error:
+    except (CaptureError, ImportError) as error:
         assert 'pip install "perfkit[paddle]"' in str(error), error
     else:
         raise AssertionError

@@ -86,7 +86,7 @@ def test_the_overview_leads_to_each_advice(page: Any, advised: tuple[Path, dict[
 def test_the_fix_and_the_command_have_a_button_each(page: Any, advised: tuple[Path, dict[str, Any], str]) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     one = advised[1]["advice"][0]
-    card = page.locator("main > section", has=page.locator("h2", has_text=re.compile(r"^1\. ")))
+    card = page.locator("main .chapter:not(#quality) > section", has=page.locator("h2", has_text=re.compile(r"^1\. ")))
     buttons = card.get_by_role("button", name="Copy")
     assert buttons.count() == 2
     hold(page)
@@ -146,8 +146,8 @@ def test_one_advice_and_questions_have_pages(traces: Path, opened: Callable[[Pat
     source, one, asked = str(traces / FILE), tmp_path / "one.html", tmp_path / "asked.html"
     assert main(["advise", source, "--explain", "per-tensor-optimizer", "-o", str(one)]) == 0
     page = opened(one)
-    assert page.locator("main > section").count() == 1
-    assert page.locator("main > section > .spans").count() == 1
+    assert page.locator("main .chapter:not(#quality) > section").count() == 1
+    assert page.locator("main .chapter:not(#quality) > section > .spans").count() == 1
     assert page.get_by_role("button", name="Copy").count() == 2
     questions = [part for workers in (1, 8) for part in ("--what-if", f"loader-workers={workers}")]
     assert main(["advise", source, *questions, "-o", str(asked)]) == 0

@@ -69,7 +69,7 @@ def test_the_first_screen_says_it_all(opened: Opened, loaders: Path) -> None:
     expect(page.locator("h1")).to_have_text("resnet50-workers4 against resnet50-workers0")
     verdict = page.locator(".headline li").first
     expect(verdict).to_contain_text(
-        "Faster by 28.2%: the median recorded step takes 127 ms instead of 176 ms (95% interval"
+        "Faster: the median recorded step takes 127 ms instead of 176 ms, 28.2% shorter (95% interval"
     )
     expect(verdict).to_contain_text("equal runs may differ by")
     heads = page.locator(".sides thead th")

@@ -12,6 +12,7 @@ from perfkit_core.pages.profile import LONGEST, run_report
 from perfkit_core.readers.load import load
 from perfkit_core.renderers.html import page as html
 from tests.support.events import host, trace
+from tests.support.linked_trace import HOSTILE, linked
 
 
 def test_a_long_table_is_cut_to_its_largest_rows_and_says_so() -> None:
@@ -40,3 +41,23 @@ def test_a_shortened_tree_is_still_a_tree(traces: Path) -> None:
     assert (above[inner] >= 0).all()
     assert (table["depth"].to_numpy()[above[inner]] == table["depth"].to_numpy()[inner] - 1).all()
     assert (table["total_cpu_ns"].to_numpy()[above[inner]] >= table["total_cpu_ns"].to_numpy()[inner]).all()
+
+
+def test_things_of_the_same_events_belong_together() -> None:
+    found = run_report(linked()).links
+    assert set(found["operator", "kernel"]) == {("fw::linear", HOSTILE), ("fw::relu", "relu_kernel")}
+    assert set(found["kernel", "module"]) == {(HOSTILE, "net/first"), ("relu_kernel", "net/second")}
+    assert ("fw::read", "train.py(5): batches") in found["operator", "code"]
+    assert set(found["advice", "operator"]) == {("unbatched-loop-0d4f", "fw::read")}
+
+
+def test_a_timeline_has_the_boxes_of_layers_code_and_advice() -> None:
+    (timeline,) = (section.timeline for section in run_report(linked()).sections if section.timeline)
+
+    def names(kind: str, thing: str) -> set[str]:
+        return {timeline.names[timeline.name[box]] for box in timeline.marks[kind][thing].tolist()}
+
+    assert names("module", "net/first") == {"fw::linear", "cudaLaunchKernel", HOSTILE}
+    assert names("advice", "unbatched-loop-0d4f") == {"fw::read"}
+    assert "fw::relu" in names("code", "train.py(14): forward")
+    assert [part.step for part in timeline.parts] == ["0", "1", "2", "3"]

@@ -36,4 +36,4 @@ def test_a_terminal_shows_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
     with working("reading [b]x") as say:
         assert twice(2) == 4  # type: ignore[operator]
         say("rank 2")
-    assert shown == [f"reading \\[b]x{COMPILING}", "reading \\[b]x", "rank 2"]
+    assert list(map(str, shown)) == [f"reading [b]x{COMPILING}", "reading [b]x", "rank 2"]

@@ -13,7 +13,7 @@ from perfkit_core.system import failures
         (OSError(28, "No space left on device"), "No space left on device"),
         (FileExistsError(17, "File exists", "runs/a"), "runs/a: File exists"),
         (OSError("odd"), "OSError: odd"),
-        (ValueError(), "ValueError:"),
+        (ValueError(), "ValueError"),
     ],
 )
 def test_an_error_in_a_line(error: Exception, text: str) -> None:

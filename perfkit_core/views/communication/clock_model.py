@@ -28,7 +28,7 @@ MOST_CROSSING_NS: Final = 10**6
 MOST_DRIFT_PPM: Final = 500
 """Largest rate at which systems slew a clock (adjtime). A faster drift is not corrected."""
 _FASTEST_DRIFT_PPM: Final = 10_000
-"""No clock drifts by more than 1 %, so a faster change is not treated as a drift."""
+"""No clock drifts by more than 1%, so a faster change is not treated as a drift."""
 FOR_A_DRIFT: Final = 9
 """Minimum number of collectives to measure a drift: the first third and the last third then have three each."""
 _LEAST_SPAN_NS: Final = 10**9
