@@ -304,9 +304,11 @@ def profiler_time(base: Base | None, of: str) -> Message | None:
     """Return in short what the profiler adds to a step. None if it adds nothing, or if no steps were recorded."""
     if base is None or base.recorded_ns == base.step_ns or of != "step":
         return None
-    template = mark("Times are without the profiler, estimated: a recorded step takes {recorded:ns}.")
+    template = mark("All times are estimates for steps without the profiler; a recorded step takes {recorded:ns}.")
     if base.measured_ns is not None:
-        template = mark("Times are without the profiler, as measured: a recorded step takes {recorded:ns}.")
+        template = mark(
+            "All times are for steps without the profiler, as measured; a recorded step takes {recorded:ns}."
+        )
     return message(template, recorded=base.recorded_ns)
 
 

@@ -46,6 +46,10 @@ class Finding(msgspec.Struct, frozen=True):
         return f"<Finding {self.code}: {self.message}>"
 
 
+_OLDER_NOTES: Final = frozenset({"no-device-events", "no-phases", "forward-inferred", "empty-last-step"})
+"""Codes of notes in files that were written before notes were told from warnings."""
+
+
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """A finding as stored in a file. Older files have only the code and the English message."""
 
@@ -65,7 +69,7 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def finding(self) -> Finding:
         text = Message(self.template, self.values, self.plural) if self.template else self.message
-        return Finding(self.code, text, self.note)
+        return Finding(self.code, text, self.note or self.code in _OLDER_NOTES)
 
 
 class Device(msgspec.Struct, frozen=True):

@@ -1,5 +1,4 @@
-"""View ``findings``: what is doubtful or missing in a recording. A finding is a warning, or a note, which also sound
-recordings have."""
+"""View ``findings``: warnings and notes on the quality of the recorded data. Sound recordings have notes, too."""
 
 from __future__ import annotations
 
@@ -50,11 +49,11 @@ COLUMNS = (
 )
 VIEW = View(
     name="findings",
-    title="Findings about the data",
-    description="what is doubtful or missing in the recording",
+    title="Data quality",
+    description="warnings and notes on the quality of the recorded data",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: message("nothing in this recording is doubtful"),
+    explain_empty=lambda trace: message("there are no warnings or notes on this recording"),
     page=False,
     reduction=Reduction(reduce, merge),
 )

@@ -257,3 +257,11 @@ def test_an_unwritable_output_fails_before_anything_is_read(
 def test_checking_an_output_leaves_no_file(perfkit, tmp_path: Path) -> None:
     assert "no such file" in perfkit("summary", "nowhere.json", "-o", tmp_path / "new" / "x.txt").err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_names_of_views(perfkit, run: Path) -> None:
+    """People who read a comparison try the names of its tables."""
+    for name, view in (("phases", "model"), ("step_parts", "partition"), ("quality", "findings")):
+        assert perfkit("summary", run, "--view", name) == perfkit("summary", run, "--view", view)
+    assert perfkit("compare", run, run, "--view", "model") == perfkit("compare", run, run, "--view", "phases")
+    assert "made-up warning made by hand" in perfkit("summary", run, "--view", "findings").words

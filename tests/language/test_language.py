@@ -220,6 +220,8 @@ def test_stored_findings_are_translated_and_those_of_old_files_are_english(tmp_p
     assert msgspec.json.decode(kept)["message"] == "7 damaged events could not be read and are missing"
     again = msgspec.json.decode(kept, type=StoredFinding).finding()
     old = msgspec.json.decode(b'{"code": "skipped", "message": "7 were lost"}', type=StoredFinding).finding()
+    assert msgspec.json.decode(b'{"code": "no-phases", "message": "no"}', type=StoredFinding).finding().note
+    assert not old.note
     with speaking("zh"):
         assert (again, again.message) == (finding, "7 个损坏的事件无法读取，已缺失")
         assert old.message == "7 were lost"
