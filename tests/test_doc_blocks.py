@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.cli.main import perfkit
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.storage import store
 from tests.support.paths import ROOT
@@ -75,7 +76,7 @@ def test_the_command_runs(line: str, samples: Path) -> None:
     name, *words = shlex.split(line)[1:]
     if name in MEASURED:
         command = get_plugins().commands()[name]
-        command.make_context(f"perfkit {name}", words, resilient_parsing=False)
+        command.make_context(f"perfkit {name}", words, **perfkit.context_settings)
         return
     code, printed = docs.run(line, samples)
     assert code == 0 or (code == 1 and "--fail-on" in line), f"{LINES[line]}: {printed}"
