@@ -88,7 +88,8 @@ def without_zeros(section: Section) -> Section:
 def by_worth(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
     """Return the columns with the columns of numbers sorted by their worth. Columns of text keep their places."""
     has_times = any(column.declared.unit == "ns" for column in shown)
-    measures = iter(sorted(filter(_is_measure, shown), key=lambda column: worth(column.declared, has_times)))
+    on_device = any(column.declared.place == DEVICE for column in shown)
+    measures = iter(sorted(filter(_is_measure, shown), key=lambda column: worth(column.declared, has_times, on_device)))
     return [next(measures) if _is_measure(column) else column for column in shown]
 
 
@@ -103,11 +104,13 @@ def _short_labels(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
     ]
 
 
-def worth(column: Column, has_times: bool) -> int:
+def worth(column: Column, has_times: bool, on_device: bool) -> int:
     """Return the rank of a column of numbers, 0 for the most important. ``has_times``: the table has times.
+    ``on_device``: it has device columns.
 
     Device times are first, because the device is what a training waits for. Then come counts, and times on the host.
-    Averages and extremes follow, and, in a table of times, sizes.
+    Without device columns, own times on the host are first. Averages and extremes follow, and, in a table of times,
+    sizes.
     """
     if isinstance(column.merge, Average) or column.merge in (MIN, MAX):
         return 6
@@ -117,7 +120,9 @@ def worth(column: Column, has_times: bool) -> int:
         return 2
     if column.place != HOST:
         return int(column.place == DEVICE and bool(column.own))
-    return 4 if column.own else 3
+    if on_device or not has_times:
+        return 4 if column.own else 3
+    return 3 if column.own else 1
 
 
 def fitting(

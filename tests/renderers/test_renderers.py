@@ -76,11 +76,11 @@ def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
     shown = re.sub(r"\x1b\[\dm", "", text.render(one(table), 80))
     (head,) = (line for line in shown.splitlines() if line.startswith("Name"))
     assert head.split("  ")[0].strip() == "Name"
-    assert head.split()[1:] == ["Device", "Calls", "Total", "CPU", "(ns)"]
+    assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
     assert "No room for: File (--format markdown shows all columns)" in shown
     assert "/a/long/path/" in text.render(one(table), 120)
     numbered = re.sub(r"\x1b\[\dm", "", text.render(one(pd.concat([table[["calls"]], table], axis=1).iloc[:, :5]), 60))
-    assert "Calls  Name" in numbered, "the first long text is the name, wherever it stands"
+    assert "Total CPU (ns)  Name" in numbered, "the first long text is the name, wherever it stands"
 
 
 def test_text_names_columns_that_do_not_fit_the_terminal() -> None:
