@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,7 +95,7 @@ def verify(
     if result.predicted is not None and result.predicted.rule is not None:
         with contextlib.suppress(UsageError):  # the user asked for a verdict, not for this file
             ledgers.append(experience.own_ledger(), outcome.record(result))
-    stored: Sequence[EqualRuns] = ()
+    stored: Mapping[str, EqualRuns] = {}
     with contextlib.suppress(UsageError):
         stored = noise.of_verification(result)
     emit(outcome.report(result, stored), chosen, output)

@@ -33,15 +33,21 @@ def measure(command: str, count: int, report: Callable[[str], None]) -> equal_ru
             results.append(runs.run_once(command, Metric()))
     record = store(command, results[runs.WARMUP :])
     if record is None:
-        raise CaptureError(f"the runs of {command!r} are not equal", "their steps are of several frameworks or clocks")
+        raise CaptureError(
+            f"the runs of {command!r} were timed by different frameworks or clocks",
+            "measure a command that trains with one framework on one kind of device",
+        )
     return record
 
 
-def of_verification(outcome: Outcome) -> list[equal_runs.EqualRuns]:
-    """Store how the runs of each side differ, and return the records. There are none if the metric is no step time."""
+def of_verification(outcome: Outcome) -> dict[str, equal_runs.EqualRuns]:
+    """Store how the runs of each side differ, and return the records by side, "base" or "change". A side whose runs
+    have no steps has no record."""
     sides = {"base": outcome.plan.base, "change": outcome.plan.change}
-    records = [store(sides[side], [run for run in outcome.runs if run.side == side]) for side in sides]
-    return [record for record in records if record is not None]
+    records = {
+        side: store(command, [run for run in outcome.runs if run.side == side]) for side, command in sides.items()
+    }
+    return {side: record for side, record in records.items() if record is not None}
 
 
 def store(command: str, results: Sequence[runs.Timed | runs.Run]) -> equal_runs.EqualRuns | None:
@@ -65,8 +71,8 @@ def report(record: equal_runs.EqualRuns) -> Report:
     headline = (
         f"{len(record.median_ns)} equal runs of {record.command!r} differ by {format_ratio(record.ratio)} (standard "
         f"deviation of the median step, {kind}); the slowest takes {format_ratio(slowest)} longer than the fastest.",
-        f"perfkit compare uses this for single recordings of this machine and framework with {kind}, instead of an "
-        f"assumption. It is stored in {equal_runs.file()}; delete this file to forget it.",
+        f"perfkit compare uses this, instead of an assumption, for single recordings made on this machine with "
+        f"{record.framework} ({kind}). It is stored in {equal_runs.file()}; delete this file to forget it.",
     )
     data = {"equal_runs": msgspec.to_builtins(record)}
     return Report("perfkit calibrate", (), tuple(sections()), headline=headline, data=data)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
@@ -157,9 +157,9 @@ def command_hash(command: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def report(outcome: Outcome, stored: Sequence[EqualRuns] = ()) -> Report:
+def report(outcome: Outcome, stored: Mapping[str, EqualRuns] | None = None) -> Report:
     """Return the report. Its sections are ``sides``, ``prediction`` (if there was a prediction) and ``runs``.
-    ``stored`` are the records of how much equal runs differ."""
+    ``stored`` are the records of how much equal runs differ, by side."""
     import msgspec
     import pandas as pd
 
@@ -204,9 +204,9 @@ def report(outcome: Outcome, stored: Sequence[EqualRuns] = ()) -> Report:
     data: dict[str, Any] = {"verdict": outcome.verdict.value, **msgspec.to_builtins(record(outcome))}
     headline = [*_headline(outcome)]
     if stored:
-        shares = " and ".join(format_ratio(record.ratio) for record in stored)
+        shares = " and ".join(format_ratio(record.ratio) for record in stored.values())
         headline.append(
-            f"Equal runs of {' and '.join(('base', 'change')[: len(stored)])} differ by {shares} (standard deviation "
+            f"Equal runs of {' and '.join(stored)} differ by {shares} (standard deviation "
             f"of the median step). perfkit compare uses this for recordings of this machine; stored in {file()}."
         )
     return Report("perfkit verify", (), tuple(sections), headline=tuple(headline), data={"verify": data})

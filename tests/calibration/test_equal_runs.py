@@ -92,5 +92,7 @@ def test_verify_stores_the_noise_of_both_sides() -> None:
     stored = noise.of_verification(outcome)
     assert [(one.command, len(one.median_ns)) for one in equal_runs.stored()] == [("b", 3), ("a", 4)]
     assert "Equal runs of base and change differ by 1.63% and 2.00%" in report(outcome, stored).headline[-1]
+    only_change = {"change": stored["change"]}
+    assert "Equal runs of change differ by 2.00%" in report(outcome, only_change).headline[-1]
     printed = [runs.Run(1, side, 1.0) for side in ("base", "change") for _ in range(3)]
-    assert noise.of_verification(judged(runs.Plan("a", "b", Metric("ms")), "", printed)) == []
+    assert noise.of_verification(judged(runs.Plan("a", "b", Metric("ms")), "", printed)) == {}
