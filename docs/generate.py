@@ -130,7 +130,7 @@ _PARTS = {
 
 
 def python() -> str:
-    """The public names of Python. This imports both frameworks, because layers are documented by their classes."""
+    """Return the page on perfkit's Python API. This imports both frameworks, because classes document their layers."""
     parts = [MADE, "# Python", "", PYTHON]
     for name, title in _PARTS.items():
         module = importlib.import_module(name)

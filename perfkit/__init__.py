@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit import paddle, torch
+    from perfkit_core.advice.advice import Advice, Advices
     from perfkit_core.advice.engine import advise
     from perfkit_core.api import report, summarize
     from perfkit_core.compare.comparison import Comparison, compare
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError", "__version__", "advise",
-    "compare", "export", "list_runs", "load", "paddle", "report", "summarize", "torch",
+    "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
+    "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "summarize", "torch",
 ]  # fmt: skip
 
 _HOMES = {
+    "Advice": "advice.advice",
+    "Advices": "advice.advice",
     "CaptureError": "errors",
     "Comparison": "compare.comparison",
     "PerfkitError": "errors",

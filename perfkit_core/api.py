@@ -61,8 +61,8 @@ def summarize(
 def report(profile: Trace | PathLike | Sequence[PathLike], output: PathLike = "report.html") -> Path:
     """Write the page of ``perfkit report``, one HTML file that works offline, and return its path.
 
-    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`. Raises UsageError if ``output`` has
-    another suffix than ``.html`` or cannot be written, and SourceError."""
+    ``profile`` is a Trace, or one or more sources as for :func:`perfkit_core.load`. Raises UsageError if ``output``
+    does not end in ``.html`` or ``.htm`` or cannot be written, and SourceError."""
     from perfkit_core.exporters.export import writing
     from perfkit_core.pages.profile import run_report
 

@@ -87,8 +87,8 @@ class Comparison:
 
 
 def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike | Sequence[PathLike]) -> Comparison:
-    """Return two runs side by side. Each is a Trace, or a source that :func:`perfkit_core.load` reads. Raises
-    SourceError."""
+    """Return a :class:`Comparison` of two runs. Each is a Trace, or a source that :func:`perfkit_core.load` reads.
+    Raises SourceError."""
     base, other = as_trace(base), as_trace(other)
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
