@@ -69,19 +69,7 @@ def test_a_module_whose_steps_are_calls_in_another_module(tmp_path: Path) -> Non
         "import sys\nfrom package import work\nfor _ in range(4): work.Trainer.step()\nprint(__package__, sys.argv[1:])"
     )
     (tmp_path / "package" / "main.py").write_text(main)
-    command = [
-        sys.executable,
-        "-m",
-        "perfkit_core.cli",
-        "record",
-        "-o",
-        "run",
-        "--step-on",
-        "package.work:Trainer.step",
-    ]
-    done = subprocess.run(
-        [*command, "-m", "package.main", "-x"], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = _recorded(tmp_path, "--step-on", "package.work:Trainer.step", "-m", "package.main", "-x")
     assert (done.returncode, done.stdout) == (0, "package ['-x']\n"), done.stderr
     assert list(step_durations(load(tmp_path / "run"))) == [1, 2, 3]
 
@@ -105,6 +93,11 @@ def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
     assert "no-steps" in [finding.code for finding in trace.quality]
 
 
+def _recorded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
 SCRIPT = """
 import sys, torch
 assert __name__ == "__main__"
@@ -121,20 +114,7 @@ sys.exit(int(sys.argv[2]))
 def test_from_the_command_line(tmp_path: Path, code: int) -> None:
     """The script receives its arguments, its exit code is returned, and the recording is kept in each case."""
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "perfkit_core.cli",
-        "record",
-        "-o",
-        "run",
-        "--steps",
-        "3",
-        "train.py",
-        "6",
-        str(code),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = _recorded(tmp_path, "--steps", "3", "train.py", "6", str(code))
     assert done.returncode == code, done.stderr
     assert list(step_durations(load(tmp_path / "run"))) == [1, 2, 3]
 
