@@ -23,20 +23,20 @@ _OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 but only for static programs. FLOPs are not an option: ``with_flops`` of Paddle's profiler has no effect."""
 INSTEAD: Final = {
     "stacks": message(
-        "Paddle's profiler records Python stacks of static programs only: perfkit_paddle.annotate(model) labels the "
+        "Paddle's profiler records Python stacks of static programs only: perfkit.paddle.annotate(model) labels the "
         "layers (view modules), and advice names lines of code if steps were recorded with perfkit's make_scheduler"
     ),
     "flops": message(
-        "Paddle's profiler records no FLOPs: perfkit_paddle.annotate(model) computes those of the layers (view modules)"
+        "Paddle's profiler records no FLOPs: perfkit.paddle.annotate(model) computes those of the layers (view modules)"
     ),
 }
-"""Option of ``perfkit record`` that Paddle's profiler does not support → what does."""
+"""Option of ``perfkit record`` that Paddle's profiler does not support → sentence on the alternative."""
 
 
 class ScriptRecording:
     """The profiler of an unmodified script. A step ends with each update of the first optimizer, or with what the
-    option ``step_on`` names. Iterations are numbered from 0. The first one belongs to no step, because it contains the
-    start of the script, nor do events after the end of the last one. Raises CaptureError if Paddle or its profiler
+    option ``step_on`` names. Iterations are numbered from 0. The first iteration, which contains the start of the
+    script, and events after the last end of a step belong to no step. Raises CaptureError if Paddle or its profiler
     cannot run, and UsageError for options that Paddle cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class ScriptRecording:
         try:
             self._profiler.start()
         except AttributeError:
-            hint = "record a script that does not profile itself, or use perfkit_paddle.trace_handler"
+            hint = "record a script that does not profile itself, or use perfkit.paddle.trace_handler"
             raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process", hint) from None
         self._left = None if steps is None else steps + 1  # the first update only begins step 1
         self._running = True

@@ -80,7 +80,7 @@ def _unscheduled(trace: Trace) -> Trace:
     """Say why the trace has no steps, although the training called ``step()``."""
     text = message(
         "the profiler has no schedule, so its step() marked no training steps: pass {argument}",
-        argument="schedule=perfkit_torch.schedule(wait=16, warmup=2, active=20, repeat=1)",
+        argument="schedule=perfkit.torch.schedule(wait=16, warmup=2, active=20, repeat=1)",
     )
     quality = tuple(Finding(NO_STEPS, text) if finding.code == NO_STEPS else finding for finding in trace.quality)
     return replace(trace, quality=quality)

@@ -26,8 +26,8 @@ _FAILED: Final = "recording failed, the script continues"
 
 class ScriptRecording:
     """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns, or with what
-    the option ``step_on`` names. Iterations are numbered from 0. The first one belongs to no step, because it contains
-    the start of the script, nor do events after the end of the last one. Raises CaptureError if torch cannot be
+    the option ``step_on`` names. Iterations are numbered from 0. The first iteration, which contains the start of the
+    script, and events after the last end of a step belong to no step. Raises CaptureError if torch cannot be
     imported, and UsageError for options that torch cannot record."""
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:

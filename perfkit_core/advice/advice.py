@@ -141,6 +141,7 @@ class Base:
     event_ns: float  # time that the profiler took to record an operator
     speed: float  # factor by which the time of all host work was scaled; 1 if the profiler explains the difference
     error: float | None  # base error: how far step_ns is from measured_ns, as a share of measured_ns
+    lost: float = 0.0  # share of the recorded steps that was lost to other processes
 
     @property
     def overhead(self) -> float:

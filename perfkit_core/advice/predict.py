@@ -158,7 +158,7 @@ def base(facts: Facts) -> Base | None:
     if not len(facts.steps):
         return None
     it = facts.training
-    return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error)
+    return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error, facts.preempted)
 
 
 def identity(facts: Facts) -> Identity:

@@ -9,6 +9,7 @@ from perfkit_core.advice.advice import Advice, Advices, Base, Identity, Predicti
 from perfkit_core.advice.facts import Assumption, listed
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
+from perfkit_core.model.timed_steps import NOTABLE
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Number, Quantity
 from perfkit_core.views.select import step_numbers
@@ -301,15 +302,17 @@ def unprofiled(base: Base | None, of: str) -> Message | None:
 
 
 def profiler_time(base: Base | None, of: str) -> Message | None:
-    """Return in short what the profiler adds to a step. None if it adds nothing, or if no steps were recorded."""
+    """Return which step times are without the profiler. None if predictions start from the recorded step, or if no
+    steps were recorded."""
     if base is None or base.recorded_ns == base.step_ns or of != "step":
         return None
-    template = mark("All times are estimates for steps without the profiler; a recorded step takes {recorded:ns}.")
-    if base.measured_ns is not None:
-        template = mark(
-            "All times are for steps without the profiler, as measured; a recorded step takes {recorded:ns}."
-        )
-    return message(template, recorded=base.recorded_ns)
+    lost = message(", {share:ratio} of it lost to other processes", share=base.lost) if base.lost > NOTABLE else None
+    return message(
+        "Times now and after a change are without the profiler ({how}); a recorded step takes {recorded:ns}{lost}.",
+        how=message("estimated") if base.measured_ns is None else message("measured"),
+        recorded=base.recorded_ns,
+        lost=lost,
+    )
 
 
 def replayed(identity: Identity, of: str) -> Message:

@@ -104,15 +104,16 @@ def stored() -> list[EqualRuns]:
 
 
 def measured(meta: TraceMeta, kind: Kind, total_ns: int) -> Measured | None:
-    """Return how much recordings of ``total_ns`` steps differ, from the newest records of the machine and framework of
-    a recording. Return None for a recording of another machine, and without records."""
+    """Return how much recordings differ whose steps take ``total_ns`` in total, from the newest records of the machine
+    and framework of a recording. Return None for a recording of another machine, and without records."""
     if meta.hostname != socket.gethostname():
         return None
     return pooled([one for one in stored() if (one.framework, one.kind) == (meta.framework, kind)][:NEWEST], total_ns)
 
 
 def pooled(records: Sequence[EqualRuns], total_ns: int) -> Measured | None:
-    """Return how much recordings of ``total_ns`` steps differ, from records of one kind; None without records."""
+    """Return how much recordings differ whose steps take ``total_ns`` in total. ``records`` are of one kind. Return
+    None without records."""
     freedom = sum(len(one.median_ns) - 1 for one in records)
     if not freedom:
         return None

@@ -42,7 +42,7 @@ ROUNDS: Final = 3
 _PROGRAMS: Final[dict[Side, str]] = {"base": "before", "change": "after"}
 _THREADS: Final = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _BUSY: Final = 0.1
-"""From this share of the steps that other processes took, the output says so."""
+"""Minimum share of the step time lost to other processes that the output reports."""
 _WIDTH: Final = 100
 _VERDICTS: Final = {
     "verified": mark("verified"), "refuted": mark("refuted"), "cannot tell": mark("cannot tell"),
@@ -59,7 +59,7 @@ def demo(output: Path) -> None:
 
     The demo trains a small model in every installed framework. The training has two planted faults: each step makes
     its batch from Python lists, and each step writes a log. The demo records the training, shows what perfkit advises,
-    applies the fix, and compares the predicted saving with the measured one. It takes about a minute.
+    applies the fix, and compares the predicted saving with the measured one. It takes one to two minutes.
 
     The programs, the recordings and HTML pages are in DIR.
     """
@@ -222,14 +222,14 @@ def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
     noise = [f"{format_ratio(outcome.measured.noise)} ({training.framework})" for training, outcome in results]
     text = mark(
         "Medians of {count} processes of each program, without the profiler. Intervals: p10 to p90 predicted, 95% "
-        "measured. Equal processes differ by {noise:list}."
+        "measured. Equal processes may differ by up to {noise:list}."
     )
     yield message(text, count=ROUNDS, noise=noise)
     traces = [trace for training, _ in results for side in training.traces.values() for trace in side]
     lost = sorted(trace.meta.timed_steps.preempted for trace in traces)[len(traces) // 2]
     if lost >= _BUSY:
         text = mark(
-            "Other processes held the processors for {share:ratio} of the recorded steps. This time is subtracted."
+            "Other processes took {share:ratio} of the recorded step time. The step times in the table exclude it."
         )
         yield message(text, share=lost)
     unsure = [training.framework for training, outcome in results if outcome.verdict is Verdict.CANNOT_TELL]

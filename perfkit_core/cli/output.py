@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
 SCREEN: Final = 44
-"""Number of lines of a brief report, which leaves one line of a screen for the prompt."""
+"""Target number of lines of a brief report, for a terminal of 45 lines."""
 WIDEST_PIPE: Final = 120
 """Maximum width of text in a pipe or file."""
 _MOST_IN_COMMAND: Final = 3
@@ -62,8 +62,8 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
 
 
 def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = False) -> None:
-    """Write a rendered report to ``output``, or to stdout if ``output`` is None. Text of a ``brief`` report fits one
-    screen. Raises UsageError."""
+    """Write a rendered report to ``output``, or to stdout if ``output`` is None. Text of a ``brief`` report is
+    shortened to about :data:`SCREEN` lines. Raises UsageError."""
     terminal = output is None and sys.stdout.isatty()
     if terminal and chosen.name == "html":
         raise UsageError("refusing to write HTML to a terminal", "use -o FILE")

@@ -44,8 +44,8 @@ RUNS: Final = "runs"
 @click.option("--steps", type=shared.Whole(1), default=20, show_default=True, metavar="N",
               help="Stop recording after N steps. The script runs on without recording.")  # fmt: skip
 @click.option("--step-on", metavar="FUNCTION|RANGE",
-              help="A step ends with each call of this function (train.py:train_step, package.module:Class.method), or "
-              "with each range of this name that the script labels.  [default: with each update of the first "
+              help="A step ends when this function returns (train.py:train_step, package.module:Class.method), or at "
+              "the end of each range of this name that the script labels.  [default: with each update of the first "
               "optimizer, or run of the first static program]")  # fmt: skip
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")

@@ -43,7 +43,7 @@ _TIMES: Final = {
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
-"""A larger change within noise is not called "no difference", because it would be one if it were not noise."""
+"""A larger change within noise is reported as "cannot tell", not as "no difference found"."""
 _DEVICE_BOUND: Final = 0.5
 """Steps are device-bound if a device works for at least this share of them."""
 _COMPARABLE: Final = 0.5

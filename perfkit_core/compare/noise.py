@@ -120,7 +120,8 @@ def _between(trace: Trace) -> Between:
 
 
 def assumed(total_ns: int, busy: float | None = None) -> Between:
-    """Return what is assumed for recordings of ``total_ns`` steps, with a device that works in a share of them."""
+    """Return what is assumed for recordings whose steps take ``total_ns`` in total. ``busy`` is the share of this time
+    in which a device works, None without device work."""
     host = ON_HOST * equal_runs.short(total_ns, equal_runs.MOMENT_NS)
     return Between(host if busy is None else math.hypot(host * (1 - busy), ON_DEVICE * busy), ASSUMED, busy)
 

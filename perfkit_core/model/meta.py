@@ -31,8 +31,8 @@ operator, and the number of processes of the job on this machine."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A data-quality warning. Scripts can rely on ``code``; ``text`` is for people. A ``note`` is no warning: it stands
-    on sound recordings, too, for example that no device was recorded."""
+    """A finding on the quality of the data. Scripts can rely on ``code``; ``text`` is for people. A ``note`` does not
+    indicate a problem, for example that no device was recorded. Other findings are warnings."""
 
     code: str
     text: Text
@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 _OLDER_NOTES: Final = frozenset({"no-device-events", "no-phases", "forward-inferred", "empty-last-step"})
-"""Codes of notes in files that were written before notes were told from warnings."""
+"""Codes of notes in files that were written before ``note`` was stored."""
 
 
 class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -165,4 +165,4 @@ class Report:
     data: Mapping[str, Any] = field(default_factory=dict)  # content for machine formats only
     links: Links = field(default_factory=dict)  # things of a page that belong together
     by_view: bool = False  # whether --view NAME of the command shows the section NAME alone
-    next: str = ""  # the command that leads on, for text
+    next: str = ""  # the suggested next command, for text

@@ -15,6 +15,10 @@ _FIRST: Final = 3
 """Number of steps at the beginning of a training that are longer than others, because memory and caches fill."""
 
 
+NOTABLE: Final = 0.05
+"""A larger share of the recorded steps that was lost to other processes is reported."""
+
+
 class TimedStep(msgspec.Struct, frozen=True, array_like=True):
     """One step of the thread that runs the training. ``ran_ns`` to ``faults`` are None if the system does not tell.
 

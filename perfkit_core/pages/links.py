@@ -18,7 +18,7 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.views import code, grouping
 
 MOST: Final = 12
-"""Maximum number of things of one kind that a thing leads to: those with most time."""
+"""A pair is kept if it is among this many pairs with most time of either of its two things."""
 
 
 class Things(NamedTuple):

@@ -37,7 +37,7 @@ class StepCalls:
         self._inside = False
 
     def watch(self, after: Callable[[], None], before: Callable[[], None]) -> StepCalls:
-        """From now on, call ``before`` and ``after`` around each call of the function. Inner calls do not count."""
+        """Call ``before`` and ``after`` around each call of the function, except recursive ones, and return self."""
         self._before, self._after = before, after
         return self
 

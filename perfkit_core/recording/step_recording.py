@@ -98,9 +98,11 @@ _SET_BY_PERFKIT: Final = {
 def profiler_arguments(
     options: Mapping[str, Any], supported: Mapping[str, str], framework: str, instead: Mapping[str, Text] | None = None
 ) -> dict[str, bool]:
-    """Return the arguments of the framework's profiler for options of ``perfkit record``. ``supported`` maps options to
-    arguments, ``instead`` others to what to do instead. Raises UsageError for an option that is not in ``supported``.
-    """
+    """Return the arguments of the framework's profiler for options of ``perfkit record``. Raises UsageError for an
+    option that is not in ``supported``.
+
+    - ``supported`` maps options to arguments.
+    - ``instead`` maps unsupported options to a sentence on the alternative."""
     enabled = [name for name, value in options.items() if value]
     for name in enabled:
         if name not in supported:

@@ -26,7 +26,8 @@ _INDENT: Final = "    "
 
 
 def render(report: Report, width: int | None = None, styled: bool = False, height: int | None = None) -> str:
-    """Return the report as text. ``styled``: use bold text and colours. ``height``: number of lines of the screen."""
+    """Return the report as text. ``styled``: use bold text and colours. ``height``: if it is given,
+    the report is brief, and is shortened to this number of lines if possible."""
     style = Style(styled)
     lines = list(_lines(report, width, style, brief=height is not None))
     if height is not None and len(lines) > height:
@@ -53,21 +54,20 @@ def _shortened(report: Report, excess: int) -> Report:
 
 def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iterator[str]:
     yield from (style.bold(line) for line in wrapped(visible(report.title), width))
-    for source in report.sources:
-        line = parts.source_line(report, source)
-        yield from [_cut_end(line, width)] if brief else wrapped(line, width)
     findings = parts.findings(report)
     warnings = [finding for finding in findings if not finding.note]
+    most = 1 if report.sources[1:] or warnings[1:] else 2  # lines of a source or warning of a brief report
+    for source in report.sources:
+        line = parts.source_line(report, source)
+        yield from _cut(line, width, most=most) if brief else wrapped(line, width)
     if warnings:
         yield from ("", style.bold(say("Data quality")))
     for finding in warnings[:_SHOWN_WARNINGS] if brief else warnings:
-        if brief and width is not None:
-            code = f" [{visible(finding.code)}]"
-            yield style.yellow(_cut_end(f"  ! {_finding(finding)[: -len(code)]}", width - len(code)) + code)
-        else:
-            yield from map(style.yellow, wrapped(f"! {_finding(finding)}", width, "  ", "    "))
+        text, code = f"! {_finding(finding)}", f" [{visible(finding.code)}]"
+        shown = _cut(text, width, "  ", "    ", code, most) if brief else wrapped(text + code, width, "  ", "    ")
+        yield from map(style.yellow, shown)
     if brief and warnings[_SHOWN_WARNINGS:]:
-        yield say("  … {count} more (--view findings)", count=len(warnings) - _SHOWN_WARNINGS)
+        yield say("  … {count} more (perfkit summary SOURCE --view findings)", count=len(warnings) - _SHOWN_WARNINGS)
     sentences = (*report.headline, *report.warnings)
     if sentences:
         yield ""
@@ -78,24 +78,32 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
     notes = [finding for finding in findings if finding.note]
     if notes and brief:
         codes = say(", ").join(dict.fromkeys(visible(note.code) for note in notes))
-        text = say("Notes on the data: {codes} (perfkit summary --view findings explains them)", codes=codes)
+        text = say("Notes on the data: {codes} (see perfkit summary SOURCE --view findings)", codes=codes)
         yield from ("", *map(style.dim, wrapped(text, width)))
     elif notes:
         yield from ("", style.bold(say("Notes on the data")))
         for note in notes:
-            yield from wrapped(f"- {_finding(note)}", width, "  ", "    ")
+            yield from wrapped(f"- {_finding(note)} [{visible(note.code)}]", width, "  ", "    ")
     if report.next:
         yield ""
         yield from _command(say("next: {command}", command=visible(report.next)), width)
 
 
-def _cut_end(line: str, width: int | None) -> str:
-    return line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"
+def _cut(
+    text: str, width: int | None, first: str = "", indent: str = "", end: str = "", most: int = 2
+) -> Iterator[str]:
+    """Yield ``text + end`` as :func:`wrapped` does. If this takes more than ``most`` lines, the text is shortened."""
+    lines = list(wrapped(text + end, width, first, indent))
+    if width is not None and len(lines) > most:
+        rest = " ".join(line.strip() for line in lines[most - 1 :]).removesuffix(end)
+        begin = indent if most > 1 else first
+        lines[most - 1 :] = [set_cell_size(begin + rest, width - cell_len(end) - 1).rstrip() + "…" + end]
+    yield from lines
 
 
 def _finding(finding: parts.SourcesFinding) -> str:
     label = f"{finding.label}: " if finding.label else ""
-    return f"{label}{visible(finding.text)} [{visible(finding.code)}]"
+    return f"{label}{visible(finding.text)}"
 
 
 def _section(section: Section, width: int | None, style: Style, brief: bool, by_view: bool) -> Iterator[str]:

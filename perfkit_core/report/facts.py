@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from perfkit_core.language.messages import mark, message, say
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.report_data import Fact, Source
+from perfkit_core.model.timed_steps import NOTABLE
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.select import step_numbers
-
-_NOTABLE: Final = 0.05
-"""Waits for a processor are stated if they take more than this share of the recorded steps."""
 
 
 def source(trace: Trace) -> Source:
@@ -88,7 +85,7 @@ def _timed(meta: TraceMeta) -> dict[str, Fact]:
     elif usual_ns:
         value = say("{time:ns}", time=usual_ns)
         known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
-    if timed.preempted > _NOTABLE:
+    if timed.preempted > NOTABLE:
         value = say("{share:ratio} of the recorded time", share=timed.preempted)
         known[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
     return known

@@ -12,7 +12,7 @@ from perfkit_core.language.messages import Message, mark, message
 VIEWS: Final = ("partition", "model", "device", "operators")
 """Views whose tables a verdict uses. It uses those that are there."""
 LIMITING: Final = 0.15
-"""What keeps the devices from computing is named if it takes at least this share of the step time."""
+"""Minimum share of the step time of waits or host work for a verdict other than device-bound or compute-bound."""
 _COMPUTE: Final = ("device_compute", "compute")
 _WITHOUT_OPERATORS: Final = ("launch_and_host", "framework", "idle")
 """Categories in which the host works outside operators, or in which no device works."""
@@ -34,8 +34,8 @@ _HOST_BOUND: Final = mark(
     "recorded on the host"
 )
 _OVERHEAD_BOUND: Final = mark(
-    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), only Python or framework code runs, no "
-    "operator"
+    "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly while Python or "
+    "framework code runs"
 )
 _UNRECORDED: Final = mark(
     "Overhead-bound: for {share:ratio} of the step time ({time:ns} per step), no operator runs, mostly in code that "

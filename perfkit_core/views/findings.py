@@ -1,4 +1,4 @@
-"""View ``findings``: warnings and notes on the quality of the recorded data. Sound recordings have notes, too."""
+"""View ``findings``: warnings and notes on the quality of the recorded data. Notes do not indicate a problem."""
 
 from __future__ import annotations
 

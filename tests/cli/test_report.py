@@ -24,7 +24,7 @@ def test_report_writes_one_page(perfkit, run: Path, tmp_path: Path) -> None:
         "Kernels",
     ]
     assert [title for title in found if title in titles] == titles
-    assert found[-2:] == ["Data quality", "Not recorded, and how to record it"]
+    assert found[-2:] == ["Data quality", "Sections without data"]
     assert "The median of 2 step times is 9.00 ms." in html
 
 

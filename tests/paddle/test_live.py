@@ -386,7 +386,7 @@ def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: 
     error = f"perfkit: error: paddle cannot record {option}; leave --{option} out; paddle can record shapes, memory. "
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = (line for line in done.stderr.splitlines() if line.startswith(error))
-    assert "perfkit_paddle.annotate(model)" in line
+    assert "perfkit.paddle.annotate(model)" in line
     assert not (tmp_path / "run").exists()
 
 

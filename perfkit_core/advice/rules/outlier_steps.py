@@ -67,8 +67,8 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     )  # fmt: skip
     if outside and len(late) == 1:
         what = message(
-            "Once, in {steps}, nothing was recorded for {time:ns} longer than in the other steps: the step takes "
-            "{longer:ns} longer than the usual {usual:ns}.",
+            "Once, in {steps}, the time without recorded events is {time:ns} longer than in the other steps: the step "
+            "takes {longer:ns} longer than the usual {usual:ns}.",
             steps=numbered_steps(numbers), time=int(growth.iloc[0]), longer=longer, usual=usual,
         )  # fmt: skip
     return Candidate(
