@@ -14,7 +14,19 @@ import pandas as pd
 
 from perfkit_core.language import units
 from perfkit_core.language.messages import mark, say
-from perfkit_core.model.columns import CHANGE, MEASURE, POSITION, Column, column, quantity
+from perfkit_core.model.columns import (
+    CHANGE,
+    DEVICE,
+    HOST,
+    MAX,
+    MEASURE,
+    MIN,
+    POSITION,
+    Average,
+    Column,
+    column,
+    quantity,
+)
 from perfkit_core.renderers import cells
 
 _SORTS: Final = {
@@ -23,6 +35,7 @@ _SORTS: Final = {
     "bytes_per_s": mark("bandwidth"),
     "ratio": "%",
 }
+_TIMES_AND_COUNTS: Final = ("ns", "ratio", "count", "")
 
 
 def heading(column: Column) -> str:
@@ -193,3 +206,36 @@ def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
     largest = max(value for value in values if value is not None)
     compared = replace(shown[at], shares=tuple(None if value is None else value / largest for value in values))
     return [*shown[:at], compared, *shown[at + 1 :]]
+
+
+def by_worth(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
+    """Return the columns with the columns of numbers sorted by their worth. Columns of text keep their places."""
+    has_times = any(column.declared.unit == "ns" for column in shown)
+    on_device = any(column.declared.place == DEVICE for column in shown)
+    measures = iter(sorted(filter(is_measure, shown), key=lambda column: worth(column.declared, has_times, on_device)))
+    return [next(measures) if is_measure(column) else column for column in shown]
+
+
+def worth(column: Column, has_times: bool, on_device: bool) -> int:
+    """Return the rank of a column of numbers, 0 for the most important. ``has_times``: the table has times.
+    ``on_device``: it has device columns.
+
+    Device times are first, because the device is what a training waits for. Then come counts, and times on the host.
+    Without device columns, own times on the host are first. Averages and extremes follow, and, in a table of times,
+    sizes.
+    """
+    if isinstance(column.merge, Average) or column.merge in (MIN, MAX):
+        return 6
+    if has_times and column.unit not in _TIMES_AND_COUNTS:
+        return 5
+    if has_times and column.unit in ("count", ""):
+        return 2
+    if column.place != HOST:
+        return int(column.place == DEVICE and bool(column.own))
+    if on_device or not has_times:
+        return 4 if column.own else 3
+    return 3 if column.own else 1
+
+
+def is_measure(column: ShownColumn) -> bool:
+    return column.numeric and column.declared.kind == MEASURE

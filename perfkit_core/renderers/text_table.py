@@ -9,10 +9,10 @@ from typing import Final
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
-from perfkit_core.model.columns import DESCRIPTION, DEVICE, HOST, MAX, MEASURE, MIN, Average, Column
+from perfkit_core.model.columns import DESCRIPTION, MEASURE, Column
 from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import cut, visible
-from perfkit_core.renderers.table_columns import ShownColumn, columns
+from perfkit_core.renderers.table_columns import ShownColumn, by_worth, columns, is_measure
 
 GAP: Final = "  "
 _MAX_TEXT_WIDTH: Final = 80
@@ -24,7 +24,6 @@ _DATE: Final = "_utc"
 _BAR: Final = 8
 """Width of a bar. It takes precedence over columns of little worth."""
 _BLOCKS: Final = " ▏▎▍▌▋▊▉█"
-_TIMES_AND_COUNTS: Final = ("ns", "ratio", "count", "")
 _DIFFERENCE: Final = "difference"
 """First word of the names of columns with differences between runs."""
 
@@ -85,14 +84,6 @@ def without_zeros(section: Section) -> Section:
     return replace(section, table=section.table[(values != 0).any(axis=1)])
 
 
-def by_worth(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
-    """Return the columns with the columns of numbers sorted by their worth. Columns of text keep their places."""
-    has_times = any(column.declared.unit == "ns" for column in shown)
-    on_device = any(column.declared.place == DEVICE for column in shown)
-    measures = iter(sorted(filter(_is_measure, shown), key=lambda column: worth(column.declared, has_times, on_device)))
-    return [next(measures) if _is_measure(column) else column for column in shown]
-
-
 def _short_labels(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
     """Return the columns. The share of the column on its left, such as "Self CPU (%)" after "Self CPU (ms)", is "%"."""
     before = [None, *shown]
@@ -102,27 +93,6 @@ def _short_labels(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
         else column
         for left, column in zip(before, shown, strict=False)
     ]
-
-
-def worth(column: Column, has_times: bool, on_device: bool) -> int:
-    """Return the rank of a column of numbers, 0 for the most important. ``has_times``: the table has times.
-    ``on_device``: it has device columns.
-
-    Device times are first, because the device is what a training waits for. Then come counts, and times on the host.
-    Without device columns, own times on the host are first. Averages and extremes follow, and, in a table of times,
-    sizes.
-    """
-    if isinstance(column.merge, Average) or column.merge in (MIN, MAX):
-        return 6
-    if has_times and column.unit not in _TIMES_AND_COUNTS:
-        return 5
-    if has_times and column.unit in ("count", ""):
-        return 2
-    if column.place != HOST:
-        return int(column.place == DEVICE and bool(column.own))
-    if on_device or not has_times:
-        return 4 if column.own else 3
-    return 3 if column.own else 1
 
 
 def fitting(
@@ -225,9 +195,5 @@ def _measures(column: Column) -> bool:
     return column.kind == MEASURE and column.unit not in ("", "count")
 
 
-def _is_measure(column: ShownColumn) -> bool:
-    return column.numeric and column.declared.kind == MEASURE
-
-
 def _is_zero(column: ShownColumn) -> bool:
-    return _is_measure(column) and bool(column.order) and not any(float(value or 0) for value in column.order)
+    return is_measure(column) and bool(column.order) and not any(float(value or 0) for value in column.order)

@@ -85,9 +85,16 @@ def columns(section: Shown, rows: list[dict[str, Any]], name: str, idle: bool) -
             known = [key for key in known if key not in ("rank", "step")]
         headings = [(at, one) for at, one in headings if not one.startswith(("Rank and step", "Other ("))]
     assert len(known) == len(headings), (name, known, section.headings)
-    for key, (_, heading) in zip(known, headings, strict=True):
-        assert heading.partition(" (")[0] == get_plugins().views()[name].column(key).title, name
-    return {key: at for key, (at, _) in zip(known, headings, strict=True)}
+    places: dict[str, int] = {}
+    for key in known:  # the page orders columns by their worth
+        column = get_plugins().views()[name].column(key)
+        at, heading = next(
+            (at, one) for at, one in headings
+            if one.partition(" (")[0] == column.title and one.endswith("(%)") == (column.unit == "ratio")
+        )  # fmt: skip
+        headings.remove((at, heading))
+        places[key] = at
+    return places
 
 
 def shows(cell: Cell, heading: str, value: Any) -> bool:

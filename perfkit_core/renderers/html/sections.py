@@ -12,7 +12,7 @@ from perfkit_core.model.report_data import Section
 from perfkit_core.renderers import parts
 from perfkit_core.renderers.html import bars, charts, packing
 from perfkit_core.renderers.html.bars import Spans, spans
-from perfkit_core.renderers.table_columns import ShownColumn, columns, values
+from perfkit_core.renderers.table_columns import ShownColumn, by_worth, columns, values
 
 LONGEST: Final = 60
 """Maximum length of a text in characters. Longer text is shown shortened. A click shows all of it."""
@@ -76,6 +76,7 @@ def of_sections(sections: Sequence[Section]) -> list[Block]:
 def of_section(id: str, section: Section) -> Block:
     table = parts.known(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
+    shown = shown if section.chosen else by_worth(shown)
     return Block(
         section=section,
         id=id,
