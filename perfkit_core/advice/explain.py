@@ -151,7 +151,7 @@ def _action(advice: Advice, advices: Advices, records: Sequence[Record]) -> Iter
     code = remedy.code if remedy else ""
     yield Section("action", say("What to do"), pd.DataFrame(), lines=tuple(lines), code=code)
 
-    measured: list[Text] = [*ledger.lines(advice, records)] or [say("The saving was predicted, but not measured.")]
+    measured: list[Text] = [*ledger.lines(advice, records)] or [say("The saving was not measured.")]
     record = ledger.latest(records, advice.id)
     if record is not None and record.saving_error is not None:
         difference = mark("The predicted saving differed from the measured saving by {error:+ratio}.")

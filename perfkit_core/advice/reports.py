@@ -33,7 +33,7 @@ _OVERVIEW: Final = (
     "p50_ns", "p90_ns", "floor_ns", "method",
 )  # fmt: skip
 _INTERVALS: Final = (
-    mark("recorded time, 80% interval"),
+    mark("time now, 80% interval"),
     mark("predicted time, p10 to p90"),
     mark("shortest possible time"),
 )
@@ -66,6 +66,8 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
             else message("{id} ({share:ratio})", id=one.id, share=one.prediction.saving_ratio) for one in rest
         ]  # fmt: skip
         lines.append(message("More advice: {others:list}.", others=others))
+    elif not saving:
+        lines += uncertain_in_words(advices)
     lines += filter(None, [text.profiler_time(advices.base, of)])
     if advices.not_evaluable:
         count = plural(
@@ -137,21 +139,27 @@ def gains_in_words(advices: Advices) -> Iterator[Message]:
 def without_saving_in_words(advices: Advices) -> Iterator[Message]:
     rest = [one for one in advices.without_saving if one.id not in advices.after]
     none = [one.id for one in rest if (one.prediction.saving_ns or 0) <= 0]
-    saving = [one for one in rest if one.id not in none]
-    little, unsure = (
-        [
-            message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
-            for one in saving
-            if ((one.prediction.saving_p10_ns or 0) >= 0) == certain
-        ]
-        for certain in (True, False)
-    )
+    little = [_with_saving(one) for one in rest if one.id not in none and (one.prediction.saving_p10_ns or 0) >= 0]
     if none:
         yield message("Detected problems whose changes save nothing: {ids:list}.", ids=none)
     if little:
         yield message("Detected problems whose changes save too little: {ids:list}.", ids=little)
+    yield from uncertain_in_words(advices)
+
+
+def uncertain_in_words(advices: Advices) -> Iterator[Message]:
+    """Yield a sentence on the changes that are expected to save time, but may also cost time."""
+    rest = [one.prediction for one in advices.without_saving]
+    unsure = [
+        _with_saving(one) for one, p in zip(advices.without_saving, rest, strict=True)
+        if one.id not in advices.after and (p.saving_ns or 0) > 0 > (p.saving_p10_ns or 0)
+    ]  # fmt: skip
     if unsure:
         yield message("Detected problems whose changes may also cost time: {ids:list}.", ids=unsure)
+
+
+def _with_saving(one: Advice) -> Message:
+    return message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:

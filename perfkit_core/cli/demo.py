@@ -232,6 +232,12 @@ def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
             "Other processes took {share:ratio} of the recorded step time. The step times in the table exclude it."
         )
         yield message(text, share=lost)
+    more = [
+        training.framework for training, outcome in results
+        if outcome.predicted is not None and outcome.measured.saving_low > outcome.predicted.saving_high
+    ]  # fmt: skip
+    if more:
+        yield message("{frameworks:and}: the fix saves more than predicted.", frameworks=more)
     unsure = [training.framework for training, outcome in results if outcome.verdict is Verdict.CANNOT_TELL]
     if unsure:
         text = mark("{frameworks:and}: the difference may be noise. Repeat the demo on a quieter machine.")

@@ -64,8 +64,15 @@ def headline(
         sentences.append(step_sentence(steps, result.between))
         base, other = (whole.meta.timed_steps.unprofiled_ns for whole in result.whole)
         if base and other:
-            text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}.")
-            hints.append(message(text, base=base, other=other))
+            if (other - base) * steps.difference < 0:
+                text = mark(
+                    "In contrast, without the profiler and waits for a processor, a step takes {other:ns} instead of "
+                    "{base:ns}."
+                )
+                sentences.append(message(text, base=base, other=other))
+            else:
+                text = mark("Without the profiler, a step takes {other:ns} instead of {base:ns}.")
+                hints.append(message(text, base=base, other=other))
     if result.normalised is not None:
         work, unit = result.normalised.statistics, message(result.normalised.name)
         if work.difference:
@@ -123,7 +130,8 @@ def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Messa
         return message("The median recorded step takes {time:ns} in both runs.", time=steps.base)
     interval = None
     if steps.low is not None and steps.high is not None:
-        low, high = (_amount(ns, steps.base, signed=True) for ns in (steps.low, steps.high))
+        ends = (max(ns, -steps.base) for ns in (steps.low, steps.high))  # a resampled base may be longer than the base
+        low, high = (_amount(ns, steps.base, signed=True) for ns in ends)
         interval = message(" (95% interval of the change: {low} to {high})", low=low, high=high)
     words = {"change": _change(steps), "interval": interval}
     if steps.low is None or steps.high is None or steps.noise is None:

@@ -75,19 +75,21 @@ def _timed(meta: TraceMeta) -> dict[str, Fact]:
     timed = meta.timed_steps
     usual_ns, recorded_ns = timed.unprofiled_ns, timed.typical_ns(timed.recorded())
     known = {}
+    if timed.preempted > NOTABLE:
+        value = say("{share:ratio} of the recorded time", share=timed.preempted)
+        known[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
     if usual_ns and recorded_ns:
         share = recorded_ns / usual_ns - 1
         how = message("recording adds {share:ratio}", share=share)
         if share < 0:
             how = message("recorded steps are {share:ratio} shorter", share=-share)
+        if known:
+            how = message("without such waits, {how}", how=how)
         value = say("{time:ns} ({how})", time=usual_ns, how=how)
         known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
     elif usual_ns:
         value = say("{time:ns}", time=usual_ns)
         known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
-    if timed.preempted > NOTABLE:
-        value = say("{share:ratio} of the recorded time", share=timed.preempted)
-        known[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
     return known
 
 

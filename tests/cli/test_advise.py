@@ -274,7 +274,7 @@ def test_an_advice_shows_its_outcome(perfkit, loading: Path, tmp_path: Path) -> 
     append(file, record("loader-workers", 0.10))  # a record of another advice of the same rule
     assert told()["outcome"]["outcome"] == "predicted"
     assert (
-        "The saving was predicted, but not measured."
+        "The saving was not measured."
         in perfkit("advise", loading, "--explain", "loader-workers", "--ledger", file).out
     )
     append(file, replace(record("loader-workers", 0.10), advice=told()["id"]))

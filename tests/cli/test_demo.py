@@ -22,7 +22,8 @@ MS = 1_000_000
 PREDICTED = re.compile(r"^(?:\d+ changes?:|One change:|No change|\d\. |   [^-+ ]).*$", re.MULTILINE)
 """Advice. It depends on the machine which saves more, and on the numbers where a line breaks."""
 MEASURED = re.compile(
-    r"Other processes held .*? subtracted\.|verified|cannot tell|refuted"
+    r"Other processes took .*? exclude it\.|verified|cannot tell|refuted"
+    r"|\S+(?: and \S+)?: the fix saves more than predicted\."
     r"|\S+(?: and \S+)?: the difference may be noise\. Repeat the demo on a quieter machine\."
     r"|(?<=: )(?:\w+ is faster|noise may explain the difference)(?=\.)"
 )

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from perfkit_core.model.report_data import Report, Section, Source
 from perfkit_core.renderers.html.page import render
-from perfkit_core.renderers.table_columns import columns
+from perfkit_core.renderers.table_columns import by_worth, columns
 
 HOSTILE = (
     "</script><script>document.title = 1</script>",
@@ -77,7 +77,7 @@ def test_sorting_is_of_numbers_and_exact(show: Callable[[Section], Any]) -> None
     expect(heading).to_have_attribute("aria-sort", "descending")
     order = data["total_ns"].astype("Float64").sort_values(ascending=False, na_position="last").index
     calls = [str(data["calls"][i]) for i in order]
-    assert [row[2] for row in shown(page)][:39] == calls[:39]
+    assert [row[3] for row in shown(page)][:39] == calls[:39]
 
 
 def test_choosing_rows_by_their_kind(show: Callable[[Section], Any]) -> None:
@@ -178,7 +178,7 @@ def test_a_tree_keeps_its_order(show: Callable[[Section], Any]) -> None:
 def test_what_the_page_shows_is_what_the_renderers_show(show: Callable[[Section], Any]) -> None:
     data = table(60)
     page = show(Section("s", "Operators", data, limit=60))
-    expected = zip(*(column.cells for column in columns(data, first=60)), strict=True)
+    expected = zip(*(column.cells for column in by_worth(columns(data, first=60))), strict=True)
     assert shown(page) == [list(row) for row in expected]
 
 
