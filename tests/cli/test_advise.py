@@ -232,9 +232,10 @@ def test_the_ledger_with_signed_errors(perfkit, loading: Path, tmp_path: Path) -
     file = tmp_path / "ledger.jsonl"
     append(file, record("loader-workers", 0.10))
     append(file, record("more-workers", 0.30))
-    code, out, _ = perfkit("advise", "--ledger", file)
-    assert code == 0
-    assert "2 records: 2 predicted and measured.\n" in out
+    result = perfkit("advise", "--ledger", file)
+    assert result.code == 0
+    out = result.words
+    assert "2 records: 2 predicted and measured. " in out
     assert "The predicted sign of the saving was correct in 2 of 2 measurements." in out
     # 90 ms lies between, 70 ms does not
     assert "50% of the measured savings lay between the predicted p10 and p90" in out
