@@ -66,8 +66,8 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
             else message("{id} ({share:ratio})", id=one.id, share=one.prediction.saving_ratio) for one in rest
         ]  # fmt: skip
         lines.append(message("More advice: {others:list}.", others=others))
-    elif not saving:
-        lines += uncertain_in_words(advices)
+    unsure = uncertain(advices) if not saving else []
+    lines += uncertain_in_words(unsure)
     lines += filter(None, [text.profiler_time(advices.base, of)])
     if advices.not_evaluable:
         count = plural(
@@ -78,8 +78,8 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
         lines.append(count)
     total = (Section(_IN_SUM, "", pd.DataFrame(), lines=tuple(lines)),) if lines else ()
     lead = f"perfkit report {advices.source} -o report.html"
-    if shown:
-        lead = f"perfkit advise {advices.source} --explain {shown[0].id}"
+    if shown or unsure:
+        lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
     title = say("Advice on {name}", name=source.label)
     return Report(title, (source,), (*texts, *total), headline=tuple(headline(advices, of)), next=lead)
 
@@ -144,18 +144,19 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
         yield message("Detected problems whose changes save nothing: {ids:list}.", ids=none)
     if little:
         yield message("Detected problems whose changes save too little: {ids:list}.", ids=little)
-    yield from uncertain_in_words(advices)
+    yield from uncertain_in_words(uncertain(advices))
 
 
-def uncertain_in_words(advices: Advices) -> Iterator[Message]:
-    """Yield a sentence on the changes that are expected to save time, but may also cost time."""
-    rest = [one.prediction for one in advices.without_saving]
-    unsure = [
-        _with_saving(one) for one, p in zip(advices.without_saving, rest, strict=True)
-        if one.id not in advices.after and (p.saving_ns or 0) > 0 > (p.saving_p10_ns or 0)
-    ]  # fmt: skip
+def uncertain(advices: Advices) -> list[Advice]:
+    """Return the advice whose change is expected to save time, but may also cost time."""
+    rest = [one for one in advices.without_saving if one.id not in advices.after]
+    return [one for one in rest if (one.prediction.saving_ns or 0) > 0 > (one.prediction.saving_p10_ns or 0)]
+
+
+def uncertain_in_words(unsure: Sequence[Advice]) -> Iterator[Message]:
     if unsure:
-        yield message("Detected problems whose changes may also cost time: {ids:list}.", ids=unsure)
+        ids = [_with_saving(one) for one in unsure]
+        yield message("Detected problems whose changes may also cost time: {ids:list}.", ids=ids)
 
 
 def _with_saving(one: Advice) -> Message:

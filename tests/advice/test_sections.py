@@ -3,6 +3,7 @@ page."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,18 +120,24 @@ def test_ranks_that_are_never_in_memory_together(tmp_path: Path) -> None:
 
 
 def test_a_saving_that_may_be_a_loss_says_so() -> None:
-    def told(factor: Quantity) -> str:
+    def reported(factor: Quantity) -> list[Report]:
         found = loading()
         rows = np.flatnonzero(found.rows("name", "fw::matmul"))
         rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, transforms=(Scale(rows, factor),))])
         result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
-        return " ".join(line for one in reports.report(result, found).sections for line in rendered(one.lines))
+        return [reports.report(result, found), reports.brief(result, found)]
+
+    def told(factor: Quantity) -> str:
+        return " ".join(line for one in reported(factor)[0].sections for line in rendered(one.lines))
 
     surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
     assert "Saving: 20.0 ms (4.00 ms to 24.0 ms)" in told(surely)  # savings of 24, 20 or 4 ms of 40 ms
     assert "may also cost time" not in told(surely)
     assert "Detected problems whose changes may also cost time: r-" in told(perhaps)
     assert "Saving:" not in told(perhaps)
+    brief = reported(perhaps)[1]
+    assert "changes may also cost time: r-" in rendered(brief.sections[-1].lines)[0]
+    assert re.search(r"--explain r-\w+$", brief.next)
 
 
 def test_small_savings_are_listed() -> None:
