@@ -148,5 +148,5 @@ def test_without_stacks_the_view_explains_how_to_record_them() -> None:
     assert code.table(found, ViewRequest()).empty
     assert "with_stack" in str(code.VIEW.explain_empty(found))
     paddle = str(code.VIEW.explain_empty(found.with_meta(framework="paddle")))
-    assert "perfkit_paddle.annotate(model) labels the layers" in paddle
+    assert "perfkit.paddle.annotate(model) labels the layers" in paddle
     assert "with_stack" not in paddle

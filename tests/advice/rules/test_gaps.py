@@ -145,7 +145,7 @@ def test_a_gap_in_one_step_is_advice_on_that_step(count: int) -> None:
     assert str(one.candidate.what) == "Once, in step 0, no operator runs for 2.00 ms."
     assert (one.severity, one.steps, one.candidate.ceiling_ns) == ("note", (0, 0), None)
     assert one.remedy.code == ""
-    assert str(one.remedy.note).startswith("A checkpoint, an evaluation or a log?")
+    assert str(one.remedy.note).startswith("If this step writes a checkpoint or a log")
 
 
 @BOTH

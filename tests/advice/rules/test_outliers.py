@@ -62,7 +62,7 @@ def test_each_cause_has_a_remedy() -> None:
     [often] = outliers(Facts(outside_of(training((*USUAL, *USUAL, 150, 160)))))
     assert [one.words["outliers"] for one in (grew, idle, often, clock)] == ["events", "once", "outside", "clock"]
     assert str(idle.what).startswith(
-        "Once, in step 10, nothing was recorded for 50.0 µs longer than in the other steps"
+        "Once, in step 10, the time without recorded events is 50.0 µs longer than in the other steps"
     )
     assert str(clock.what).startswith("The same 3 kernels take 1.2 times as long in the last third of the steps")
     notes = [
@@ -72,7 +72,7 @@ def test_each_cause_has_a_remedy() -> None:
     ]
     assert ["amd-smi" in str(note) for note in notes] == [False, False, False, True] * 2
     assert ["every N steps" in str(note) for note in notes] == [False, False, True, False] * 2
-    assert ["A checkpoint" in str(note) for note in notes] == [False, True, False, False] * 2
+    assert ["If this step writes" in str(note) for note in notes] == [False, True, False, False] * 2
 
 
 def test_waits_for_the_device_do_not_count_as_growth() -> None:
