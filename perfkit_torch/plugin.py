@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import Calibrator, OperatorFormulas, OperatorNames, Recorder, Remedy, Source
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
@@ -55,3 +55,10 @@ def perfkit_operator_names() -> OperatorNames:
     from perfkit_torch.operator_names import operator_name
 
     return {"torch": operator_name}
+
+
+@hookimpl
+def perfkit_operator_formulas() -> OperatorFormulas:
+    from perfkit_torch.operator_formulas import operator_formula
+
+    return {"torch": operator_formula}

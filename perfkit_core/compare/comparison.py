@@ -21,9 +21,9 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
+from perfkit_core.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.language.messages import SIDES
 from perfkit_core.language.units import format_duration, format_ratio
-from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import as_trace
@@ -200,49 +200,6 @@ def known_device_times(table: pd.DataFrame, on_device: Mapping[str, bool]) -> pd
     return table.assign(**{name: pd.array([pd.NA] * len(table), "Int64") for name in names if name in table.columns})
 
 
-TERA: Final = 10**12
-GIGA: Final = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """Peak rates of a device model, such as the A100. A rate is None if it is uncertain."""
-
-    product: str
-    float32_flops_per_s: int | None  # FP32 without matrix units.
-    matrix16_flops_per_s: int | None  # FP16 and BF16 with matrix units.
-    memory_bytes_per_s: int | None
-    source: str | None
-
-
-_V100 = Peak("Tesla V100-SXM2", 157 * TERA // 10, 125 * TERA, 900 * GIGA, "NVIDIA V100 data sheet, 2020")
-_A100 = Peak("A100", 195 * TERA // 10, 312 * TERA, None, "NVIDIA A100 data sheet, 2021")
-PEAKS: Final = {
-    "Tesla V100-SXM2-16GB": _V100,
-    "Tesla V100-SXM2-32GB": _V100,
-    "Tesla V100-DGXS-32GB": Peak("V100 of DGX Station", None, 125 * TERA, None, "NVIDIA DGX Station data sheet, 2018"),
-    "NVIDIA A100-SXM4-40GB": Peak("A100 SXM4 40 GB", 195 * TERA // 10, 312 * TERA, 1555 * GIGA, _A100.source),
-    "NVIDIA A100-SXM4-80GB": Peak("A100 SXM4 80 GB", 195 * TERA // 10, 312 * TERA, 2039 * GIGA, _A100.source),
-    "NVIDIA A100-PG509-200": _A100,
-    "NVIDIA H100 80GB HBM3": Peak("H100 SXM5", 67 * TERA, 989 * TERA, 3350 * GIGA, "NVIDIA H100 data sheet, 2023"),
-    "NVIDIA B200": Peak("B200", None, 2250 * TERA, None, "NVIDIA Blackwell architecture brief, 2024"),
-    "AMD Instinct MI210": Peak("MI210", 226 * TERA // 10, 181 * TERA, 1638 * GIGA, "AMD MI210 data sheet, 2022"),
-    "AMD Instinct MI300X": Peak("MI300X", 1634 * TERA // 10, 13074 * TERA // 10, 5300 * GIGA,
-                                "AMD MI300X data sheet, 2023"),
-}  # fmt: skip
-"""Device name in recordings → peak rates."""
-_UNKNOWN: Final = Peak("", None, None, None, None)
-
-
-def peak(device: Device) -> Peak | None:
-    """Return the peak rates of a device, or None if its name does not identify a product."""
-    name = device.name or ""
-    # Clouds offer a whole MI300X (304 compute units) as a virtual function, whose name ends with VF.
-    if device.properties.get("numSms") == 304:
-        name = name.removesuffix(" VF")
-    return PEAKS.get(name)
-
-
 def device_names(trace: Trace) -> tuple[str, ...]:
     """Return the names of the devices that the run used. If it used none, return the names of all recorded devices."""
     used = set(trace.codes("device").values)
@@ -262,10 +219,13 @@ def device_table(sides: Sequence[tuple[str, Trace]]) -> pd.DataFrame:
     for side, trace in sides:
         recorded = {device.name or device.id: device for device in trace.meta.devices}
         for name in device_names(trace):
-            peaks = peak(recorded[name]) or _UNKNOWN
-            rates = (peaks.float32_flops_per_s, peaks.matrix16_flops_per_s, peaks.memory_bytes_per_s)
-            scaled = (rate and rate / unit for rate, unit in zip(rates, (TERA, TERA, GIGA), strict=True))
-            rows.append([side, name, *scaled, recorded[name].memory_bytes, peaks.source])
+            peaks = peaks_of(recorded[name]) or DevicePeaks((), "")
+            rates = (
+                peaks.vector_tflop_per_s.get("float32"),
+                peaks.matrix_tflop_per_s.get("float16"),
+                peaks.memory_gb_per_s,
+            )
+            rows.append([side, name, *rates, recorded[name].memory_bytes, peaks.source or None])
     columns = ["side", "device", "float32_tflop_per_s", "matrix16_tflop_per_s", "memory_gb_per_s",
                "device_memory_bytes", "source"]  # fmt: skip
     kinds = dict.fromkeys(columns[2:5], "Float64") | {"device_memory_bytes": "Int64"}

@@ -12,6 +12,7 @@ from perfkit_core.language.messages import Text, message
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfkit_core.flops.registry import OperatorFormula
     from perfkit_core.model.columns import Column
     from perfkit_core.model.meta import Finding, TraceMeta
     from perfkit_core.model.report_data import Report
@@ -112,6 +113,7 @@ class ViewRequest:
     - ``pattern``, ``kind``, ``device``: filters by RE2 patterns, or None. ``kind`` matches the kind or the category.
     - ``native``: return the framework's own numbers if they differ from perfkit's (docs/semantics).
     - ``sort``: column to sort rows by, or None for the order of the view.
+    - ``peaks``: text of a file with peak rates of devices (:mod:`perfkit_core.flops.peaks`), or None.
     """
 
     by: tuple[str, ...] = ()
@@ -121,6 +123,7 @@ class ViewRequest:
     device: str | None = None
     native: bool = False
     sort: str | None = None
+    peaks: str | None = None
 
 
 def split_grouping(item: str) -> tuple[str, str | None]:
@@ -379,3 +382,6 @@ class StepTimer(Protocol):
 
 OperatorNames = Mapping[str, Callable[[str], str | None]]
 """Framework → function. The function maps a native operator name to the canonical name, or None if unknown."""
+
+OperatorFormulas = Mapping[str, Callable[[str], "OperatorFormula | None"]]
+"""Framework → function. The function maps a native operator name to the formula of its FLOPs, or to None."""

@@ -76,6 +76,15 @@ def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-b
 
 
 @hookspec
+def perfkit_operator_formulas() -> contracts.OperatorFormulas:  # type: ignore[empty-body]
+    """A dictionary from framework to a function. The function maps an operator name of this framework to the formula of
+    its FLOPs and bytes, with the roles of its recorded arguments, or to None (:mod:`perfkit_core.flops.registry`).
+
+    An adapter may keep its formulas in ``operator_formulas.toml`` (:func:`perfkit_core.flops.registry.read_formulas`).
+    """
+
+
+@hookspec
 def perfkit_renderers() -> Sequence[contracts.Renderer]:  # type: ignore[empty-body]
     """Output formats of reports, for ``--format NAME``."""
 

@@ -6,13 +6,16 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pluggy
 
 from perfkit_core.language.messages import Text
 from perfkit_core.plugins import contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
+
+if TYPE_CHECKING:
+    from perfkit_core.flops.registry import OperatorFormula
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
 """Module with perfkit's own plugin, which is loaded by name, like every plugin."""
@@ -78,10 +81,15 @@ class Plugins:
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
         """Return the function that maps a framework's native operator names to canonical names, or None."""
-        for names in self._results("perfkit_operator_names", dict):
-            if framework in names:
-                return cast("Callable[[str], str | None]", names[framework])
-        return None
+        return cast("Callable[[str], str | None] | None", self._of_framework("perfkit_operator_names", framework))
+
+    def operator_formulas(self, framework: str | None) -> Callable[[str], OperatorFormula | None] | None:
+        """Return the function that maps a framework's native operator names to formulas of their FLOPs, or None."""
+        found = self._of_framework("perfkit_operator_formulas", framework)
+        return cast("Callable[[str], OperatorFormula | None] | None", found)
+
+    def _of_framework(self, hook: str, framework: str | None) -> Any:
+        return next((by_name[framework] for by_name in self._results(hook, dict) if framework in by_name), None)
 
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):

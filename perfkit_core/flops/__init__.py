@@ -1,0 +1,11 @@
+"""FLOPs and bytes of operators from the shapes, types and values of their arguments, and peak rates of devices.
+
+- ``arguments``: the recorded arguments of an operator, as tensors and values,
+- ``matrix``: formulas of matrix products, convolutions, attention and recurrent layers,
+- ``vector``: formulas of all other operators,
+- ``registry``: which formula belongs to an operator,
+- ``peaks``: what devices can do, from ``device_peaks.toml``.
+
+A multiply-add counts as two FLOPs. Bytes are the least possible traffic: each input is read once, each result is
+written once.
+"""

@@ -1,0 +1,96 @@
+"""Recorded arguments of operators: tensors with shape and type, lists of tensors, and values such as a stride."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+SIZES: Final = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8": 1, "complex128": 16, "complex64": 8,
+    "complex32": 4, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
+    "bool": 1,
+}  # fmt: skip
+"""Number type → bytes of an element."""
+_SPELLINGS: Final = {
+    "double": "float64", "float": "float32", "half": "float16", "long int": "int64", "long": "int64",
+    "long long": "int64", "int": "int32", "short int": "int16", "short": "int16", "signed char": "int8",
+    "char": "int8", "unsigned char": "uint8", "byte": "uint8", "unsigned short": "uint16", "unsigned int": "uint32",
+    "unsigned long": "uint64", "complex<double>": "complex128", "complex<float>": "complex64",
+    "complex<half>": "complex32", "qint8": "int8", "quint8": "uint8", "qint32": "int32",
+}  # fmt: skip
+"""Names of number types in C++ → number type."""
+_NAMESPACE: Final = re.compile(r"\b\w+::")
+_FLOAT8: Final = re.compile(r"float8_e\dm\d\w*")
+
+
+def number_type(recorded: str) -> str | None:
+    """Return the number type that a recorded name denotes: ``float32`` for ``float``, ``bfloat16`` for
+    ``c10::BFloat16``. Return None if the name denotes no number type, for example ``Scalar``."""
+    name = _NAMESPACE.sub("", recorded).strip().lower()
+    if name in SIZES:
+        return name
+    return "float8" if _FLOAT8.fullmatch(name) else _SPELLINGS.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor argument. ``dtype`` is a key of :data:`SIZES`, or None if unknown."""
+
+    shape: tuple[int, ...]
+    dtype: str | None = None
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int | None:
+        return None if self.dtype is None else self.elements * SIZES[self.dtype]
+
+
+Argument = Any
+"""A :class:`Tensor`, a tuple of tensors, or a value: bool, int, float, or a tuple of these. None if not given."""
+
+
+def arguments(shapes: str, dtypes: str | None, values: str | None) -> tuple[Argument, ...]:
+    """Return the arguments of a call, by position. The texts are JSON lists with one item per argument: ``shapes`` has
+    sizes, ``dtypes`` has names of types, and ``values`` has values as text, or "". Raises ValueError."""
+    try:
+        sizes: list[Any] = msgspec.json.decode(shapes, type=list[Any])
+        names = msgspec.json.decode(dtypes, type=list[str]) if dtypes else []
+        texts = msgspec.json.decode(values, type=list[str]) if values else []
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not a JSON list of arguments: {error}") from None
+    names += [""] * (len(sizes) - len(names))
+    texts += [""] * (len(sizes) - len(texts))
+    return tuple(map(_argument, sizes, names, texts))
+
+
+def _argument(size: Any, name: str, text: str) -> Argument:
+    if not isinstance(size, list):
+        raise ValueError(f"not the sizes of a tensor: {size}")
+    dtype = number_type(name)
+    if size and isinstance(size[0], list):
+        return tuple(Tensor(tuple(each), dtype) for each in size)
+    if not size and (text or dtype is None):
+        return _value(text)
+    return Tensor(tuple(size), dtype)
+
+
+def _value(text: str) -> Any:
+    """Return the value of a text: ``[1, 1]`` gives (1, 1), ``True`` gives True, and "" gives None."""
+    text = text.strip()
+    if text.startswith("["):
+        return tuple(_value(item) for item in text.strip("[]").split(",") if item.strip())
+    if text in ("True", "False"):
+        return text == "True"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text or None

@@ -1,0 +1,215 @@
+"""FLOPs of matrix products, convolutions, attention and recurrent layers.
+
+Each formula counts two FLOPs for each multiply-add. Biases, scales and activations are not counted, as in most FLOPs
+counters. A formula raises ValueError if the shapes do not fit or if they do not determine the FLOPs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from perfkit_core.flops.arguments import Argument, Tensor
+from perfkit_core.flops.work import Product, Work, broadcast, flat, moved
+
+_WIDER: Final = {"int8": "int32", "uint8": "int32", "float8": "bfloat16"}
+"""Type of the inputs of a matrix product → type of its result, where the result is wider."""
+
+
+def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
+    """Return the work of ``a @ b``: 2 · batch · m · n · k FLOPs. Dimensions before the last two are broadcast."""
+    left = a.shape if len(a.shape) > 1 else (1, *a.shape)
+    right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
+    (m, k), (rows, n) = left[-2:], right[-2:]
+    if k != rows:
+        raise ValueError(f"inner sizes differ: {a.shape} @ {b.shape}")
+    batch = broadcast(left[:-2], right[:-2])
+    shape = (*batch, *((m,) if len(a.shape) > 1 else ()), *((n,) if len(b.shape) > 1 else ()))
+    result = Tensor(shape, _WIDER.get(a.dtype or "", a.dtype))
+    if len(right) == 2:  # all rows of `a` multiply the same matrix
+        batch, m = (), math.prod(left[:-1])
+    product = Product(math.prod(batch), m, n, k)
+    return Work(2 * math.prod(product), moved((a, b, bias, result)), True, a.dtype, product)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Work:
+    """Return the work of ``input @ weight.T``. ``weight`` has the shape (output features, input features)."""
+    return matmul(input, Tensor(weight.shape[::-1], weight.dtype), bias)
+
+
+def bilinear(first: Tensor, second: Tensor, weight: Tensor) -> Work:
+    """Return the work of x1ᵀ·A·x2 with one matrix A for each output. The shape of ``weight`` is (outputs, features of
+    x1, features of x2)."""
+    rows = math.prod(first.shape[:-1])
+    outputs, one, two = weight.shape
+    flops = 2 * rows * outputs * two * (one + 1)  # first x1ᵀ·A, then the product with x2
+    return Work(flops, moved((first, second, weight, Tensor((rows, outputs), first.dtype))), True, first.dtype)
+
+
+def grouped_matmul(a: Tensor, b: Tensor) -> Work:
+    """Return the work of products of parts of ``a`` with the matrices in ``b``, one matrix for each group. One of the
+    two has a dimension for the groups. If none has it, the groups split the inner dimension."""
+    if len(a.shape) == 3 and len(b.shape) == 3:
+        return matmul(a, b)
+    rows, n = math.prod(a.shape[:-1]), b.shape[-1]
+    result = Tensor((rows, n), a.dtype)
+    return Work(2 * rows * n * a.shape[-1], moved((a, b, result)), True, a.dtype)
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    bias: Tensor | None = None,
+    transposed: bool = False,
+    output_padding: Sequence[int] | None = None,
+    groups: int | None = None,
+) -> Work:
+    """Return the work of a convolution. The shapes are (samples, channels, *sizes) and (channels, channels per group,
+    *kernel). At each position of the result (of the input if transposed), each weight takes part in one multiply-add.
+    ``groups`` changes only the result of a transposed convolution, because groups reduce the number of weights."""
+    sizes, kernel = input.shape[2:], weight.shape[2:]
+    if len(input.shape) != len(weight.shape) or any(
+        not isinstance(each, tuple) for each in (stride, padding, dilation)
+    ):
+        raise ValueError("a convolution needs its stride, padding and dilation")
+    stride, padding, dilation = (_each(values, len(kernel)) for values in (stride, padding, dilation))
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    if transposed:
+        extra = _each(output_padding or (0,), len(kernel))
+        grown = zip(sizes, stride, padding, reach, extra, strict=True)
+        result = [(size - 1) * s - 2 * p + r + e for size, s, p, r, e in grown]
+    else:
+        result = [(n + 2 * p - r) // s + 1 for n, s, p, r in zip(sizes, stride, padding, reach, strict=True)]
+    # The weights of a transposed convolution have the shape (input channels, result channels per group, *kernel).
+    channels = weight.shape[1] * (groups or 1) if transposed else weight.shape[0]
+    output = Tensor((input.shape[0], channels, *result), input.dtype)
+    flops = _of_positions(input.shape[0], sizes if transposed else result, weight)
+    return Work(flops, moved((input, weight, bias, output)), True, input.dtype)
+
+
+def convolution_gradient(
+    gradient: Tensor, input: Tensor, weight: Tensor, wanted: Sequence[bool], transposed: bool = False
+) -> Work:
+    """Return the work of the backward pass of a convolution. ``wanted`` says whether the gradients of input, weight and
+    bias are computed. Each of the first two takes as many FLOPs as the forward pass."""
+    if not isinstance(wanted, tuple):
+        raise ValueError("it is not recorded which gradients are computed")
+    of_input, of_weight = wanted[:2]
+    positions = (input if transposed else gradient).shape[2:]
+    tensors = (gradient, *((weight, input) if of_input else ()), *((input, weight) if of_weight else ()))
+    flops = (of_input + of_weight) * _of_positions(input.shape[0], positions, weight)
+    return Work(flops, moved(tensors), True, input.dtype)
+
+
+def _of_positions(samples: int, sizes: Sequence[int], weight: Tensor) -> int:
+    return 2 * samples * math.prod(sizes) * weight.elements
+
+
+def _each(values: Sequence[int], count: int) -> Sequence[int]:
+    return tuple(values) * count if len(values) == 1 else values
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, causal: Argument = None, bias: Tensor | None = None) -> Work:
+    """Return the work of softmax(Q·Kᵀ)·V. The shapes are (samples, heads, positions, features). Several heads of the
+    queries may share a head of keys and values. If ``causal``, a query attends to its own and to earlier positions; the
+    pairs that the mask removes are not counted."""
+    pairs = query.elements // query.shape[-1] // query.shape[-2] * _pairs(query.shape[-2], key.shape[-2], causal)
+    result = Tensor((*query.shape[:-1], value.shape[-1]), query.dtype)
+    flops = 2 * pairs * (query.shape[-1] + value.shape[-1])
+    return Work(flops, moved((query, key, value, bias, result)), True, query.dtype)
+
+
+def attention_gradient(
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, causal: Argument = None, bias: Tensor | None = None
+) -> Work:
+    """Return the work of the gradients of :func:`attention`. The kernels compute the scores Q·Kᵀ again. Four products
+    follow: dP = dO·Vᵀ, dV = Pᵀ·dO, dQ = dS·K and dK = dSᵀ·Q."""
+    pairs = query.elements // query.shape[-1] // query.shape[-2] * _pairs(query.shape[-2], key.shape[-2], causal)
+    scores, weighted = 2 * pairs * query.shape[-1], 2 * pairs * value.shape[-1]
+    # dO, O, Q, K and V are read; dQ, dK and dV are written.
+    tensors = (gradient, gradient, query, key, value, query, key, value, bias)
+    return Work(3 * scores + 2 * weighted, moved(tensors), True, query.dtype, recomputed=scores)
+
+
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    causal: Argument = None,
+    query_starts: Argument = None,
+    key_starts: Argument = None,
+    query_length: Argument = None,
+    key_length: Argument = None,
+) -> Work:
+    """Return the work of :func:`attention` for tensors of the shape (samples, positions, heads, features). If the
+    sequences have different lengths, the shape is (all positions, heads, features): ``query_starts`` then has the start
+    of each sequence, and ``query_length`` is the greatest length. Recordings do not contain the single lengths. So the
+    FLOPs are known only if all sequences have the greatest length. Otherwise, ValueError is raised."""
+    tensors = _unpacked((query, key, value), (query_starts, key_starts), (query_length, key_length))
+    return attention(*tensors, causal)
+
+
+def packed_attention_gradient(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    causal: Argument = None,
+    query_starts: Argument = None,
+    key_starts: Argument = None,
+    query_length: Argument = None,
+    key_length: Argument = None,
+) -> Work:
+    """Return the work of the gradients of :func:`packed_attention`."""
+    tensors = _unpacked((query, key, value), (query_starts, key_starts), (query_length, key_length))
+    return attention_gradient(gradient, *tensors, causal)
+
+
+def _unpacked(
+    tensors: tuple[Tensor, Tensor, Tensor], starts: tuple[Argument, Argument], lengths: tuple[Argument, Argument]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values with the shape (samples, heads, positions, features)."""
+    query, *others = tensors
+    key, value = (_by_sample(other, starts[1], lengths[1]) for other in others)
+    return _by_sample(query, starts[0], lengths[0]), key, value
+
+
+def _by_sample(tensor: Tensor, starts: Argument, length: Argument) -> Tensor:
+    shape = tensor.shape
+    if len(shape) == 3:
+        samples = starts.elements - 1 if isinstance(starts, Tensor) else 1
+        if not isinstance(length, int) or samples * length != shape[0]:
+            raise ValueError("the lengths of the sequences are not recorded")
+        shape = (samples, length, *shape[1:])
+    samples, positions, heads, features = shape
+    return Tensor((samples, heads, positions, features), tensor.dtype)
+
+
+def _pairs(queries: int, keys: int, causal: Argument) -> int:
+    """Return the number of pairs of a query and a key. If ``causal``, query i attends to the keys 0 … i."""
+    if not causal:
+        return queries * keys
+    square = min(queries, keys)
+    return square * (square + 1) // 2 + (queries - square) * keys
+
+
+def recurrent(input: Tensor, weights: Argument) -> Work:
+    """Return the work of a recurrent network of any kind. ``input`` has the features of each position in its last
+    dimension. At each position, each element of the weight matrices takes part in one multiply-add: the weights of the
+    inputs, of the hidden states and of a projection, of all layers and directions. Biases are no matrices."""
+    positions = math.prod(input.shape[:-1])
+    matrices = [weight for weight in flat(weights) if len(weight.shape) == 2]
+    if not matrices:
+        raise ValueError("the weights of the recurrent network are not recorded")
+    flops = 2 * positions * sum(weight.elements for weight in matrices)
+    return Work(flops, moved((input, *matrices)), True, input.dtype)
+
+
+def recurrent_gradient(input: Tensor, weights: Argument) -> Work:
+    """Return the work of the gradients of :func:`recurrent`: two products for each product of the forward pass."""
+    forward = recurrent(input, weights)
+    return Work(2 * forward.flops, forward.bytes and 2 * forward.bytes, True, forward.dtype)

@@ -1,0 +1,110 @@
+"""Peak rates of devices: FLOPs per second by number type, and bytes per second of the memory.
+
+The built-in rates are in ``device_peaks.toml``, with their sources. A file of the same form adds devices or replaces
+rates (``--peaks FILE``).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perfkit_core.errors import UsageError
+from perfkit_core.model.meta import Device
+from perfkit_core.system.packages import convert, read_toml
+
+TERA: Final = 10**12
+GIGA: Final = 10**9
+TF32: Final = "tf32"
+"""Type of float32 products that matrix units compute with rounded inputs."""
+_TF32_KERNEL: Final = re.compile(r"tf32|s1688(?!\d)", re.IGNORECASE)
+UNITS: Final = "numSms"
+"""Key of a device's recorded properties: its number of multiprocessors."""
+_COMPUTED_AS: Final = {"float16": "float32", "bfloat16": "float32", "bool": "float32"}
+"""Type → type in which ordinary cores compute it, if the data sheet has no rate of its own."""
+
+
+class DevicePeaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Peak rates of a device model, dense. Rates by number type are in TFLOP/s. A missing rate is unknown.
+
+    - ``names``: the names by which frameworks know the device.
+    - ``source``: the document with the rates.
+    - ``compute_units``: number of multiprocessors for which the rates hold, None for any number.
+    - ``matrix_tflop_per_s``: of matrix units (tensor cores). ``vector_tflop_per_s``: of ordinary cores.
+    """
+
+    names: tuple[str, ...]
+    source: str
+    product: str = ""
+    compute_units: int | None = None
+    memory_gb_per_s: float | None = None
+    matrix_tflop_per_s: dict[str, float] = {}
+    vector_tflop_per_s: dict[str, float] = {}
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return None if self.memory_gb_per_s is None else self.memory_gb_per_s * GIGA
+
+    def flops_per_s(self, dtype: str | None, matrix: bool, tf32: bool = False) -> float | None:
+        """Return the peak of work on numbers of type ``dtype``, or None if unknown. ``matrix``: the work consists of
+        matrix products. ``tf32``: matrix units compute float32 products with rounded inputs."""
+        if dtype is None:
+            return None
+        rate = self.matrix_tflop_per_s.get(TF32 if tf32 and dtype == "float32" else dtype) if matrix else None
+        rate = rate or self.vector_tflop_per_s.get(dtype) or self.vector_tflop_per_s.get(_COMPUTED_AS.get(dtype, ""))
+        return None if rate is None else rate * TERA
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    devices: tuple[DevicePeaks, ...]
+
+
+@functools.cache
+def _built_in() -> Mapping[str, DevicePeaks]:
+    where = "perfkit_core.flops/device_peaks.toml"
+    return _by_name(convert(read_toml("perfkit_core.flops", "device_peaks.toml"), _File, where))
+
+
+def _by_name(file: _File) -> Mapping[str, DevicePeaks]:
+    return {name: peaks for peaks in file.devices for name in peaks.names}
+
+
+def read_peaks(path: Path) -> str:
+    """Return the text of a file of peak rates. Raises UsageError if it cannot be read or has wrong fields."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}", "a file of peak rates is a TOML file") from None
+    try:
+        _given(text)
+    except ValueError as error:
+        hint = "example: [[devices]] names = ['cpu'], source = 'measured', memory_gb_per_s = 50"
+        raise UsageError(f"{path}: {error}", hint) from None
+    return text
+
+
+@functools.lru_cache(8)
+def _given(text: str) -> Mapping[str, DevicePeaks]:
+    import tomllib
+
+    return _by_name(convert(tomllib.loads(text), _File, "peak rates"))
+
+
+def peaks_of(device: Device, given: str | None = None) -> DevicePeaks | None:
+    """Return the peak rates of a device, or None if they are unknown. ``given`` is the text of a file with further
+    rates, which may name a device also by its id or its kind, such as ``cuda:0`` or ``cpu``."""
+    own, name = _given(given) if given else {}, device.name or ""
+    found = own.get(name) or own.get(device.id) or own.get(device.id.partition(":")[0]) or _built_in().get(name)
+    if found is None or found.compute_units in (None, device.properties.get(UNITS)):
+        return found
+    return None
+
+
+def shows_tf32(kernel: str) -> bool:
+    """Return whether the name of a kernel shows that it computes float32 products with rounded inputs."""
+    return bool(_TF32_KERNEL.search(kernel))

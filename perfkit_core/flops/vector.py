@@ -1,0 +1,182 @@
+"""FLOPs and bytes of operators without matrix products: elementwise operators, reductions, normalizations and others.
+
+The number of FLOPs of a function such as ``exp`` depends on the hardware. By convention, each arithmetic operation and
+each function counts as one FLOP for each element. Copies count none. Such operators are limited by the memory, so their
+bytes matter more. A formula raises ValueError if the shapes do not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from perfkit_core.flops.arguments import Argument, Tensor
+from perfkit_core.flops.work import Work, broadcast, flat, moved
+
+NORMALIZE: Final = 5
+"""FLOPs of an element in a normalization: mean, difference, square, sum of squares, scaling."""
+AFFINE: Final = 2
+"""FLOPs of an element for the multiplication with a weight and the addition of a bias."""
+SOFTMAX: Final = 5
+"""FLOPs of an element in a softmax: maximum, difference, exponential, sum, quotient."""
+_RANKS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64", "float8", "bfloat16", "float16", "float32",
+                 "float64", "complex64", "complex128")  # fmt: skip
+"""Number types, narrowest first. The result of an elementwise operator has the widest type of its inputs."""
+
+
+def promoted(tensors: Sequence[Tensor]) -> str | None:
+    """Return the type of an elementwise result. Tensors without dimensions do not widen the type of the others."""
+    shaped = [tensor for tensor in tensors if tensor.shape] or tensors
+    types = [tensor.dtype for tensor in shaped]
+    if None in types:
+        return None
+    known = [_RANKS.index(each) for each in types if each in _RANKS]
+    if {"bfloat16", "float16"} <= set(types):
+        return "float32"
+    return _RANKS[max(known)] if known else None
+
+
+def elementwise(inputs: Argument, per_element: int = 1, result: str | None = None) -> Work:
+    """Return the work of an elementwise operator. ``per_element``: FLOPs of an element of the result. ``result``: type
+    of the result; by default, the widest type of the inputs."""
+    tensors = flat(inputs)
+    if not tensors:
+        raise ValueError("an elementwise operator needs a tensor")
+    output = Tensor(broadcast(*(tensor.shape for tensor in tensors)), result or promoted(tensors))
+    return Work(per_element * output.elements, moved((*tensors, output)), dtype=promoted(tensors))
+
+
+def lists(results: Argument, others: Argument = None, per_element: int = 1) -> Work:
+    """Return the work of an elementwise operator on lists of tensors. It changes the tensors of the first list."""
+    changed, read = flat(results), flat(others)
+    elements = sum(tensor.elements for tensor in changed)
+    return Work(per_element * elements, moved((*changed, *changed, *read)))
+
+
+def copy(result: Tensor, source: Tensor) -> Work:
+    """Return the work of a copy into ``result``, from a tensor that may have another type or fewer elements."""
+    return Work(0, moved((result, source)), dtype=source.dtype)
+
+
+def fill(result: Tensor) -> Work:
+    """Return the work of writing a value to each element."""
+    return Work(0, result.bytes, dtype=result.dtype)
+
+
+def concatenate(tensors: Argument) -> Work:
+    """Return the work of joining tensors: each is read and written once."""
+    size = moved(flat(tensors))
+    return Work(0, None if size is None else 2 * size)
+
+
+def reduce(input: Tensor, dims: Argument = None, keep: Argument = None, per_element: int = 1) -> Work:
+    """Return the work of a reduction over ``dims`` (over all dimensions if None): one FLOP for each input element."""
+    count = len(input.shape)
+    chosen = dims if isinstance(dims, tuple) else (dims,)
+    reduced = {each % count for each in chosen if type(each) is int and -count <= each < count} if count else set()
+    kept = [size for place, size in enumerate(input.shape) if place not in reduced] if reduced else []
+    return Work(per_element * input.elements, moved((input, Tensor(tuple(kept), input.dtype))), dtype=input.dtype)
+
+
+def scan(input: Tensor, per_element: int = 1) -> Work:
+    """Return the work of an operator that reads each element once and writes a result of the same shape."""
+    return Work(per_element * input.elements, moved((input, input)), dtype=input.dtype)
+
+
+def softmax(input: Tensor) -> Work:
+    return scan(input, SOFTMAX)
+
+
+def softmax_gradient(gradient: Tensor, output: Tensor) -> Work:
+    """Return the work of y · (dy − Σ y·dy): four FLOPs for each element."""
+    return Work(4 * output.elements, moved((gradient, output, output)), dtype=output.dtype)
+
+
+def normalize(input: Tensor, weight: Argument = None, bias: Argument = None, trained: Argument = True) -> Work:
+    """Return the work of a normalization. If not ``trained``, batch statistics are known: two FLOPs for an element."""
+    parameters = flat(weight, bias)
+    per_element = (NORMALIZE if trained is not False else AFFINE) + (AFFINE if parameters else 0)
+    return Work(per_element * input.elements, moved((input, *parameters, input)), dtype=input.dtype)
+
+
+def normalize_gradient(gradient: Tensor, input: Tensor, weight: Argument = None) -> Work:
+    """Return the work of the gradients of input, weight and bias. The formula of the input's gradient has two sums over
+    the normalized elements: about twice the FLOPs of the forward pass."""
+    parameters = flat(weight)
+    work = 2 * (NORMALIZE + (AFFINE if parameters else 0)) * input.elements
+    return Work(work, moved((gradient, input, *parameters, input, *parameters)), dtype=input.dtype)
+
+
+def pool(
+    input: Tensor, window: Sequence[int], stride: Argument = None, padding: Argument = None, dilation: Argument = None,
+    ceil: Argument = None,
+) -> Work:  # fmt: skip
+    """Return the work of max or average pooling: one FLOP for each element of each window."""
+    if not isinstance(window, tuple):
+        raise ValueError("pooling needs the size of its window")
+    count = len(window)
+    strides = stride if isinstance(stride, tuple) and stride else window
+    paddings, dilations = (
+        (given if isinstance(given, tuple) else (default,)) for given, default in ((padding, 0), (dilation, 1))
+    )
+    sizes = []
+    for place, size in enumerate(input.shape[-count:]):
+        s, p, d = (values[place if len(values) > 1 else 0] for values in (strides, paddings, dilations))
+        free = size + 2 * p - d * (window[place] - 1) - 1
+        sizes.append((-(-free // s) if ceil is True else free // s) + 1)
+    output = Tensor((*input.shape[:-count], *sizes), input.dtype)
+    return Work(output.elements * math.prod(window), moved((input, output)), dtype=input.dtype)
+
+
+def adaptive_pool(input: Tensor, size: Sequence[int]) -> Work:
+    """Return the work of pooling to a result of ``size``: about one FLOP for each input element."""
+    if not isinstance(size, tuple):
+        raise ValueError("adaptive pooling needs the size of its result")
+    output = Tensor((*input.shape[: -len(size)], *size), input.dtype)
+    return Work(input.elements, moved((input, output)), dtype=input.dtype)
+
+
+def pool_gradient(gradient: Tensor, input: Tensor) -> Work:
+    """Return the work of the gradient of pooling: the gradient is read, and added to or written over the input's."""
+    return Work(gradient.elements, moved((gradient, input)), dtype=gradient.dtype)
+
+
+def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
+    """Return the work of reading the rows of ``table`` that ``indices`` name: an embedding or an index selection."""
+    place = dim % len(table.shape) if type(dim) is int and table.shape else 0
+    row = table.elements // max(table.shape[place], 1) if table.shape else 1
+    rows = Tensor((indices.elements, row), table.dtype)
+    return Work(0, moved((rows, indices, rows)), dtype=table.dtype)
+
+
+def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
+    """Return the work of adding the rows of ``gradient`` to a table of ``rows`` rows, as an embedding's gradient."""
+    count = rows if type(rows) is int else indices.elements
+    table = Tensor((count, gradient.elements // max(indices.elements, 1)), gradient.dtype)
+    return Work(gradient.elements, moved((gradient, indices, table)), dtype=gradient.dtype)
+
+
+def loss(input: Tensor, target: Argument = None, per_element: int = 1) -> Work:
+    """Return the work of a loss that reads inputs and targets and adds up one number."""
+    return Work(per_element * input.elements, moved((input, *flat(target))), dtype=input.dtype)
+
+
+def picked_loss(input: Tensor, target: Tensor) -> Work:
+    """Return the work of a loss that reads one element for each target, as the negative log likelihood."""
+    read = Tensor(target.shape, input.dtype)
+    return Work(target.elements, moved((read, target)), dtype=input.dtype)
+
+
+def picked_loss_gradient(input: Tensor, target: Tensor) -> Work:
+    """Return the work of the gradient of :func:`picked_loss`, which has the shape of the input."""
+    return Work(target.elements, moved((target, input)), dtype=input.dtype)
+
+
+def optimizer(parameters: Argument, gradients: Argument, states: Argument = None, per_element: int = 2) -> Work:
+    """Return the work of an update of all parameters in one call. Parameters and states are read and written, gradients
+    are read. ``states`` holds lists of tensors with the shapes of the parameters."""
+    updated, read, kept = flat(parameters), flat(gradients), flat(states)
+    elements = sum(tensor.elements for tensor in updated)
+    full = tuple(tensor for tensor in kept if tensor.shape)
+    return Work(per_element * elements, moved((*updated, *full, *updated, *full, *read)))

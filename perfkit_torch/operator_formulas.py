@@ -1,0 +1,17 @@
+"""Formulas for the FLOPs and bytes of torch's operators, from ``operator_formulas.toml``."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from perfkit_core.flops.registry import OperatorFormula, read_formulas
+
+_NAMESPACE: Final = "aten::"
+
+
+@functools.lru_cache(maxsize=65536)
+def operator_formula(native: str) -> OperatorFormula | None:
+    """Return the formula of a torch operator, or None if it has none of its own."""
+    name = native.removeprefix(_NAMESPACE).partition(".")[0]
+    return read_formulas("perfkit_torch").get(name.rstrip("_") or name)

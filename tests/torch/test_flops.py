@@ -1,0 +1,146 @@
+"""FLOPs of recorded operators against torch's FlopCounterMode, for 60 models and layers, forward and backward.
+
+FlopCounterMode counts at dispatch, from real tensors. perfkit counts from what the profiler recorded. FlopCounterMode
+has no formula for attention on a CPU, so it gets torch's own formula of the other attention operators. Where it is
+known to be wrong or has no formula, formulas by hand replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+import perfkit.torch
+from perfkit_core.flops.registry import read_formulas
+from perfkit_core.views.hardware.operator_work import operator_work
+from tests.support.counted_models import COUNTED, Case
+
+pytestmark = pytest.mark.live
+
+
+def counted(run: Callable[[], Any], folder: Path) -> int:
+    """Return the FLOPs of matrix products that perfkit counts in a recording of ``run``."""
+    handler = perfkit.torch.trace_handler(folder)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
+                                on_trace_ready=handler):  # fmt: skip
+        run()
+    work = operator_work(perfkit.load(folder))
+    return sum(work.works[number].flops for number in work.distinct.tolist() if work.works[number].matrix)
+
+
+def reference(run: Callable[[], Any]) -> int:
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    formulas = {
+        attention: lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward:
+            lambda gradient, query, key, value, *_, **__: sdpa_backward_flop_count(gradient, query, key, value),
+    }  # fmt: skip
+    with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+        run()
+    return int(counter.get_total_flops())
+
+
+def training(case: Case, trains_input: bool) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model, x = case[0](), torch.randn(case[1], requires_grad=trains_input)
+    return lambda: model(x).sum().backward()
+
+
+def test_the_list_has_sixty_models_and_layers() -> None:
+    assert len(COUNTED) >= 60
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_flops_equal_those_of_torchs_counter(name: str, tmp_path: Path) -> None:
+    for trains_input in (False, True):
+        run = training(COUNTED[name], trains_input)
+        run()  # so that lazily created gradients do not differ
+        expected = reference(run)
+        assert expected > 0
+        assert counted(run, tmp_path / str(trains_input)) == expected
+
+
+def test_a_grouped_convolution_computes_only_pairs_of_channels_in_a_group(tmp_path: Path) -> None:
+    model, x = nn.Conv2d(8, 12, 3, groups=4, bias=False), torch.randn(2, 8, 10, 10, requires_grad=True)
+    forward = 2 * 2 * 8 * 8 * 12 * 2 * 3 * 3  # samples, positions, channels, channels per group, kernel
+    assert reference(lambda: model(x)) == forward
+    assert counted(lambda: model(x).sum().backward(), tmp_path) == 3 * forward
+
+
+@pytest.mark.parametrize("keys", [6, 10, 14])
+def test_causal_attention_counts_the_pairs_that_the_mask_keeps(keys: int, tmp_path: Path) -> None:
+    query = torch.randn(2, 4, 10, 8, requires_grad=True)
+    key = torch.randn(2, 4, keys, 8, requires_grad=True)
+    pairs = int(torch.ones(10, keys).tril().sum()) * 2 * 4
+
+    def run() -> None:
+        functional.scaled_dot_product_attention(query, key, key, is_causal=True).sum().backward()
+
+    # Two products in the forward pass, five in the backward pass, each with 2 · 8 FLOPs for a pair.
+    assert counted(run, tmp_path) == 7 * 2 * 8 * pairs
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2}, {"bidirectional": True}, {"num_layers": 3, "bidirectional": True}]
+)
+def test_lstm_multiplies_each_weight_once_for_each_position(options: dict[str, Any], tmp_path: Path) -> None:
+    model, x = nn.LSTM(6, 10, **options), torch.randn(5, 4, 6)
+    elements = sum(weight.numel() for name, weight in model.named_parameters() if "weight" in name)
+    assert counted(lambda: model(x)[0].sum().backward(), tmp_path) == 3 * 2 * 20 * elements
+
+
+ROLES = {
+    "a": ["batch1", "mat", "mat1", "self"],
+    "b": ["batch2", "mat2", "other", "tensor", "vec"],
+    "input": ["X", "input", "self"],
+    "weight": ["ORI_W", "W", "mat2", "weight"],
+    "bias": ["B", "attn_bias", "attn_mask", "bias", "self"],
+    "gradient": ["grad_out", "grad_out_", "grad_output"],
+    "causal": ["custom_mask_type", "is_causal"],
+    "wanted": ["output_mask"],
+    "query_starts": ["cu_seqlens_q", "cum_seq_q"],
+    "key_starts": ["cu_seqlens_k", "cum_seq_k"],
+    "query_length": ["max_q", "max_seqlen_q"],
+    "key_length": ["max_k", "max_seqlen_k"],
+    "trained": ["training"],
+    "dims": ["dim", "dtype", "other"],
+    "window": ["kernel_size"],
+    "ceil": ["ceil_mode"],
+    "size": ["output_size"],
+    "indices": ["index", "indices"],
+    "table": ["self", "weight"],
+    "rows": ["num_weights"],
+    "result": ["self"],
+    "source": ["other", "src"],
+    "target": ["target"],
+    "output": ["output"],
+    "parameters": ["self"],
+    "gradients": ["grads"],
+}
+"""Role of a formula → names that the argument has in torch's schemas. Other roles have the name of the argument."""
+PLACED = {"weights", "inputs", "tensors", "results", "others", "states"}
+"""Roles of several arguments with different names."""
+
+
+@pytest.mark.parametrize("operator", read_formulas("perfkit_torch"))
+def test_roles_are_those_of_torchs_schemas(operator: str) -> None:
+    formula = read_formulas("perfkit_torch")[operator]
+    names = {f"aten::{operator}", f"aten::{operator}_", operator}
+    schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name in names]
+    if not schemas:
+        pytest.skip(f"this torch has no {operator}")
+
+    def fits(schema: Any) -> bool:
+        arguments = [argument.name for argument in schema.arguments]
+        pairs = list(zip(formula.roles, arguments, strict=False))
+        named = [name in ROLES.get(role, [role]) for role, name in pairs if role not in PLACED | {"_"}]
+        return len(pairs) == len(formula.roles) and all(named)
+
+    assert any(map(fits, schemas))
