@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.errors import UsageError
+from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
@@ -33,6 +34,7 @@ def summarize(
     device: str | None = None,
     native: bool = False,
     limit: int | None = None,
+    peaks: PathLike | None = None,
     workers: int = 1,
     scheduler: str | None = None,
     **display: Any,
@@ -45,6 +47,7 @@ def summarize(
     - ``pattern``, ``kind``, ``device``: RE2 patterns that select the events to count
     - ``native``: use the numbers of the framework's own profiler where they differ (docs/semantics.md)
     - ``limit``: maximum number of rows
+    - ``peaks``: TOML file with peak rates of devices, in addition to the built-in rates
     - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
     - ``display``: other fields of :class:`perfkit_core.report.display.Display`, such as ``sort`` or ``hide``
 
@@ -53,7 +56,10 @@ def summarize(
     (chosen,) = choose_views([view], single=True)
     read = _profile(profile, workers=workers, scheduler=scheduler)
     groupings = (by,) if isinstance(by, str) else tuple(by)
-    request = ViewRequest(groupings, None if steps is None else tuple(steps), pattern, kind, device, native)
+    rates = None if peaks is None else read_peaks(as_path(peaks))
+    request = ViewRequest(
+        groupings, None if steps is None else tuple(steps), pattern, kind, device, native, peaks=rates
+    )
     table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 

@@ -53,6 +53,13 @@ class Whole(_Number):
         raise UsageError(f"{option} {value!r} is {wrong}", f"example: {option} {max(self.least, 5)}")
 
 
+def peak_rates(text: str) -> str:
+    """Option type: the path of a file with peak rates of devices. Return its content. Raises UsageError."""
+    from perfkit_core.flops.peaks import read_peaks
+
+    return read_peaks(as_path(text))
+
+
 def writable(text: str) -> Path:
     """Option type: the path of a file that can be written. Raises UsageError."""
     path = as_path(text)
@@ -65,6 +72,8 @@ def writable(text: str) -> Path:
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
 partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
+peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "
+                     "devices in this TOML file, in addition to the built-in rates.")  # fmt: skip
 output = click.option("-o", "--output", type=writable, metavar="FILE",
                       help="Write to FILE instead of the terminal. Missing folders are created.")  # fmt: skip
 language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",

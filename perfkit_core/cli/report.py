@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +20,18 @@ _SUFFIXES: Final = ("", ".html", ".htm")
 @options.sources
 @click.option("-o", "--output", type=options.writable, default=Path("report.html"), show_default=True,
               metavar="FILE", help="Write the page to FILE. Missing folders are created.")  # fmt: skip
+@options.peaks
 @options.language
 @options.partial
 @options.many_ranks
 def report(
-    sources: tuple[Path, ...], output: Path, partial: bool, workers: int, scheduler: str | None, shard: str | None
+    sources: tuple[Path, ...],
+    output: Path,
+    peaks: str | None,
+    partial: bool,
+    workers: int,
+    scheduler: str | None,
+    shard: str | None,
 ) -> None:
     """Write one self-contained HTML page that works offline.
 
@@ -37,14 +45,19 @@ def report(
     if shard is not None:
         from perfkit_core.pages.profile import REQUEST, page_views
 
-        options.write_shard(shard, sources, output, page_views(), REQUEST, partial)
+        options.write_shard(shard, sources, output, page_views(), replace(REQUEST, peaks=peaks), partial)
         return
-    write_page(sources, output, partial, workers, scheduler)
+    write_page(sources, output, partial, workers, scheduler, peaks)
     say_written(output)
 
 
 def write_page(
-    sources: Sequence[Path], output: Path, partial: bool = False, workers: int = 1, scheduler: str | None = None
+    sources: Sequence[Path],
+    output: Path,
+    partial: bool = False,
+    workers: int = 1,
+    scheduler: str | None = None,
+    peaks: str | None = None,
 ) -> None:
     """Write the page of one profile to ``output``. Raises SourceError and UsageError."""
     from perfkit_core.api import TOGETHER_BYTES
@@ -61,5 +74,5 @@ def write_page(
             shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if lacking[3:] else "")
             hint = "create the partial results with perfkit report --shard"
             raise UsageError(f"the partial results lack these tables of the page: {shown}", hint)
-        page = run_report(profile)
+        page = run_report(profile, peaks)
         write(renderer("html").render(page if of_partials else read_from(page, sources)), output)

@@ -61,6 +61,7 @@ _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth"
               "every view. Repeat the option or use commas for several views. 'perfkit plugins' lists all views.  "
               f"[default: {','.join(DEFAULT_VIEWS)}]")  # fmt: skip
 @filters
+@options.peaks
 @options.limit_option("20; no limit in json and csv")
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
@@ -99,6 +100,7 @@ def summary(
         kind=given["kind"],
         device=given["device"],
         native=given["native"],
+        peaks=given["peaks"],
     )
     if shard is not None:
         shard_views = choose_views(options.names(views) or DEFAULT_VIEWS)
@@ -117,7 +119,10 @@ def summary(
         chosen_views = choose_views(options.names(views) or of_partials or DEFAULT_VIEWS)
         # The first look at a profile: nothing is chosen but steps.
         brief = (
-            chosen.name in FOR_PEOPLE and not views and not of_partials and request == ViewRequest(steps=request.steps)
+            chosen.name in FOR_PEOPLE
+            and not views
+            and not of_partials
+            and request == ViewRequest(steps=request.steps, peaks=request.peaks)
         )
         if brief and limit is None:
             display = replace(display, limit=_BRIEF_ROWS)

@@ -76,11 +76,13 @@ class Chart:
       of the lane. The table needs the columns ``step`` (the name of a dot) and ``outlying`` (whether to mark the dot).
     - ``intervals``: a line per row with one interval per name in ``names``. Each interval takes three columns of ``y``:
       low end, middle and high end. For a number without an interval, the three columns are the same.
+    - ``roofline``: a dot per row and a roof per value of ``by``. ``x`` is the arithmetic intensity. ``y`` names the
+      achieved rate, the time (size of the dot), and the two peak rates, of FLOPs and of the memory.
     """
 
     kind: Literal[
         "bar", "line", "ranking", "share", "icicle", "sunburst", "opening", "heatmap", "waterfall", "distribution",
-        "intervals",
+        "intervals", "roofline",
     ]  # fmt: skip
     x: str
     y: tuple[str, ...]

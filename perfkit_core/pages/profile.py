@@ -20,8 +20,9 @@ FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
     "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "distributed",
-    "modules", "operators", "families", "operator_kinds", "operator_tree", "kernels", "memcpy", "memory_manipulation",
-    "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
+    "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds", "operator_tree", "kernels",
+    "memcpy", "memory_manipulation", "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks",
+    "annotations", "device",
 )  # fmt: skip
 """Order of the views on the page. Other views follow in the order in which they were registered."""
 REQUEST: Final = ViewRequest(by=("families.operator",))
@@ -40,6 +41,9 @@ _CHARTS: Final = {
     "families": Chart("opening", "name", ("device_ns", "self_cpu_ns")),
     "operator_kinds": Chart("sunburst", "name", ("self_device_ns", "self_cpu_ns")),
     "kernels": Chart("ranking", "name", ("total_device_ns",)),
+    "roofline": Chart(
+        "roofline", "flop_per_byte", ("tflop_per_s", "time_ns", "peak_tflop_per_s", "peak_gb_per_s"), by="type"
+    ),
 }
 
 
@@ -49,12 +53,13 @@ def page_views() -> list[View]:
     return sorted(views.values(), key=lambda view: ORDER.index(view.name) if view.name in ORDER else len(ORDER))
 
 
-def run_report(profile: Profile | Trace) -> Report:
-    """Return the report of the page: facts, headline, and a section for every view."""
+def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
+    """Return the report of the page: facts, headline, and a section for every view. ``peaks`` is the text of a file
+    with peak rates of devices."""
     from perfkit_core.advice import reports
 
     views = page_views()
-    report = summary.summary_report(profile, views, REQUEST, display.Display(limit=summary.ROWS))
+    report = summary.summary_report(profile, views, replace(REQUEST, peaks=peaks), display.Display(limit=summary.ROWS))
     tables = {section.name: section.table for section in report.sections}
     sections = []
     for section, view in zip(report.sections, views, strict=True):

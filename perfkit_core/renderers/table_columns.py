@@ -35,6 +35,7 @@ _SORTS: Final = {
     "bytes_per_s": mark("bandwidth"),
     "ratio": "%",
 }
+_RATES: Final = tuple(family.suffix for family in units.PEAKS)
 _TIMES_AND_COUNTS: Final = ("ns", "ratio", "count", "")
 
 
@@ -220,10 +221,12 @@ def worth(column: Column, has_times: bool, on_device: bool) -> int:
     """Return the rank of a column of numbers, 0 for the most important. ``has_times``: the table has times.
     ``on_device``: it has device columns.
 
-    Device times are first, because the device is what a training waits for. Then come counts, and times on the host.
-    Without device columns, own times on the host are first. Averages and extremes follow, and, in a table of times,
-    sizes.
+    Device times and rates of devices are first, because the device is what a training waits for. Then come counts, and
+    times on the host. Without device columns, own times on the host are first. Averages and extremes follow, and, in a
+    table of times, sizes.
     """
+    if column.unit in _RATES:
+        return 0
     if isinstance(column.merge, Average) or column.merge in (MIN, MAX):
         return 6
     if has_times and column.unit not in _TIMES_AND_COUNTS:

@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
-from perfkit_core.model.columns import DESCRIPTION, MEASURE, Column
+from perfkit_core.model.columns import DESCRIPTION, MEASURE, SHAPES, Column
 from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import cut, visible
 from perfkit_core.renderers.table_columns import ShownColumn, by_worth, columns, is_measure
@@ -100,15 +100,19 @@ def fitting(
 ) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """Return two lists: the columns that fit the terminal, and the columns that are left out.
 
-    At least two columns are kept. Descriptions and long text columns are left out first, except the first long text
-    column.
+    At least two columns are kept. Descriptions and long texts are left out first, except the first long text, and the
+    shapes if they are the second, because rows of one operator differ only in their shapes.
     """
     if width is None:
         return list(shown), []
     texts = [column for column in shown if not column.numeric]
     long = [column for column in texts if not column.name.endswith(_DATE)]  # a date is worth its width
     long = [column for column in long if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
-    later = [*long[1:], *(column for column in texts if column.declared.kind == DESCRIPTION and column not in long)]
+    spared = 2 if long[1:] and long[1].name == SHAPES.name else 1
+    later = [
+        *long[spared:],
+        *(column for column in texts if column.declared.kind == DESCRIPTION and column not in long),
+    ]
     # Keys come first: a table whose columns of numbers fit, but not the name of the row, says nothing.
     wanted = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]
     needed = -len(GAP)

@@ -22,7 +22,7 @@ from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.language.messages import mark, message
 from perfkit_core.model import architecture, columns, schema
 from perfkit_core.model.columns import CALLS, CPU, DEPTH, DEVICE, FIRST, FLOPS, HOST, NAME, ON_DEVICE, Share, share
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
@@ -168,6 +168,17 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
     backward = np.array([layer.backward_flops or 0 if layer else 0 for layer in layers], np.int64)
     known = np.array([layer is not None and layer.flops is not None for layer in layers], np.bool_)
     return rounded_division(forward, calls), rounded_division(backward, calls), known
+
+
+@once
+def layer_flops(trace: Trace) -> IntArray:
+    """Return the FLOPs of each call of a layer and of the beginning of each backward pass, as stored when the model was
+    annotated. Other events have 0. The layers below are not included. Shape (rows,)."""
+    tree, labels = module_tree(trace), labelled(trace)
+    node = tree.nodes(trace)
+    forward, backward, _ = _flops_of_calls(tree)
+    call, mark = (trace.host & (node != NO_ROW) & (places >= 0) for places in (labels.path, labels.mark))
+    return np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

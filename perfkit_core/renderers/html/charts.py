@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.language.messages import worded
-from perfkit_core.language.units import format_in, with_unit
+from perfkit_core.language.units import format_duration, format_in, with_unit
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.renderers.cells import cut, plain, visible
 from perfkit_core.renderers.html import colours
@@ -86,16 +86,55 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
     }
 
 
+_DOTS: Final = 300
+"""Maximum number of dots of a roofline. The rows with the longest times are drawn."""
+_ROOFLINE_PIXELS: Final = 420
+
+
+def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
+    """Return the data of a roofline: dots on logarithmic axes, and the roofs above them. None without dots."""
+    rate, time, peak, memory = chart.y
+    table = section.table
+    table = table[(table[chart.x].fillna(0) > 0) & (table[rate].fillna(0) > 0)].nlargest(_DOTS, time)
+    if table.empty:
+        return None
+    kinds = [str(plain(kind)) for kind in table[chart.by].to_list()]
+    colour = dict(zip(dict.fromkeys(kinds), colours.of_names(dict.fromkeys(kinds)), strict=True))
+    known = table.assign(kind=kinds).dropna(subset=[peak, memory])
+    roofs = known.drop_duplicates(["kind", peak, memory])
+    names = [visible(worded(str(plain(name)), section.column("name"))) for name in table["name"].to_list()]
+    shapes = table["shapes"].to_list() if "shapes" in table else [""] * len(table)
+    return {
+        "kind": chart.kind,
+        "height": _ROOFLINE_PIXELS,
+        "x_title": heading(section.column(chart.x)),
+        "y_title": heading(section.column(rate)),
+        "unit": "TFLOP/s",
+        "x": values(table[chart.x]),
+        "y": values(table[rate]),
+        "sizes": (table[time] / max(int(table[time].max()), 1)).astype(float).to_list(),  # of the dots, at most 1
+        "times": [format_duration(each) for each in table[time]],
+        "names": [cut(name, _TOOLTIP_CHARACTERS) for name in names],
+        "shapes": [cut(visible(str(plain(text))), _TOOLTIP_CHARACTERS) for text in shapes],
+        "kinds": kinds,
+        "colours": [colour[kind] for kind in kinds],
+        "roofs": [
+            {"name": row.kind, "colour": colour[row.kind], "peak": float(row[peak]), "slope": float(row[memory]) / 1000}
+            for _, row in roofs.iterrows()
+        ],
+    }  # fmt: skip
+
+
 RANKED: Final = 15
 """Maximum number of bars of a ranking."""
-OF_RUNS: Final = {"waterfall": waterfall, "distribution": distribution}
+OWN: Final = {"waterfall": waterfall, "distribution": distribution, "roofline": roofline}
 """Kind of chart → function that returns the data. Each of these kinds has a script with the same name."""
 SCRIPTS: Final = {
     "charts_series.js": ("bar", "line"),
     "charts_rows.js": ("ranking", "share"),
     "charts_trees.js": ("icicle", "sunburst", "opening"),
     "charts_heatmap.js": ("heatmap",),
-    **{f"{kind}.js": (kind,) for kind in OF_RUNS},
+    **{f"{kind}.js": (kind,) for kind in OWN},
 }
 """Script → the kinds of charts that it draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
@@ -119,8 +158,8 @@ def figure(section: Section) -> dict[str, Any] | None:
         return None
     if chart.kind in SCRIPTS["charts_trees.js"]:
         return hierarchy(section, chart)
-    if chart.kind in OF_RUNS:
-        return OF_RUNS[chart.kind](section, chart)
+    if chart.kind in OWN:
+        return OWN[chart.kind](section, chart)
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names:
         return None

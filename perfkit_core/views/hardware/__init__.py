@@ -1,0 +1,1 @@
+"""What operators compute and move, against what the device could do."""

@@ -1,0 +1,65 @@
+"""View ``gemm``: matrix products by size. A product multiplies an M × K matrix with a K × N matrix."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.flops.work import Product
+from perfkit_core.language.messages import message
+from perfkit_core.model import columns
+from perfkit_core.model.columns import OPERATOR_NAME, key
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import select
+from perfkit_core.views.hardware.operator_work import operator_work
+from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
+from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.tables import texts_at
+
+_NO_PRODUCT: Final = Product(-1, -1, -1, -1)
+_SIZES: Final = (
+    key("m", "M", proper=True),
+    key("n", "N", proper=True),
+    key("k", "K", proper=True),
+    key("batch", "Batch", description="number of products in one call"),
+)
+COLUMNS: Final = (OPERATOR_NAME, *_SIZES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
+
+
+def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the columns of the view that add up over ranks."""
+    work = operator_work(trace)
+    sizes = np.array([one.product or _NO_PRODUCT for one in work.works] + [_NO_PRODUCT], np.int64)
+    items = timed(trace, select.selected(trace, request))
+    sizes = sizes[np.append(work.distinct, -1)[items.counted]]
+    is_product = sizes[:, 0] >= 0
+    items, sizes = items.of(is_product), sizes[is_product]
+    names = {"name": texts_at(operator_names(trace), items.operator)}
+    names |= {column.name: sizes[:, Product._fields.index(column.name)] for column in _SIZES}
+    return measured(trace, request, items, names)
+
+
+def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    return rated(table, COLUMNS)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per combination of operator, sizes, type and groupings, with :data:`COLUMNS`. Limits are
+    NA if the peak rates of the device are unknown. Raises UsageError."""
+    return finished(sums(trace, request), request)
+
+
+VIEW = View(
+    name="gemm",
+    title="Matrix products",
+    description="matrix products by size and number type, with their efficiency",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    order=("above_ns", "time_ns"),
+    explain_empty=lambda trace: message("no matrix products with recorded input shapes were found"),
+    reduction=MergedRows(partial=sums, finish=finished),
+)

@@ -1,0 +1,142 @@
+"""View ``model_flops``: FLOPs of matrix products in the steps, and the share of the peak that they reach.
+
+The model FLOPs are those of one forward and backward pass. The hardware FLOPs also include what is computed again to
+save memory: the scores in the backward pass of fused attention, and the forward operators that activation checkpointing
+repeats. The utilisation is the time that these FLOPs take at the peak of their number types, divided by the time of the
+steps: MFU for model FLOPs, HFU for hardware FLOPs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import RANK, STEP, Column, count, duration, operations, share
+from perfkit_core.model.schema import BACKWARD, FORWARD
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.views import select
+from perfkit_core.views.hardware.operator_work import operator_work
+from perfkit_core.views.hardware.timed_work import PICO, first_of_call, limits, timed
+from perfkit_core.views.modules import layer_flops
+from perfkit_core.views.steps import step_rows
+
+GROUPINGS: Final = ("step", "rank")
+
+
+@once
+def recomputed(trace: Trace) -> BoolArray:
+    """Return the mask of the operators in :func:`operator_work` that repeat an operator of the forward pass of the same
+    step, shape (operators,). They run in the backward pass and take part in a backward graph of their own, and an
+    operator of the same name and shapes ran in the forward pass."""
+    row = operator_work(trace).row
+    numbers = (trace.ints(name)[row] for name in ("rank", "step"))
+    code, first = groupby.distinct([*numbers, *(trace.codes(name).codes[row] for name in ("name", "shapes"))], len(row))
+    in_forward = groupby.sums(code, len(first), trace.rows("phase", FORWARD)[row]) > 0
+    again: BoolArray = trace.rows("phase", BACKWARD)[row] & (trace.ints("sequence")[row] >= 0) & in_forward[code]
+    return again
+
+
+def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the columns of the view that add up: a row for each rank, or for each rank and step."""
+    chosen = select.in_steps(trace, request)
+    steps = step_rows.step_rows(trace)
+    steps = steps[chosen[steps]]
+    by = ["rank", "step"] if "step" in request.by and len(steps) else ["rank"]
+    if len(steps):
+        times = step_rows.step_frame(trace, steps).rename(columns={"dur_ns": "step_ns"}).assign(steps=1)
+    else:  # without steps, the time from the first to the last event of each rank
+        code, start, end = select.spans(trace, chosen)
+        times = pd.DataFrame({"rank": select.ranks(trace)[code], "step_ns": end - start})
+        times["rank"] = times["rank"].astype("Int64").where(times["rank"] >= 0)
+    work = _of_operators(trace, request, chosen & ((trace.ints("step") >= 0) | (len(steps) == 0)))
+    if not len(work):
+        work = _of_layers(trace, chosen)
+    summed = dict.fromkeys(("model_flops", "hardware_flops"), "Int64") | dict.fromkeys(_IDEAL, "Float64")
+    totals = work.groupby(by, dropna=False)[list(summed)].sum(min_count=1).reset_index()
+    rows = times.drop(columns=[name for name in ("step",) if name not in by], errors="ignore")
+    rows = rows.groupby(by, dropna=False).sum(min_count=1).reset_index()
+    return rows.merge(totals, on=by, how="left").astype(summed)
+
+
+def _of_operators(trace: Trace, request: ViewRequest, chosen: BoolArray) -> pd.DataFrame:
+    """Return one row per operator with matrix products: rank, step, FLOPs, and ideal times in ns."""
+    work = operator_work(trace)
+    items = timed(trace, chosen)
+    is_matrix = np.array([*(one.matrix for one in work.works), False], np.bool_)[
+        np.append(work.distinct, -1)[items.counted]
+    ]
+    items = items.of(is_matrix)
+    items = items.of(first_of_call(items))
+    flops, twice = work.values("flops")[items.counted], work.values("recomputed")[items.counted]
+    model = np.where(recomputed(trace)[items.counted], 0, flops - twice)
+    ideal = limits(trace, request, items).compute_ns
+    return _frame(trace, items.operator, model, flops, ideal * model / np.maximum(flops, 1), ideal)
+
+
+def _of_layers(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
+    """Return one row per call of a layer whose FLOPs were stored when the model was annotated."""
+    flops = layer_flops(trace)
+    rows = np.flatnonzero(chosen & (flops > 0))
+    unknown = np.full(len(rows), np.nan)
+    return _frame(trace, rows, flops[rows], flops[rows], unknown, unknown)
+
+
+_IDEAL: Final = ("ideal_ns", "hardware_ideal_ns")
+"""Columns of the time of the model's and the hardware's FLOPs at the peak rate."""
+
+
+def _frame(
+    trace: Trace, rows: IntArray, model: IntArray, hardware: IntArray, ideal: FloatArray, hardware_ideal: FloatArray
+) -> pd.DataFrame:
+    rank = trace.ints("rank")[rows]
+    columns = {"rank": pd.arrays.IntegerArray(rank, rank < 0), "step": trace.ints("step")[rows]}
+    columns |= {"model_flops": model, "hardware_flops": hardware}
+    return pd.DataFrame(columns | dict(zip(_IDEAL, (ideal, hardware_ideal), strict=True)))
+
+
+def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    time = table["step_ns"].astype("Float64").where(table["step_ns"] > 0)
+    result = table.assign(tflop_per_s=table["model_flops"] / time * PICO)
+    for name, ideal in zip(("mfu_ratio", "hfu_ratio"), _IDEAL, strict=True):
+        result[name] = table[ideal] / time
+    return result[[column.name for column in COLUMNS if column.name in result]]
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Utilisations are NA if the peak rates of
+    the device are unknown. Raises UsageError."""
+    select.check_groupings("model_flops", request, GROUPINGS)
+    rows = finished(sums(trace, request), request)
+    return rows[rows["model_flops"].fillna(0) > 0].reset_index(drop=True)
+
+
+COLUMNS: Final = (
+    RANK,
+    replace(STEP, by=("step",)),
+    count("steps", "Steps", exact=True),
+    duration("step_ns", "Step time", per_step=True),
+    operations("model_flops", "Model FLOPs", per_step=True, description="of one forward and backward pass"),
+    operations("hardware_flops", "Hardware FLOPs", per_step=True, description="including what is computed again"),
+    Column("tflop_per_s", "Achieved", "tflop_per_s", description="model FLOPs by step time"),
+    share("mfu_ratio", "MFU", proper=True, description="model FLOPs at the peak rate, by step time"),
+    share("hfu_ratio", "HFU", proper=True, description="hardware FLOPs at the peak rate, by step time"),
+)
+
+VIEW = View(
+    name="model_flops",
+    title="FLOPs of a step",
+    description="FLOPs of the matrix products in the steps, and their share of the peak of the device (MFU)",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    explain_empty=lambda trace: message(
+        "no matrix products with recorded input shapes were found, and no model was annotated"
+    ),
+)

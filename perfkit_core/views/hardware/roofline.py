@@ -1,0 +1,78 @@
+"""View ``roofline``: achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.flops.arguments import Argument, Tensor, arguments
+from perfkit_core.language.messages import Text, mark, message
+from perfkit_core.model import columns
+from perfkit_core.model.columns import OPERATOR_NAME, SHAPES
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.views import select
+from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
+from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.tables import categorical, texts_at
+
+NO_OPERATOR: Final = mark("(no operator)")
+COLUMNS: Final = (OPERATOR_NAME, SHAPES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
+
+
+def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the columns of the view that add up over ranks."""
+    items = timed(trace, select.selected(trace, request))
+    names = texts_at(operator_names(trace), items.operator).add_categories([NO_OPERATOR]).fillna(NO_OPERATOR)
+    codes = trace.codes("shapes")
+    texts = [tensors(text) for text in codes.values]
+    shown = codes.lookup(np.array([number if text else NO_ROW for number, text in enumerate(texts)], np.int64), NO_ROW)
+    shapes = categorical(np.append(shown, NO_ROW)[items.operator], texts)
+    return measured(trace, request, items, {"name": names, "shapes": shapes})
+
+
+def tensors(shapes: str) -> str:
+    """Return the sizes of the tensors among recorded arguments: ``8×64, 64×32``. Lists of tensors are in brackets."""
+    try:
+        given = arguments(shapes, None, None)
+    except ValueError:
+        return shapes
+    return ", ".join(text for argument in given if (text := _sizes(argument)))
+
+
+def _sizes(argument: Argument) -> str:
+    if isinstance(argument, tuple):
+        return f"[{', '.join(map(_sizes, argument))}]"
+    return "×".join(map(str, argument.shape)) if isinstance(argument, Tensor) else ""
+
+
+def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    return rated(table, COLUMNS)
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per combination of operator, input shapes, type and groupings, with :data:`COLUMNS`.
+    FLOPs, bytes and limits are NA if unknown. Raises UsageError."""
+    return finished(sums(trace, request), request)
+
+
+def explain_empty(trace: Trace) -> Text:
+    if not trace.known("shapes"):
+        return message("no input shapes were recorded (torch: record_shapes=True)")
+    return message("no operators whose FLOPs are known were recorded")
+
+
+VIEW = View(
+    name="roofline",
+    title="Roofline",
+    description="achieved FLOP/s and bytes/s of each operator and shape, and the time above the limit of the device",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    order=("above_ns", "time_ns"),
+    explain_empty=explain_empty,
+    reduction=MergedRows(partial=sums, finish=finished),
+)

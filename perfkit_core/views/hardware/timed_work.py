@@ -1,0 +1,179 @@
+"""Time of operators against the limits of the device, for the views ``roofline``, ``gemm`` and ``model_flops``.
+
+The time of operators is the union of the device work that they launched. Without a device, it is their host time. The
+limit of an operator is the longer of two times: its FLOPs at the peak of its number type, and its bytes at the peak of
+the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
+from perfkit_core.flops.peaks import TERA, DevicePeaks, peaks_of, shows_tf32
+from perfkit_core.model import columns
+from perfkit_core.model.columns import CALLS, Column, Share, duration, key, share
+from perfkit_core.model.meta import Device
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views import grouping
+from perfkit_core.views.communication.instances import communication
+from perfkit_core.views.devices.kernels import operator_rows
+from perfkit_core.views.hardware.operator_work import UNKNOWN, counted_operator, operator_work
+from perfkit_core.views.steps.activity import has_device_work
+from perfkit_core.views.tables import group, plain, texts_at
+
+GROUPINGS: Final = ("device", "module", "phase", "step", "rank")
+COMPUTE, MEMORY = "compute", "memory"
+PICO: Final = 10**-3
+"""FLOP/ns in TFLOP/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Work of operators with its time: one item per device event, or per operator if there is no device. All arrays
+    have the shape (items,)."""
+
+    row: IntArray  # row of the event whose time counts
+    operator: IntArray  # row of the operator that the time belongs to, -1 if none
+    counted: IntArray  # index of the operator in `operator_work`, -1 if its FLOPs are unknown
+    device: IntArray  # code of the device
+
+    def of(self, mask: BoolArray) -> Timed:
+        return Timed(self.row[mask], self.operator[mask], self.counted[mask], self.device[mask])
+
+
+def timed(trace: Trace, chosen: BoolArray) -> Timed:
+    """Return the times of the chosen events: all device work except communication, or the operators whose FLOPs are
+    known if there is no device work."""
+    work, index = operator_work(trace), counted_operator(trace)
+    device = trace.codes("device").codes
+    if has_device_work(trace):
+        rows = np.flatnonzero(chosen & trace.rows("kind", *DEVICE_WORK) & ~communication(trace).device)
+        launched_by = trace.ints("launched_by")[rows]
+        counted = np.where(launched_by == NO_ROW, NO_ROW, index[launched_by])
+        operator = np.where(counted == NO_ROW, operator_rows(trace)[rows], np.append(work.row, NO_ROW)[counted])
+    else:
+        kept = chosen[work.row]
+        rows, counted = work.row[kept], np.flatnonzero(kept)
+        operator = rows
+    return Timed(rows, operator, counted, device[rows].astype(np.int64))
+
+
+def device_peaks(trace: Trace, request: ViewRequest) -> list[DevicePeaks | None]:
+    """Return the peak rates of each device in the column ``device``, None if unknown."""
+    known = {device.id: device for device in trace.meta.devices}
+    return [peaks_of(known.get(name) or Device(name), request.peaks) for name in trace.codes("device").values]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the work of each item's operator, NaN if unknown. All arrays have the shape (items,)."""
+
+    compute_ns: FloatArray  # time of the FLOPs at the peak of their type
+    memory_ns: FloatArray  # time of the bytes at the peak of the memory
+    tflop_per_s: FloatArray  # the peak of the FLOPs
+    gb_per_s: FloatArray  # the peak of the memory
+
+
+def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
+    """Return the limits of each item by the peak rates of its device."""
+    names, work, peaks = trace.codes("name"), operator_work(trace), device_peaks(trace, request)
+    rounds = names.lookup(np.array([shows_tf32(name) for name in names.values], np.bool_), False)[items.row]
+    number = np.append(work.distinct, NO_ROW)[items.counted]
+    code, first = groupby.distinct((items.device, number, rounds.astype(np.int64)), len(items.row))
+    found = np.full((4, len(first)), np.nan)
+    for place, item in enumerate(first.tolist()):
+        device = peaks[items.device[item]]
+        if device is None or number[item] == NO_ROW:
+            continue
+        one = work.works[number[item]]
+        rate = device.flops_per_s(one.dtype, one.matrix, bool(rounds[item]))
+        if rate and one.flops:
+            found[[0, 2], place] = one.flops / rate * 1e9, rate / TERA
+        if device.memory_gb_per_s and one.bytes is not None:
+            found[[1, 3], place] = one.bytes / device.memory_gb_per_s, device.memory_gb_per_s
+    return Limits(*found[:, code])
+
+
+def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, Any]) -> pd.DataFrame:
+    """Return one row per combination of ``names`` (columns with one value per item), type and groupings. The other
+    columns are those of :data:`MEASURES` that add up over ranks."""
+    work = operator_work(trace)
+    number = np.append(work.distinct, NO_ROW)[items.counted]
+    types = pd.array([one.dtype for one in work.works] + [None], dtype=object)
+    around = np.where(items.operator == NO_ROW, items.row, items.operator)
+    of_work = {"device": ("device", lambda trace, rows, _: texts_at(trace.codes("device"), items.row))}
+    keys = names | {"type": types[number]} | grouping.keys(trace, request, around, GROUPINGS, of_work)
+    groups = group(keys)
+    first = first_of_call(items)
+    start, end = trace.ints("start_ns")[items.row], trace.end_ns[items.row]
+    # The times of ranks and devices add up. Their work may overlap.
+    code, pair = groupby.distinct((groups.code, trace.ints("rank")[items.row], items.device), len(items.row))
+    covered = intervals.union_length_by(code, len(pair), start, end)
+    result = groups.keys.assign(calls=groups.sum(first), time_ns=groupby.sums(groups.code[pair], len(groups), covered))
+    for name in ("flops", "bytes"):
+        values = np.append(work.values(name), UNKNOWN)[items.counted]
+        result[name] = groups.known_sum(np.where(first, values, 0), values != UNKNOWN)
+    limit = limits(trace, request, items)
+    times = {"compute_ns": limit.compute_ns, "memory_ns": limit.memory_ns}
+    times["limit_ns"] = np.fmax(limit.compute_ns, limit.memory_ns)
+    for name, values in times.items():
+        # Rounded for each call, so that the sum does not depend on the order or the grouping.
+        result[name] = groups.known_sum(
+            np.rint(np.where(first, np.nan_to_num(values), 0)).astype(np.int64), ~np.isnan(values)
+        )
+    for name in ("tflop_per_s", "gb_per_s"):
+        result[f"peak_{name}"] = pd.Series(getattr(limit, name)).groupby(groups.code).max().astype("Float64")
+    return plain(result)
+
+
+def first_of_call(items: Timed) -> BoolArray:
+    """Return the mask of the first item of each operator on each device, so that its FLOPs count once."""
+    identity = np.where(items.operator == NO_ROW, -1 - np.arange(len(items.row)), items.operator)
+    code, first = groupby.distinct((identity, items.device), len(items.row))
+    mask = np.zeros(len(code), np.bool_)
+    mask[first] = True
+    return mask
+
+
+def rated(table: pd.DataFrame, declared: Iterable[Column]) -> pd.DataFrame:
+    """Return the ``declared`` columns: those of :func:`measured`, and the rates that follow from them."""
+    time = table["time_ns"].astype("Float64").where(table["time_ns"] > 0)
+    limit, flops, size = (table[name].astype("Float64") for name in ("limit_ns", "flops", "bytes"))
+    compute, memory = (table[name].astype("Float64").fillna(-1) for name in ("compute_ns", "memory_ns"))
+    bound = pd.Series(np.where(compute >= memory, COMPUTE, MEMORY), dtype=object, index=table.index)
+    result = table.assign(
+        tflop_per_s=(flops / time * PICO).where(flops > 0),
+        gb_per_s=size / time,
+        flop_per_byte=(flops / size.where(size > 0)).where(flops > 0),
+        bound=bound.where(limit.notna(), pd.NA),
+        limit_ratio=limit / time,
+        above_ns=(table["time_ns"] - table["limit_ns"]).clip(lower=0),
+    )
+    return result[[column.name for column in declared if column.name in result]]
+
+
+TYPE: Final = key("type", "Type", description="number type of the inputs")
+MEASURES: Final = (
+    CALLS,
+    duration("time_ns", "Time", per_step=True, description="union of the device work, or host time without a device"),
+    duration("above_ns", "Above limit", per_step=True, description="time less the limit"),
+    share("limit_ratio", "Of peak", Share("limit_ns", column="time_ns"), description="limit by time"),
+    columns.text("bound", "Bound", words=(COMPUTE, MEMORY), description="the larger one of the two limits"),
+    columns.Column("tflop_per_s", "Achieved", "tflop_per_s", description="FLOPs by time"),
+    columns.Column("gb_per_s", "Achieved", "gb_per_s", description="bytes by time"),
+    columns.count("flop_per_byte", "FLOP/byte", exact=True, description="arithmetic intensity"),
+    duration("limit_ns", "Limit", per_step=True, description="shortest possible time at the peak rates of the device"),
+    columns.FLOPS,
+    columns.Column("peak_tflop_per_s", "Peak", "tflop_per_s", merge=columns.FIRST, description="of the number type"),
+    columns.Column("peak_gb_per_s", "Peak", "gb_per_s", merge=columns.FIRST, description="of the memory"),
+    columns.size("bytes", "Bytes", per_step=True, noun="", description="sizes of all inputs and results"),
+)
