@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.flops import matrix, vector
+from perfkit_core.flops.registry import FORMULAS, read_formulas
 from perfkit_core.model import schema
 from perfkit_core.operators.names import FAMILIES
 from perfkit_core.plugins import hookspecs
@@ -302,9 +304,35 @@ def operators() -> str:
     return "\n".join([*parts, ""])
 
 
+FLOPS_OF_OPERATORS = """\
+perfkit computes the FLOPs and bytes of an operator from its recorded arguments. Each formula below serves all operators
+of its kind. An adapter says which operators a formula is for, and the roles of their arguments, in
+`operator_formulas.toml` (hook `perfkit_operator_formulas`). Operators of the families `elementwise` and `activation`
+need no entry: their formula is `elementwise`. [Using FLOPs](roofline.md).
+
+An operator whose arguments do not determine its FLOPs has none, for example a convolution without a recorded stride, or
+attention on sequences of different lengths, which recordings do not contain.
+"""
+
+
+def formulas() -> str:
+    """Every formula, and the operators that have it."""
+    parts = [MADE, "# FLOPs of operators", "", FLOPS_OF_OPERATORS]
+    users: dict[str, list[str]] = {}
+    for package in ("perfkit_torch",):
+        for operator, formula in read_formulas(package).items():
+            users.setdefault(formula.name, []).append(f"`{operator}`")
+    for module in (matrix, vector):
+        parts += [f"## {module.__name__.rpartition('.')[2].capitalize()} operators", "", _markdown(module), ""]
+        for name, function in FORMULAS.items():
+            if function.__module__ == module.__name__:
+                parts += [f"### {name}", "", _markdown(function), "", f"torch: {', '.join(users.get(name, ['-']))}", ""]
+    return "\n".join(parts)
+
+
 PAGES = {
     "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
-    "operators.md": operators, "python.md": python,
+    "operators.md": operators, "python.md": python, "formulas.md": formulas,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -20,8 +21,8 @@ from paddle.nn.layer.rnn import RNNBase
 from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
 from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import Flops, Signature, products
-from perfkit_core.recording import annotation, layer_framework
+from perfkit_core.model.architecture import Flops, Signature
+from perfkit_core.recording import annotation, layer_flops, layer_framework
 from perfkit_paddle import names
 
 if TYPE_CHECKING:
@@ -33,33 +34,38 @@ _TRANSPOSED: Final = (nn.Conv1DTranspose, nn.Conv2DTranspose, nn.Conv3DTranspose
 
 
 def _linear(layer: Any, call: Signature) -> Flops:
-    return products(call, layer_framework.linear(call.inputs[0].shape, layer.weight.shape[1]))
+    return layer_flops.linear(call, layer.weight.shape[1])
 
 
 def _bilinear(layer: Any, call: Signature) -> Flops:
-    outputs, _, second = layer.weight.shape
-    return Flops(layer_framework.bilinear(call.inputs[0].shape, second, outputs), None)
+    return layer_flops.bilinear(call, layer.weight.shape)
 
 
 def _convolution(layer: Any, call: Signature) -> Flops:
-    positions = call.inputs[0] if isinstance(layer, _TRANSPOSED) else call.outputs[0]
-    channels, *kernel = layer.weight.shape[1:]  # channels per group, kernel sizes
-    return products(call, layer_framework.convolution(positions.shape, channels, kernel))
+    return layer_flops.convolution(call, layer.weight.shape, isinstance(layer, _TRANSPOSED))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
     """Return the FLOPs of attention without its projections, which are separate layers."""
     query, key = call.inputs[0].shape, call.inputs[min(1, len(call.inputs) - 1)].shape
     keys = key[1] if len(key) == 3 else query[1]
-    forward = layer_framework.attention((*query[:2], layer.embed_dim), keys)
-    trained = any(not p.stop_gradient for p in layer.parameters())
-    return Flops(forward, 2 * forward if call.input_gradient or trained else 0)
+    if any(not parameter.stop_gradient for parameter in layer.parameters()):
+        call = call._replace(weight_gradient=True)
+    return layer_flops.attention(call, layer.embed_dim, keys, False, False)
 
 
 def _recurrent(layer: Any, call: Signature) -> Flops:
-    tokens = call.inputs[0].shape[0] * call.inputs[0].shape[1]
-    hidden, layers, directions = layer.hidden_size, layer.num_layers, layer.num_directions
-    return layer_framework.recurrent(call, tokens, layer.mode, layer.input_size, hidden, layers, directions, hidden)
+    if not layer.could_use_cudnn:  # the cells are called, and they count
+        return Flops(0, 0)
+    weights = {name: math.prod(weight.shape) for name, weight in layer.named_parameters() if name.startswith("weight")}
+    of_input = sum(weights[name] for name in weights if name.startswith("weight_ih_l0"))
+    return layer_flops.recurrent(call, of_input, sum(weights.values()) - of_input)
+
+
+def _cell(layer: Any, call: Signature) -> Flops:
+    weights = sum(math.prod(weight.shape) for name, weight in layer.named_parameters() if name.startswith("weight"))
+    of_input = math.prod(layer.weight_ih.shape)
+    return layer_flops.recurrent(call, of_input, weights - of_input, hidden_gradient=call.gradient(1))
 
 
 _ACCUMULATION: Final = "GradNodeAccumulation"
@@ -157,6 +163,9 @@ class PaddleLayers(layer_framework.LayerFramework):
         (_ConvNd, _convolution),
         (nn.MultiHeadAttention, _attention),
         (RNNBase, _recurrent),
+        (nn.LSTMCell, _cell),
+        (nn.GRUCell, _cell),
+        (nn.SimpleRNNCell, _cell),
     )
 
     def __init__(self) -> None:

@@ -71,8 +71,9 @@ def label(category: str, name: str) -> Label:
     if category in _PHASE_KINDS:
         layer = name if category == "Forward" else None
         return Label(_PHASE_KINDS[category], phase=_PHASE_KINDS[category], layer=layer)
-    if parse_module_label(name):
-        return Label(schema.ANNOTATION)
+    module = parse_module_label(name)
+    if module:
+        return Label(schema.ANNOTATION, phase=None if module.backward else schema.FORWARD)
     if parse_collective_label(name):
         return Label(schema.COMMUNICATION)
     if category in _DEVICE_KINDS:

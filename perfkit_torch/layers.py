@@ -19,8 +19,8 @@ from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
 from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import CallLog, Flops, Signature, path_parents, products
-from perfkit_core.recording import annotation, layer_framework
+from perfkit_core.model.architecture import CallLog, Flops, Signature, path_parents
+from perfkit_core.recording import annotation, layer_flops, layer_framework
 
 if TYPE_CHECKING:
     from perfkit_core.pages.architecture import PrintedArchitecture
@@ -29,37 +29,32 @@ __all__ = ["annotate", "describe"]
 
 
 def _linear(module: Any, call: Signature) -> Flops:
-    return products(call, layer_framework.linear(call.inputs[0].shape, module.out_features))
+    return layer_flops.linear(call, module.out_features)
 
 
 def _bilinear(module: Any, call: Signature) -> Flops:
-    return Flops(layer_framework.bilinear(call.inputs[0].shape, module.in2_features, module.out_features), None)
+    return layer_flops.bilinear(call, module.weight.shape)
 
 
 def _convolution(module: Any, call: Signature) -> Flops:
-    if isinstance(module, _ConvTransposeNd):
-        shape, channels = call.inputs[0].shape, module.out_channels // module.groups
-    else:
-        shape, channels = call.outputs[0].shape, module.in_channels // module.groups
-    return products(call, layer_framework.convolution(shape, channels, module.kernel_size))
+    return layer_flops.convolution(call, module.weight.shape, isinstance(module, _ConvTransposeNd))
 
 
 def _attention(module: Any, call: Signature) -> Flops:
-    tensors = call.inputs * 3 if len(call.inputs) == 1 else call.inputs
-    query, key, value = (tensor.shape for tensor in tensors[:3])
+    key = call.inputs[min(1, len(call.inputs) - 1)].shape
     length = key[-2] if module.batch_first or len(key) == 2 else key[0]
-    projections = sum(layer_framework.linear(shape, module.embed_dim) for shape in (query, key, value, query))
-    return products(call, projections, layer_framework.attention(query, length))
+    return layer_flops.attention(call, module.embed_dim, length, True, module.out_proj.weight.requires_grad)
 
 
 def _recurrent(module: Any, call: Signature) -> Flops:
-    shape = call.inputs[0].shape
-    tokens = shape[0] if len(shape) == 2 else shape[0] * shape[1]
-    hidden, directions = module.hidden_size, 2 if module.bidirectional else 1
-    output = module.proj_size or hidden
-    return layer_framework.recurrent(
-        call, tokens, module.mode, module.input_size, hidden, module.num_layers, directions, output
-    )
+    weights = {name: weight.numel() for name, weight in module.named_parameters() if name.startswith("weight")}
+    of_input = sum(weights[name] for name in weights if name.startswith("weight_ih_l0"))
+    return layer_flops.recurrent(call, of_input, sum(weights.values()) - of_input)
+
+
+def _cell(module: Any, call: Signature) -> Flops:
+    sizes = module.weight_ih.numel(), module.weight_hh.numel()
+    return layer_flops.recurrent(call, *sizes, hidden_gradient=call.gradient(1))
 
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
@@ -112,6 +107,7 @@ class TorchLayers(layer_framework.LayerFramework):
         (_ConvNd, _convolution),
         (nn.MultiheadAttention, _attention),
         (nn.RNNBase, _recurrent),
+        (nn.RNNCellBase, _cell),
     )
 
     def named(self, model: nn.Module) -> Iterator[layer_framework.Named]:
@@ -212,8 +208,11 @@ class TorchLayers(layer_framework.LayerFramework):
             exclusive[child] += total[child]
             if parents[child] >= 0:
                 exclusive[parents[child]] -= total[child]
-        flops = {path: value for (path, _), value in zip(layers, exclusive, strict=True)}
-        return {path: fields | {"flops": flops[path]} for path, fields in called.items()}
+        for (path, module), flops in zip(layers, exclusive, strict=True):
+            # The counter has no formula for fused recurrent layers, for instance.
+            if path in called and self.formula(module) is None:
+                called[path]["flops"] = flops
+        return called
 
 
 FRAMEWORK: Final = TorchLayers()

@@ -23,6 +23,8 @@ from perfkit_core.language.messages import render
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.views.modules import layer_flops
+from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.steps.step_rows import step_rows
 
 SAMPLE: Final = "sample"
@@ -39,7 +41,7 @@ NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
 _HINTS: Final = {
     SAMPLE: "give the numbers with --samples A,B, or record shapes (record_shapes), from which they may be inferred",
     TOKEN: "give the numbers with --tokens A,B",
-    FLOP: "record with with_flops=True, or with perfkit record --flops",
+    FLOP: "record with record_shapes=True, or with perfkit record --shapes",
 }
 _BATCH_FIRST: Final = ("conv", "conv_transpose", "batch_norm", "group_norm", "layer_norm", "pool")
 """Operators whose first input usually has the batch as its first axis."""
@@ -185,14 +187,10 @@ def work_table(result: Normalised) -> pd.DataFrame:
 def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
     if given is not None:
         return Work(unit, Fraction(given), "given")
-    if unit == FLOP:  # Only the outermost operators with FLOPs are counted, so that nested ones do not count twice.
+    if unit == FLOP:
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
-        counted = trace.host & (trace.ints("flops") > 0) & (trace.ints("step") >= 0)
-        if not steps or not counted.any():
-            return None
-        above = nesting.nearest_above(trace.ints("parent"), counted)
-        total = int(trace.ints("flops")[counted & (above == arrays.NO_ROW)].sum())
-        return Work(FLOP, Fraction(total, steps), "recorded")
+        flops = flops_in_steps(trace)
+        return Work(FLOP, Fraction(flops, steps), "recorded") if steps and flops else None
     for key in RECORDED[unit]:
         try:
             amount = Fraction(str(trace.meta.extra.get(key)).strip().strip('"'))
@@ -202,6 +200,17 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
             return Work(unit, amount, "recorded")
     batch = batch_of_shapes(trace) if unit == SAMPLE else None
     return None if batch is None else Work(unit, Fraction(batch), "shapes")
+
+
+def flops_in_steps(trace: Trace) -> int:
+    """Return the FLOPs of all operators in the steps, else those of the layers of annotated models. If operators with
+    recorded FLOPs are nested, the outermost counts."""
+    flops = operator_flops(trace)
+    if not (flops > 0).any():
+        return int(layer_flops(trace)[trace.ints("step") >= 0].sum())
+    counted = trace.host & (flops > 0) & (trace.ints("step") >= 0)
+    above = nesting.nearest_above(trace.ints("parent"), counted)
+    return int(flops[counted & (above == arrays.NO_ROW)].sum())
 
 
 def batch_of_shapes(trace: Trace) -> int | None:

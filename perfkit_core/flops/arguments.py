@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -52,6 +52,7 @@ class Tensor:
         return None if self.dtype is None else self.elements * SIZES[self.dtype]
 
 
+_Size = Annotated[int, msgspec.Meta(ge=0)]
 Argument = Any
 """A :class:`Tensor`, a tuple of tensors, or a value: bool, int, float, or a tuple of these. None if not given."""
 
@@ -60,7 +61,7 @@ def arguments(shapes: str, dtypes: str | None, values: str | None) -> tuple[Argu
     """Return the arguments of a call, by position. The texts are JSON lists with one item per argument: ``shapes`` has
     sizes, ``dtypes`` has names of types, and ``values`` has values as text, or "". Raises ValueError."""
     try:
-        sizes: list[Any] = msgspec.json.decode(shapes, type=list[Any])
+        sizes = msgspec.json.decode(shapes, type=list[list[_Size | list[_Size]]])
         names = msgspec.json.decode(dtypes, type=list[str]) if dtypes else []
         texts = msgspec.json.decode(values, type=list[str]) if values else []
     except msgspec.DecodeError as error:
@@ -70,12 +71,10 @@ def arguments(shapes: str, dtypes: str | None, values: str | None) -> tuple[Argu
     return tuple(map(_argument, sizes, names, texts))
 
 
-def _argument(size: Any, name: str, text: str) -> Argument:
-    if not isinstance(size, list):
-        raise ValueError(f"not the sizes of a tensor: {size}")
+def _argument(size: list[Any], name: str, text: str) -> Argument:
     dtype = number_type(name)
     if size and isinstance(size[0], list):
-        return tuple(Tensor(tuple(each), dtype) for each in size)
+        return tuple(Tensor(tuple(each), dtype) for each in size if isinstance(each, list))
     if not size and (text or dtype is None):
         return _value(text)
     return Tensor(tuple(size), dtype)

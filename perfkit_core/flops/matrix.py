@@ -40,11 +40,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Work:
 
 def bilinear(first: Tensor, second: Tensor, weight: Tensor) -> Work:
     """Return the work of x1ᵀ·A·x2 with one matrix A for each output. The shape of ``weight`` is (outputs, features of
-    x1, features of x2)."""
+    x1, features of x2). The products x1ᵀ·A are counted. Their products with x2 are elementwise."""
     rows = math.prod(first.shape[:-1])
-    outputs, one, two = weight.shape
-    flops = 2 * rows * outputs * two * (one + 1)  # first x1ᵀ·A, then the product with x2
-    return Work(flops, moved((first, second, weight, Tensor((rows, outputs), first.dtype))), True, first.dtype)
+    result = Tensor((rows, weight.shape[0]), first.dtype)
+    return Work(2 * rows * weight.elements, moved((first, second, weight, result)), True, first.dtype)
 
 
 def grouped_matmul(a: Tensor, b: Tensor) -> Work:
@@ -87,7 +86,7 @@ def convolution(
     # The weights of a transposed convolution have the shape (input channels, result channels per group, *kernel).
     channels = weight.shape[1] * (groups or 1) if transposed else weight.shape[0]
     output = Tensor((input.shape[0], channels, *result), input.dtype)
-    flops = _of_positions(input.shape[0], sizes if transposed else result, weight)
+    flops = of_positions(input.shape[0], sizes if transposed else result, weight)
     return Work(flops, moved((input, weight, bias, output)), True, input.dtype)
 
 
@@ -101,11 +100,12 @@ def convolution_gradient(
     of_input, of_weight = wanted[:2]
     positions = (input if transposed else gradient).shape[2:]
     tensors = (gradient, *((weight, input) if of_input else ()), *((input, weight) if of_weight else ()))
-    flops = (of_input + of_weight) * _of_positions(input.shape[0], positions, weight)
+    flops = (of_input + of_weight) * of_positions(input.shape[0], positions, weight)
     return Work(flops, moved(tensors), True, input.dtype)
 
 
-def _of_positions(samples: int, sizes: Sequence[int], weight: Tensor) -> int:
+def of_positions(samples: int, sizes: Sequence[int], weight: Tensor) -> int:
+    """Return the FLOPs of a convolution: at each position, each weight takes part in one multiply-add."""
     return 2 * samples * math.prod(sizes) * weight.elements
 
 

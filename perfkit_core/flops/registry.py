@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from perfkit_core.flops import matrix, vector
-from perfkit_core.flops.arguments import arguments
+from perfkit_core.flops.arguments import Argument, arguments
 from perfkit_core.flops.work import Work
 from perfkit_core.operators.names import GRADIENT_SUFFIX, family
 from perfkit_core.system.packages import convert, read_toml
@@ -37,6 +37,8 @@ FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
 _TEXT: Final = re.compile(r"(\w+)\((.*)\)")
 _CONSTANT: Final = re.compile(r"(\w+)=(\d+)")
 UNUSED: Final = "_"
+_LARGEST: Final = 2**62
+"""FLOPs and bytes of a call are below this number, so that they fit 64 bits. Larger numbers are errors."""
 _ELEMENTWISE: Final = ("elementwise", "activation")
 """Families whose operators have the formula ``elementwise``."""
 _NO_WORK: Final = frozenset(("complex", "distance", "fused_elementwise"))
@@ -67,16 +69,19 @@ class OperatorFormula:
         The texts are those of :func:`perfkit_core.flops.arguments.arguments`.
         """
         try:
-            given = arguments(shapes, dtypes, values)
-            if not self.roles:
-                return FORMULAS[self.name](given, **self.constants)
-            roles: dict[str, Any] = {}
-            for role, argument in zip(self.roles, given, strict=False):
-                if role != UNUSED and argument is not None:
-                    roles[role] = (roles[role], argument) if role in roles else argument
-            return FORMULAS[self.name](**roles, **self.constants)
+            work = FORMULAS[self.name](**self._roles(arguments(shapes, dtypes, values)), **self.constants)
         except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError):
             return None  # the arguments of a foreign version of the operator, or an incomplete recording
+        return work if max(work.flops, work.bytes or 0) < _LARGEST else None
+
+    def _roles(self, given: tuple[Argument, ...]) -> dict[str, Any]:
+        if not self.roles:
+            return {"inputs": given}
+        roles: dict[str, Any] = {}
+        for role, argument in zip(self.roles, given, strict=False):
+            if role != UNUSED and argument is not None:
+                roles[role] = (roles[role], argument) if role in roles else argument
+        return roles
 
 
 def parse(text: str) -> OperatorFormula:

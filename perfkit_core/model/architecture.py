@@ -28,12 +28,20 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(NamedTuple):
-    """Input and output tensors of a call, and whether the backward pass computes gradients of inputs and weights."""
+    """Input and output tensors of a call, which inputs have gradients, and whether the weights have gradients."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    input_gradient: bool = False
+    input_gradients: tuple[bool, ...] = ()
     weight_gradient: bool = False
+
+    @property
+    def input_gradient(self) -> bool:
+        return any(self.input_gradients)
+
+    def gradient(self, number: int) -> bool:
+        """Return whether an input has a gradient. False for an input that the call does not have."""
+        return number < len(self.input_gradients) and self.input_gradients[number]
 
 
 class Flops(NamedTuple):
@@ -41,15 +49,6 @@ class Flops(NamedTuple):
 
     forward: int | None
     backward: int | None
-
-
-def products(call: Signature, weights: int, activations: int = 0) -> Flops:
-    """Return the FLOPs of a call that computes matrix products. ``weights`` is the forward FLOPs of products of inputs
-    and weights. ``activations`` is the forward FLOPs of products of two inputs, as in attention. The backward pass
-    repeats each product once for each factor that has a gradient."""
-    inner = call.input_gradient or call.weight_gradient
-    backward = weights * (call.input_gradient + call.weight_gradient) + 2 * activations * inner
-    return Flops(weights + activations, backward)
 
 
 class CallLog:

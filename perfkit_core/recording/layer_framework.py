@@ -1,8 +1,7 @@
-"""Layers of models: the interface that each adapter implements, and the hooks and FLOPs formulas that adapters share.
+"""Layers of models: the interface that each adapter implements, and the hooks that adapters share.
 
-The hooks label the calls of layers for the profiler, and count the calls by signature. The FLOPs of matrix products and
-convolutions follow from the signature. A multiply-add counts as two FLOPs. Biases, norms and activations count as 0
-FLOPs, as in most FLOPs counters.
+The hooks label the calls of layers for the profiler, and count the calls by signature. The FLOPs of a call follow from
+its signature (:mod:`perfkit_core.recording.layer_flops`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from perfkit_core.assembly.labels import module_label
 from perfkit_core.model import architecture
@@ -24,8 +23,6 @@ Named = tuple[str, Any]
 """The path of a layer, and the layer itself."""
 Formula = Callable[[Any, Signature], Flops]
 """A function of a layer and a signature. It returns the FLOPs of one call, without the FLOPs of inner layers."""
-GATES: Final = {"LSTM": 4, "GRU": 3}
-"""Mode of a recurrent layer → number of matrix products in its cell. The number is 1 for other modes."""
 
 
 class LayerFramework(ABC):
@@ -121,7 +118,7 @@ class LayerFramework(ABC):
         return Signature(
             tuple(map(self._spec, inputs)),
             tuple(map(self._spec, outputs)),
-            enabled and any(map(self.needs_gradient, inputs)),
+            tuple(enabled and bool(self.needs_gradient(tensor)) for tensor in inputs),
             enabled and any(self.needs_gradient(p) for p in layer._parameters.values() if p is not None),
         )
 
@@ -131,8 +128,11 @@ class LayerFramework(ABC):
     def _dtype(self, tensor: Any) -> str:
         return str(tensor.dtype).removeprefix(f"{self.name}.")
 
+    def formula(self, layer: Any) -> Formula | None:
+        return next((formula for cls, formula in self.formulas if isinstance(layer, cls)), None)
+
     def flops(self, layer: Any, call: Signature) -> Flops:
-        formula = next((formula for cls, formula in self.formulas if isinstance(layer, cls)), None)
+        formula = self.formula(layer)
         if formula is not None:
             return formula(layer, call)
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
@@ -310,40 +310,3 @@ class BackwardMark:
 
 def _failed(what: str) -> None:
     logger.debug("perfkit: %s could not be labelled", what, exc_info=True)
-
-
-def linear(input_shape: Sequence[int], outputs: int) -> int:
-    """Return the FLOPs of the product of the input with a matrix that has ``outputs`` columns."""
-    return 2 * math.prod(input_shape) * outputs
-
-
-def bilinear(first_shape: Sequence[int], second_features: int, outputs: int) -> int:
-    """Return the FLOPs of x1ᵀ·A·x2, with one matrix A for each output. x1 has the shape ``first_shape``."""
-    return 2 * math.prod(first_shape) * second_features * outputs
-
-
-def convolution(positions: Sequence[int], channels: int, kernel: Sequence[int]) -> int:
-    """Return the FLOPs of a convolution.
-
-    - ``positions``: shape of the output. For a transposed convolution: shape of the input.
-    - ``channels``: input channels per group. For a transposed convolution: output channels per group."""
-    return 2 * math.prod(positions) * channels * math.prod(kernel)
-
-
-def attention(query: Sequence[int], keys: int) -> int:
-    """Return the FLOPs of all heads, for the scores and the weighted sum. ``query`` is the shape (batch, length,
-    width) of the projected queries. ``keys`` is the number of positions that each query attends to."""
-    return 4 * math.prod(query) * keys
-
-
-def recurrent(
-    call: Signature, tokens: int, mode: str, inputs: int, hidden: int, layers: int, directions: int, output: int
-) -> Flops:
-    """Return the FLOPs of a recurrent network. ``tokens`` is batch × length. ``output`` is the number of output
-    features per direction (``hidden`` without a projection). Later layers receive the outputs of all directions."""
-    gates = GATES.get(mode, 1)
-    first = gates * hidden * (inputs + output)
-    others = gates * hidden * (directions * output + output) * (layers - 1)
-    projected = hidden * output * layers if output != hidden else 0
-    forward = 2 * tokens * directions * (first + others + projected)
-    return Flops(forward, 2 * forward if call.input_gradient and call.weight_gradient else None)

@@ -27,6 +27,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device
+from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
 from perfkit_core.views.select import check_groupings, in_steps, selected
 from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
@@ -104,6 +105,7 @@ class Counts:
     counted: BoolArray  # whether the event has a nonzero amount
     values: dict[str, IntArray]  # amounts by quantity, for example `cpu_ns`
     recorded: frozenset[str]  # quantities that were recorded
+    flops_known: BoolArray  # whether the FLOPs of each layer are known; the last item is for events in no layer
 
 
 def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts:
@@ -134,10 +136,11 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
     allocated = np.zeros(len(trace), np.int64)
     allocated[allocations] = np.where(allocating, trace.ints("bytes", _UNKNOWN), 0)[allocations]
 
-    operator_flops = trace.ints("flops", _UNKNOWN)
-    forward, backward, known = _flops_of_calls(tree)
-    flops = np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
-    flops += np.where(operator & (operator_flops != _UNKNOWN) & ~known[node], operator_flops, 0)
+    of_operators = operator_flops(trace, matrix_only=True)
+    flops, flops_known = np.where(operator, np.maximum(of_operators, 0), 0), np.ones(len(tree) + 1, np.bool_)
+    if not (of_operators != UNKNOWN).any():  # no shapes were recorded
+        forward, backward, flops_known = _flops_of_calls(tree)
+        flops = np.where(call, forward[node], 0) + np.where(mark, backward[node], 0)
     values = {
         "calls": call.astype(np.int64),
         "backward_calls": mark.astype(np.int64),
@@ -148,15 +151,15 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
         "flops": flops,
         "occurrence": (operator & ~inside_or_none[parent]).astype(np.int64),
     }
-    stored_flops = any(layer.flops is not None for model in tree.architectures for layer in model.layers)
     unrecorded = {
         "backward_calls": not mark.any(),
         "device_ns": not trace.rows("kind", *schema.DEVICE_WORK).any(),
         "bytes": not len(memory.row),
-        "flops": not (stored_flops or (operator_flops != _UNKNOWN).any()),
+        "flops": not flops_known.any(),
     }
     counted = np.any([value != 0 for value in values.values()], axis=0)
-    return Counts(node, counted, values, frozenset(name for name in values if not unrecorded.get(name, False)))
+    recorded = frozenset(name for name in values if not unrecorded.get(name, False))
+    return Counts(node, counted, values, recorded, flops_known)
 
 
 def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
@@ -222,7 +225,9 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
         known = np.full(len(parent), name in counts.recorded)
         if name in _SUMMED:
             total, itself = _SUMMED[name]
-            cells[total] = integers(nesting.sum_up(parent, values), known)
+            if name == "flops":
+                known &= counts.flops_known
+            cells[total] = integers(nesting.sum_up(parent, values), nesting.sum_up(parent, known) > 0)
             cells[itself] = integers(values, known)
         elif name == "occurrence":
             cells[name] = nesting.sum_up(parent, values)
@@ -287,7 +292,7 @@ COLUMNS: Final = (
     columns.count("parameters", "Parameters", merge=FIRST, own="self_parameters"),
     columns.count("self_parameters", "Self parameters", merge=FIRST),
     columns.size("parameter_bytes", "Parameter", merge=FIRST, description="size including the layers below"),
-    replace(FLOPS, own="self_flops", description="FLOPs including the layers below"),
+    replace(FLOPS, own="self_flops", description="known FLOPs of matrix products, including the layers below"),
     columns.operations("self_flops", "Self FLOPs", per_step=True),
     columns.size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
     columns.size("self_allocated_bytes", "Self allocated", per_step=True),

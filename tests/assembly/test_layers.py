@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.assembly.labels import backward_label, module_label, parse_module_label
-from perfkit_core.model.architecture import Layer, Parameter, Signature, from_meta, path_parents, to_extra
+from perfkit_core.model.architecture import Layer, Parameter, from_meta, path_parents, to_extra
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.pages.architecture import PrintedArchitecture
-from perfkit_core.recording import layer_framework
 from tests.support.events import column, device, host, trace
 
 NET, FIRST, SECOND = module_label("", "Net"), module_label("first", "Linear"), module_label("block.second", "Conv")
@@ -222,20 +221,3 @@ def test_an_architecture_prints_a_tree() -> None:
     assert "Architecture of Net" in text
     assert "\n  first " in text
     assert "1 tied tensor is counted once" in text
-
-
-def test_formulas_count_two_for_each_multiplication_as_loops_do() -> None:
-    batch, features, outputs = 5, 7, 3
-    assert layer_framework.linear((batch, features), outputs) == 2 * len(
-        [0 for _ in range(batch) for _ in range(outputs) for _ in range(features)]
-    )
-    positions, channels, kernel = (2, 4, 6, 6), 3, (3, 2)
-    naive = 0
-    for _ in range(2 * 4 * 6 * 6):
-        naive += 2 * channels * 3 * 2
-    assert layer_framework.convolution(positions, channels, kernel) == naive
-    assert layer_framework.attention((2, 5, 8), 6) == 2 * (2 * 5 * 6 * 8) * 2
-    call, one = Signature((), ()), 2 * 10 * 4 * 16 * (8 + 16)
-    assert layer_framework.recurrent(call, 10, "LSTM", 8, 16, layers=1, directions=1, output=16).forward == one
-    two = 2 * (one + 2 * 10 * 4 * 16 * (32 + 16))
-    assert layer_framework.recurrent(call, 10, "LSTM", 8, 16, layers=2, directions=2, output=16).forward == two

@@ -11,12 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.views.hardware.operator_work import operator_work
+from perfkit_core.views.hardware import roofline
+from perfkit_core.views.operators.operator_work import operator_work
 
 CASES = {
     f"{device}-{model}": f"{file}-{model}.json.gz"
@@ -26,8 +28,18 @@ CASES = {
 TABLES = ("GEMM", "CONV_fwd", "SDPA_fwd", "BinaryElementwise", "UnaryElementwise", "Normalization", "Reduce_fwd")
 
 
-def rows(folder: Path) -> Iterator[tuple[str, list[Any], float, float, int]]:
-    """Yield name, shapes, FLOPs, bytes and number of calls of each row of TraceLens' tables."""
+class Row(NamedTuple):
+    """A row of TraceLens' tables: the calls of an operator with the same shapes."""
+
+    name: str
+    shapes: list[Any]
+    flops: float
+    bytes: float
+    calls: int
+    time_ns: float
+
+
+def rows(folder: Path) -> Iterator[Row]:
     csv.field_size_limit(10**9)
     for table in TABLES:
         path = folder / f"{table}.csv"
@@ -37,7 +49,16 @@ def rows(folder: Path) -> Iterator[tuple[str, list[Any], float, float, int]]:
             for row in csv.DictReader(file):
                 shapes = json.loads(row["Input Dims_first"].replace("(", "[").replace(",)", "]").replace(")", "]"))
                 flops, size = float(row["GFLOPS_first"]) * 1e9, float(row["Data Moved (MB)_first"]) * 2**20
-                yield row["name"], shapes, flops, size, int(row["name_count"])
+                time_ns = float(row["Kernel Time (µs)_sum"]) * 1000
+                yield Row(row["name"], shapes, flops, size, int(row["name_count"]), time_ns)
+
+
+def listed(folder: Path) -> Iterator[Row]:
+    """Yield the rows that perfkit also has. It does not list parts of operators that are listed: the bias of a
+    convolution, and the operator that calls native_layer_norm."""
+    for row in rows(folder):
+        if row.name != "aten::layer_norm" and not (row.name == "aten::add_" and len(row.shapes[0]) == 4):
+            yield row
 
 
 def in_our_terms(name: str, shapes: list[Any], flops: float, size: float) -> tuple[float, float]:
@@ -69,11 +90,20 @@ def test_flops_and_bytes_equal_those_of_tracelens(case: str, traces: Path) -> No
         key = names.values[names.codes[row]], json.dumps(json.loads(shapes.values[shapes.codes[row]]))
         ours.setdefault(key, []).append((work.works[number].flops, work.works[number].bytes))
     expected: Counter[Any] = Counter()
-    for name, sizes, flops, size, calls in rows(traces / "oracle/tracelens" / case):
-        # The bias of a convolution and the operator inside layer_norm are parts of operators that are also listed.
-        if name != "aten::layer_norm" and not (name == "aten::add_" and len(sizes[0]) == 4):
-            flops, size = in_our_terms(name, sizes, flops, size)
-            expected[name, json.dumps(sizes), round(flops), round(size)] += calls
+    for row in listed(traces / "oracle/tracelens" / case):
+        flops, size = in_our_terms(row.name, row.shapes, row.flops, row.bytes)
+        expected[row.name, json.dumps(row.shapes), round(flops), round(size)] += row.calls
     assert len(expected) >= 6
     for (name, sizes, flops, size), calls in expected.items():
         assert ours[name, sizes].count((flops, size)) == calls, (name, sizes)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_times_equal_those_of_tracelens(case: str, traces: Path) -> None:
+    table = roofline.table(load(traces / "torch" / CASES[case]), ViewRequest())
+    ours = table.groupby(["name", "shapes"])["time_ns"].sum()
+    expected: Counter[Any] = Counter()
+    for row in listed(traces / "oracle/tracelens" / case):
+        expected[row.name, roofline.tensors(json.dumps(row.shapes))] += row.time_ns
+    for key, time_ns in expected.items():
+        assert ours[key] == pytest.approx(time_ns, rel=1e-5, abs=5), key  # TraceLens adds floats in µs

@@ -15,11 +15,14 @@ import pytest
 import torch
 import torch.nn.functional as functional
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 import perfkit.torch
 from perfkit_core.flops.registry import read_formulas
-from perfkit_core.views.hardware.operator_work import operator_work
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views.hardware import model_flops
+from perfkit_core.views.operators.operator_work import operator_work
 from tests.support.counted_models import COUNTED, Case
 
 pytestmark = pytest.mark.live
@@ -144,3 +147,15 @@ def test_roles_are_those_of_torchs_schemas(operator: str) -> None:
         return len(pairs) == len(formula.roles) and all(named)
 
     assert any(map(fits, schemas))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_counts_as_recomputation(reentrant: bool, tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)), torch.randn(4, 8, requires_grad=True)
+    forward = 2 * 4 * (8 * 16 + 16 * 8)
+    handler = perfkit.torch.trace_handler(tmp_path)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
+                                on_trace_ready=handler):  # fmt: skip
+        checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+    (row,) = model_flops.table(perfkit.load(tmp_path), ViewRequest()).to_dict("records")
+    assert (row["model_flops"], row["hardware_flops"]) == (3 * forward, 4 * forward)

@@ -14,9 +14,9 @@ from perfkit_core.model.columns import OPERATOR_NAME, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.operator_work import operator_work
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
 from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.tables import texts_at
 
 _NO_PRODUCT: Final = Product(-1, -1, -1, -1)

@@ -22,9 +22,9 @@ from perfkit_core.model.schema import BACKWARD, FORWARD
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.operator_work import operator_work
 from perfkit_core.views.hardware.timed_work import PICO, first_of_call, limits, timed
 from perfkit_core.views.modules import layer_flops
+from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.steps import step_rows
 
 GROUPINGS: Final = ("step", "rank")

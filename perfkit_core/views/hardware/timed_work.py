@@ -26,7 +26,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views import grouping
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.devices.kernels import operator_rows
-from perfkit_core.views.hardware.operator_work import UNKNOWN, counted_operator, operator_work
+from perfkit_core.views.operators.operator_work import UNKNOWN, counted_operator, operator_work
 from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.tables import group, plain, texts_at
 

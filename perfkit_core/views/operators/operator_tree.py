@@ -16,7 +16,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.operators import calls
-from perfkit_core.views.operators.operators import GROUPINGS, UNKNOWN_FLOPS, chosen, keys, unowned
+from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
+from perfkit_core.views.operators.operators import GROUPINGS, chosen, keys, unowned
 from perfkit_core.views.tables import Groups, group, integers, plain
 
 
@@ -59,8 +60,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         denominator = np.where(root, sums[root_group], total[tree.parent])
         cells |= {name: integers(each, known) for name, each in times.items()}
         cells[f"{side}_ratio"] = np.where(known, total / np.where(denominator == 0, 1, denominator), np.nan)
-    flops = np.where(events.row == NO_ROW, UNKNOWN_FLOPS, trace.ints("flops", UNKNOWN_FLOPS)[events.row])
-    cells["flops"] = nodes.known_sum(flops, flops != UNKNOWN_FLOPS)
+    flops = np.append(operator_flops(trace), UNKNOWN)[events.row]
+    cells["flops"] = nodes.known_sum(flops, flops != UNKNOWN)
 
     result = pd.DataFrame(cells)
     weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)

@@ -25,6 +25,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
+from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
@@ -50,7 +51,6 @@ MEASURES: Final = (
     "total_device_bytes", "flops", "min_cpu_ns", "max_cpu_ns", "min_device_ns", "max_device_ns",
 )  # fmt: skip
 """All columns of :func:`span_table` except the keys, the most important first."""
-UNKNOWN_FLOPS: Final = int(np.iinfo(np.int64).min)
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -120,9 +120,8 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
         for name, values in zip(_BYTES, host_bytes(trace, request.native), strict=True):
             values = calls.gathered(trace, values) if name.startswith("self_") else values
             cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
-    if trace.known("flops"):
-        flops = trace.ints("flops", UNKNOWN_FLOPS)[rows]
-        cells["flops"] = groups.known_sum(flops, flops != UNKNOWN_FLOPS)
+    flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
+    cells["flops"] = groups.known_sum(flops, flops != UNKNOWN)
     return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
 
 

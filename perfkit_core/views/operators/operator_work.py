@@ -95,11 +95,15 @@ def _recorded_values(trace: Trace, rows: IntArray) -> pa.DictionaryArray:
 
 
 @once
-def operator_flops(trace: Trace) -> IntArray:
-    """Return the FLOPs of each counted operator, and -1 for all other events. Shape (rows,)."""
+def operator_flops(trace: Trace, matrix_only: bool = False) -> IntArray:
+    """Return the FLOPs of each operator, -1 where they are unknown. Shape (rows,). If no arguments were recorded, they
+    are those that the framework counted. ``matrix_only``: 0 for operators without matrix products."""
     work = operator_work(trace)
+    if not len(work.row):
+        return trace.ints("flops", UNKNOWN)
     flops = np.full(len(trace), UNKNOWN, np.int64)
-    flops[work.row] = work.values("flops")
+    matrix = np.array([one.matrix for one in work.works], np.bool_)[work.distinct]
+    flops[work.row] = np.where(matrix | (not matrix_only), work.values("flops"), 0)
     return flops
 
 

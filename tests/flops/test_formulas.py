@@ -1,0 +1,110 @@
+"""FLOPs and bytes of vector operators, recorded arguments and broken recordings, computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit_core.flops.arguments import Tensor, arguments, number_type
+from perfkit_core.flops.matrix import packed_attention
+from perfkit_core.flops.registry import OperatorFormula, by_canonical_name, parse
+from perfkit_core.flops.work import Work
+
+
+def work(formula: str, *sizes: list[int] | list[list[int]], dtypes: str = "", values: str = "") -> Work:
+    count = len(sizes)
+    shapes = str(list(sizes))
+    types = dtypes or str(["float" if size else "" for size in sizes]).replace("'", '"')
+    given = values or str([""] * count).replace("'", '"')
+    found = parse(formula).work(shapes, types, given)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("recorded", "known"),
+    [("float", "float32"), ("c10::BFloat16", "bfloat16"), ("c10::Half", "float16"), ("long int", "int64"),
+     ("c10::Float8_e4m3fn", "float8"), ("c10::complex<float>", "complex64"), ("unsigned char", "uint8"),
+     ("bfloat16", "bfloat16"), ("Scalar", None), ("TensorList", None), ("", None)],
+)  # fmt: skip
+def test_names_of_number_types(recorded: str, known: str | None) -> None:
+    assert number_type(recorded) == known
+
+
+def test_recorded_arguments_are_tensors_lists_and_values() -> None:
+    found = arguments(
+        "[[2,3],[],[],[[4],[5,6]],[]]", '["float","Scalar","ScalarList","TensorList","double"]',
+        '["","True","[1, 2]","",""]',
+    )  # fmt: skip
+    assert found == (Tensor((2, 3), "float32"), True, (1, 2), (Tensor((4,)), Tensor((5, 6))), Tensor((), "float64"))
+
+
+@pytest.mark.parametrize("shapes", ["", "[", "7", '[["a"]]', "[[1],2]", "null"])
+def test_broken_arguments_give_no_work(shapes: str) -> None:
+    assert parse("elementwise(inputs, inputs)").work(shapes, "[]", "[]") is None
+    assert parse("matmul(a, b)").work(shapes, None, None) is None
+
+
+def test_elementwise_operators_broadcast() -> None:
+    found = work("elementwise(inputs, inputs)", [8, 1, 4], [5, 4])
+    assert found.flops == 8 * 5 * 4
+    assert found.bytes == 4 * (8 * 4 + 5 * 4 + 8 * 5 * 4)
+    comparison = by_canonical_name("compare")
+    assert comparison is not None
+    same = comparison.work("[[10],[10]]", '["float","float"]', None)
+    assert same is not None
+    assert same.bytes == 4 * 20 + 10
+
+
+def test_a_number_does_not_widen_the_type_of_a_tensor() -> None:
+    found = OperatorFormula("elementwise").work("[[16],[]]", '["c10::BFloat16","double"]', '["",""]')
+    assert found is not None
+    assert found.dtype == "bfloat16"
+    assert found.bytes == 2 * 16 + 8 + 2 * 16
+
+
+def test_reductions_read_the_input_once() -> None:
+    all_dims = work("reduce(input, dims)", [4, 6], [])
+    assert (all_dims.flops, all_dims.bytes) == (24, 4 * (24 + 1))
+    one = work("reduce(input, dims)", [4, 6], [], values='["", "[1]"]')
+    assert one.bytes == 4 * (24 + 4)
+
+
+def test_pooling_counts_each_element_of_each_window() -> None:
+    found = work("pool(input, window, stride, padding)", [2, 3, 8, 8], [], [], [],
+                 values='["", "[3, 3]", "[2, 2]", "[1, 1]"]')  # fmt: skip
+    assert found.flops == 2 * 3 * 4 * 4 * 9
+    assert found.bytes == 4 * (2 * 3 * 8 * 8 + 2 * 3 * 4 * 4)
+
+
+def test_copies_and_embeddings_compute_nothing() -> None:
+    found = work("copy(result, source)", [4, 6], [4, 6], dtypes='["c10::Half","float"]')
+    assert (found.flops, found.bytes) == (0, 24 * (2 + 4))
+    rows = work("gather(table, indices)", [1000, 8], [5], dtypes='["float","long int"]')
+    assert (rows.flops, rows.bytes) == (0, 2 * 5 * 8 * 4 + 5 * 8)
+
+
+def test_an_optimizer_reads_and_writes_parameters_and_states() -> None:
+    found = work("optimizer(parameters, gradients, states, states, per_element=12)",
+                 [[10, 10], [5]], [[10, 10], [5]], [[10, 10], [5]], [[10, 10], [5]],
+                 dtypes='["float","float","float","float"]')  # fmt: skip
+    assert (found.flops, found.bytes) == (12 * 105, 4 * 105 * (3 + 3 + 1))
+
+
+def test_convolutions_without_recorded_stride_are_unknown() -> None:
+    formula = parse("convolution(input, weight, bias, stride, padding, dilation)")
+    assert formula.needs_values
+    assert formula.work("[[1,3,8,8],[4,3,3,3],[],[],[],[]]", '["float","float","","","",""]', None) is None
+
+
+def test_packed_sequences_count_only_if_all_have_the_greatest_length() -> None:
+    tokens, heads, starts = Tensor((12, 4, 8)), Tensor((12, 4, 8)), Tensor((4,))
+    equal = packed_attention(tokens, heads, heads, None, starts, starts, 4, 4)
+    assert equal.flops == 3 * 4 * (4 * 4) * 2 * (8 + 8)
+    with pytest.raises(ValueError, match="lengths"):
+        packed_attention(tokens, heads, heads, None, starts, starts, 6, 6)
+
+
+@pytest.mark.parametrize("text", ["matmul", "unknown(a)", "matmul(a, c)", "matmul(a, b, per_element=2)"])
+def test_wrong_texts_of_formulas_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="formula"):
+        parse(text)

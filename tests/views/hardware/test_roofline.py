@@ -1,0 +1,140 @@
+"""The views roofline, gemm and model_flops on traces computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit_core.cli.main import main
+from perfkit_core.model.meta import Device
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views.hardware import gemm, model_flops, roofline
+from tests.support.events import device, host, trace
+
+H100 = Device("cuda:0", "NVIDIA H100 80GB HBM3")
+TYPES = '["c10::BFloat16","c10::BFloat16"]'
+PRODUCT = {"shapes": "[[1024,1024],[1024,2048]]", "dtypes": TYPES}
+FLOPS = 2 * 1024 * 1024 * 2048
+BYTES = 2 * (1024 * 1024 + 1024 * 2048 + 1024 * 2048)
+
+
+def launch(start: int, correlation: int) -> dict[str, Any]:
+    return host("cudaLaunchKernel", "runtime", start, 10, correlation=correlation)
+
+
+def of_h100(rows: list[dict[str, Any]]) -> Trace:
+    return trace(rows, names={"aten::add_": "add"}.get).with_meta(framework="torch", devices=(H100,))
+
+
+def products() -> list[dict[str, Any]]:
+    """Two products. The kernels of the first overlap, and the second has one kernel."""
+    return [
+        host("step", "step", 0, 100_000, step=1),
+        host("aten::linear", "operator", 100, 200, shapes="[[1024,1024],[2048,1024]]", dtypes=TYPES),
+        host("aten::mm", "operator", 110, 180, **PRODUCT),
+        launch(120, 1),
+        launch(150, 2),
+        host("aten::mm", "operator", 400, 100, **PRODUCT),
+        launch(410, 3),
+        device("gemm", "kernel", 1000, 6000, 1),
+        device("splitk_reduce", "kernel", 5000, 4000, 2),
+        device("gemm", "kernel", 20_000, 5000, 3),
+    ]
+
+
+def test_times_rates_and_limits_of_a_product() -> None:
+    table = roofline.table(of_h100(products()), ViewRequest())
+    (row,) = table.to_dict("records")
+    time_ns = 8000 + 5000  # the union of the first two kernels, and the third
+    limit_ns = round(FLOPS / 989.4e12 * 1e9)  # longer than the time of the bytes
+    assert limit_ns > BYTES / 3350
+    assert (row["name"], row["shapes"], row["type"]) == ("aten::mm", "1024×1024, 1024×2048", "bfloat16")
+    assert (row["calls"], row["time_ns"], row["flops"], row["bytes"]) == (2, time_ns, 2 * FLOPS, 2 * BYTES)
+    assert (row["limit_ns"], row["above_ns"]) == (2 * limit_ns, time_ns - 2 * limit_ns)
+    assert row["tflop_per_s"] == pytest.approx(2 * FLOPS / time_ns / 1000)
+    assert row["gb_per_s"] == pytest.approx(2 * BYTES / time_ns)
+    assert row["flop_per_byte"] == pytest.approx(FLOPS / BYTES)
+    assert row["limit_ratio"] == pytest.approx(2 * limit_ns / time_ns)
+    assert (row["bound"], row["peak_tflop_per_s"], row["peak_gb_per_s"]) == ("compute", 989.4, 3350)
+
+
+def test_an_elementwise_operator_is_bound_by_the_memory() -> None:
+    rows = [
+        host("aten::add_", "operator", 0, 50, shapes="[[1000,1000],[1000,1000],[]]",
+             dtypes='["float","float","Scalar"]'),
+        launch(10, 1),
+        device("add", "kernel", 100, 9000, 1),
+    ]  # fmt: skip
+    (row,) = roofline.table(of_h100(rows), ViewRequest()).to_dict("records")
+    assert (row["flops"], row["bytes"], row["bound"]) == (10**6, 12 * 10**6, "memory")
+    assert row["limit_ns"] == round(12e6 / 3350)
+
+
+def test_work_without_known_flops_has_a_row_without_limits() -> None:
+    rows = [
+        host("own::op", "operator", 0, 50),
+        launch(10, 1),
+        device("own_kernel", "kernel", 100, 700, 1),
+        device("stray", "kernel", 2000, 300),
+    ]
+    table = roofline.table(of_h100(rows), ViewRequest()).set_index("name")
+    assert table["time_ns"].to_dict() == {"own::op": 700, "(no operator)": 300}
+    assert table[["flops", "bytes", "limit_ns", "above_ns", "bound"]].isna().all(axis=None)
+
+
+def test_without_peaks_the_achieved_rates_remain() -> None:
+    unknown = of_h100(products()).with_meta(devices=(Device("cuda:0", "unheard of"),))
+    (row,) = roofline.table(unknown, ViewRequest()).to_dict("records")
+    assert row["tflop_per_s"] > 0
+    assert pd.isna(row["limit_ns"])
+    assert pd.isna(row["limit_ratio"])
+
+
+def test_tf32_kernels_have_the_peak_of_tf32() -> None:
+    def peak(kernel: str) -> float:
+        rows = [
+            host("aten::mm", "operator", 0, 50, shapes="[[64,64],[64,64]]", dtypes='["float","float"]'),
+            launch(10, 1),
+            device(kernel, "kernel", 100, 700, 1),
+        ]
+        return float(roofline.table(of_h100(rows), ViewRequest())["peak_tflop_per_s"].iloc[0])
+
+    assert peak("sm80_xmma_gemm_f32f32_tf32f32_f32_tn") == 494.7
+    assert peak("ampere_sgemm_64x64_tn") == 67
+
+
+def test_products_by_size() -> None:
+    (row,) = gemm.table(of_h100(products()), ViewRequest()).to_dict("records")
+    assert (row["m"], row["n"], row["k"], row["batch"], row["type"]) == (1024, 2048, 1024, 1, "bfloat16")
+    assert (row["calls"], row["flops"]) == (2, 2 * FLOPS)
+
+
+def test_utilisation_of_a_step_with_and_without_recomputation() -> None:
+    forward = [host("aten::mm", "operator", 100, 50, sequence=5, phase="forward", **PRODUCT), launch(110, 1)]
+    again = [host("aten::mm", "operator", 300, 50, sequence=9, phase="backward", **PRODUCT), launch(310, 2)]
+    gradient = [host("aten::mm", "operator", 500, 50, phase="backward", **PRODUCT), launch(510, 3)]
+    kernels = [device("gemm", "kernel", 1000 * number, 900, number) for number in (1, 2, 3)]
+    rows = [host("step", "step", 0, 10_000, step=1), *forward, *again, *gradient, *kernels]
+    (row,) = model_flops.table(of_h100(rows), ViewRequest()).to_dict("records")
+    assert (row["steps"], row["step_ns"]) == (1, 10_000)
+    assert (row["model_flops"], row["hardware_flops"]) == (2 * FLOPS, 3 * FLOPS)
+    assert row["mfu_ratio"] == pytest.approx(2 * FLOPS / 989.4e12 / 10e-6)
+    assert row["hfu_ratio"] == pytest.approx(3 * FLOPS / 989.4e12 / 10e-6)
+    assert row["tflop_per_s"] == pytest.approx(2 * FLOPS / 10_000 / 1000)
+
+
+def test_a_file_of_peaks_gives_limits_to_operators_on_the_host(
+    tmp_path: Path, traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = tmp_path / "rates.toml"
+    rates.write_text('[[devices]]\nnames = ["cpu"]\nsource = "measured"\nvector_tflop_per_s = { float32 = 0.5 }\n')
+    source = str(traces / "torch" / "cpu-only-rank34.json.gz")
+    assert main(["summary", source, "--view", "gemm", "--format", "csv", "--peaks", str(rates)]) == 0
+    table = pd.read_csv(pd.io.common.StringIO(capsys.readouterr().out), comment="#")
+    assert (table["peak_tflop_per_s"].dropna() == 0.5).all()
+    assert main(["summary", source, "--view", "gemm", "--peaks", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml" in capsys.readouterr().err
