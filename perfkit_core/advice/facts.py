@@ -18,7 +18,8 @@ from perfkit_core.language.messages import Message, Text, english, message, plur
 from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
-from perfkit_core.replay import batches, build
+from perfkit_core.replay import batches
+from perfkit_core.replay.critical_path import replay_of
 from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps
 from perfkit_core.replay.transforms import Number, Quantity, Transform
@@ -115,7 +116,7 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay:
-        return build.build(self.trace)
+        return replay_of(self.trace)
 
     @cached_property
     def steps(self) -> Steps:

@@ -34,9 +34,10 @@ def perfkit_sources() -> Sequence[Source]:
 
 @hookimpl
 def perfkit_analyses() -> Sequence[View]:
+    from perfkit_core.replay import critical_path
     from perfkit_core.views import VIEWS
 
-    return VIEWS
+    return [*VIEWS, critical_path.VIEW]
 
 
 @hookimpl

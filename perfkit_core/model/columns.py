@@ -93,7 +93,8 @@ class Column:
     - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name.
     - ``compared``: values belong to a comparison of runs, such as base, other and difference. Compared columns of one
       quantity are shown with the same number of decimals.
-    - ``thing``: the kind of thing that the values name: "operator", "kernel", "module", "code", "step" or "advice". The
+    - ``thing``: the kind of thing that the values name: "operator", "kernel", "module", "code", "step", "advice" or
+      "path" (parts of the critical path). The
       first table of a page with such a column has a row for each thing of this kind. Pages link the names of things.
     - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory". If it is
       "", the title already has a noun.

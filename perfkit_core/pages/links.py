@@ -15,6 +15,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.model.report_data import Links, Marks
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.replay import critical_path
 from perfkit_core.views import code, grouping
 
 MOST: Final = 12
@@ -65,8 +66,9 @@ def things(trace: Trace) -> dict[str, Things]:
 
 
 def marks(trace: Trace, advice: Mapping[str, IntArray]) -> Marks:
-    """Return the events of each layer, frame and item of advice. ``advice`` maps ids to the rows of the pattern."""
-    found: dict[str, Mapping[str, IntArray]] = {"advice": advice}
+    """Return the events of each layer, frame and item of advice, and those on the critical paths. ``advice`` maps ids
+    to the rows of the pattern."""
+    found: dict[str, Mapping[str, IntArray]] = {"advice": advice, "path": critical_path.marks(trace)}
     for kind in ("module", "code"):
         if kind in things(trace) and things(trace)[kind].names:
             names, number = things(trace)[kind]

@@ -19,7 +19,8 @@ from perfkit_core.report import display, headline, pictures, summary, timeline
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
-    "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "distributed",
+    "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "critical_path",
+    "distributed",
     "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds", "operator_tree", "kernels",
     "memcpy", "memory_manipulation", "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks",
     "annotations", "device",

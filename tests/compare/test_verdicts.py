@@ -64,7 +64,7 @@ def test_two_vendors(traces: Path) -> None:
     step_time = report.data["step_time"]
     assert [step_time["base"], step_time["other"]] == [raw_steps(path)[0] for path in files]
     assert (step_time["verdict"], step_time["interval"], step_time["noise"]) == ("too few steps to tell", None, None)
-    assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989, 1307.4]
+    assert section(report, "devices").table["matrix16_tflop_per_s"].tolist() == [989.4, 1307.4]
     assert section(report, "devices").table["memory_gb_per_s"].tolist() == [3350, 5300]
     assert (
         "Different devices: NVIDIA H100 80GB HBM3 and AMD Instinct MI300X VF. The table devices lists their peak rates."

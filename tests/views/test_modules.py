@@ -119,12 +119,12 @@ def test_memory_that_layers_allocate(small: Trace) -> None:
 def test_parameters_and_flops_that_the_handler_kept(kept: Trace) -> None:
     columns = "depth calls parameters self_parameters parameter_bytes flops self_flops"
     assert rows(kept, columns) == {
-        "Net": (0, 2, 20, 0, 64, 6600, 0),
+        "Net": (0, 2, 20, 0, 64, 6600, None),
         "a": (1, 2, 12, 12, 48, 6000, 6000),
-        "b": (1, 0, 8, 0, 16, 600, 0),
+        "b": (1, 0, 8, 0, 16, 600, None),
         "b.c": (2, 2, 4, 4, 8, 600, 600),
-        "b.d": (2, 0, 4, 4, 8, 0, 0),
-        "(no module)": (0, None, None, None, None, 0, 0),
+        "b.d": (2, 0, 4, 4, 8, None, None),
+        "(no module)": (0, None, None, None, None, None, None),
     }
 
 

@@ -20,11 +20,12 @@ _CHAPTERS: Final = {
         "step_parts", "causes", "attribution", "matched", "unmatched", "new_step_time", "new_causes", "new_layers",
     )),
     "advice": (mark("Advice"), ("advice",)),
-    "timeline": (mark("Timeline"), ("timeline",)),
+    "timeline": (mark("Timeline"), ("timeline", "critical_path")),
     "operators": (mark("Operators"), (
         "operators", "families", "operator_kinds", "operator_tree", "memory_manipulation", "annotations",
     )),
     "kernels": (mark("Kernels"), ("kernels", "memcpy")),
+    "hardware": (mark("Hardware"), ("roofline", "gemm", "model_flops")),
     "layers": (mark("Layers"), ("modules",)),
     "code": (mark("Code"), ("code",)),
     "memory": (mark("Memory"), (

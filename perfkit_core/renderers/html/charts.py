@@ -101,7 +101,9 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
     kinds = [str(plain(kind)) for kind in table[chart.by].to_list()]
     colour = dict(zip(dict.fromkeys(kinds), colours.of_names(dict.fromkeys(kinds)), strict=True))
     known = table.assign(kind=kinds).dropna(subset=[peak, memory])
-    roofs = known.drop_duplicates(["kind", peak, memory])
+    roofs: dict[tuple[float, float], set[str]] = {}  # peaks in TFLOP/s and GB/s → number types
+    for top, slope, kind in zip(known[peak], known[memory], known["kind"], strict=True):
+        roofs.setdefault((float(top), float(slope)), set()).add(kind)
     names = [visible(worded(str(plain(name)), section.column("name"))) for name in table["name"].to_list()]
     shapes = table["shapes"].to_list() if "shapes" in table else [""] * len(table)
     return {
@@ -119,8 +121,8 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
         "kinds": kinds,
         "colours": [colour[kind] for kind in kinds],
         "roofs": [
-            {"name": row.kind, "colour": colour[row.kind], "peak": float(row[peak]), "slope": float(row[memory]) / 1000}
-            for _, row in roofs.iterrows()
+            {"name": ", ".join(sorted(types)), "peak": top, "slope": slope / 1000}  # in TFLOP/s and TB/s
+            for (top, slope), types in sorted(roofs.items())
         ],
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ from perfkit_core.renderers.html.sections import Block
 
 _TITLES: Final = {
     "step": mark("Steps"), "advice": mark("Advice"), "operator": mark("Operators"), "kernel": mark("Kernels"),
-    "module": mark("Layers"), "code": mark("Lines of code"),
+    "module": mark("Layers"), "code": mark("Lines of code"), "path": mark("Critical path"),
 }  # fmt: skip
 """Kind of thing → title of a list of such things, in the order of the lists."""
 

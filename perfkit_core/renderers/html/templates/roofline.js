@@ -9,9 +9,9 @@ page.shapes.roofline = (figure, _, { of, colour, layout, axis, escaped }) => {
     const x = [...intensity, slopes[index]].sort((a, b) => a - b);
     const said = `${roof.name} ${page.units.quantity(roof.peak, figure.unit)}`;
     return {
-      type: "scatter", mode: "lines+text", x, y: x.map((one) => Math.min(one * roof.slope, roof.peak)), line: { color: of(roof.colour), width: 2 },
+      type: "scatter", mode: "lines+text", x, y: x.map((one) => Math.min(one * roof.slope, roof.peak)), line: { color: colour("--ink"), width: 1.5 },
       text: x.map((_, at) => (at === x.length - 1 ? escaped(said) : "")), textposition: "top left", textfont: { color: colour("--ink"), size: 11 },
-      showlegend: false, legendgroup: roof.name,
+      showlegend: false,
       hovertemplate: `${escaped(roof.name)}: ${page.units.quantity(roof.peak, figure.unit)}, ${page.units.quantity(roof.slope * 1000, "GB/s")}<extra></extra>`,
     };
   });
@@ -19,7 +19,7 @@ page.shapes.roofline = (figure, _, { of, colour, layout, axis, escaped }) => {
   const dots = kinds.map((kind) => {
     const chosen = figure.kinds.flatMap((one, row) => (one === kind ? [row] : []));
     return {
-      type: "scatter", mode: "markers", name: escaped(kind), legendgroup: kind, x: chosen.map((row) => figure.x[row]), y: chosen.map((row) => figure.y[row]),
+      type: "scatter", mode: "markers", name: escaped(kind), x: chosen.map((row) => figure.x[row]), y: chosen.map((row) => figure.y[row]),
       marker: {
         color: of(figure.colours[chosen[0]]), opacity: 0.7, line: { width: 1, color: colour("--ink") },
         size: chosen.map((row) => SMALL + (LARGE - SMALL) * Math.sqrt(figure.sizes[row])),

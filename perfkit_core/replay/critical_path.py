@@ -1,0 +1,292 @@
+"""View ``critical_path``: the operators, kernels, copies and waits that the time of a step consists of.
+
+The path is followed backwards through the graph of the replay, from the end of a step to its start: each node started
+when the latest of the nodes that it waited for allowed it. The parts of the path follow each other without gaps, so
+their times add up to the step time. An event off the path has slack: the time by which it could take longer before the
+step took longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
+from perfkit_core.algorithms.trees import parents, preorder
+from perfkit_core.language.messages import mark, message
+from perfkit_core.model import columns
+from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.replay import build, graph, played_steps
+from perfkit_core.replay.graph import Graph, Replay
+from perfkit_core.replay.played_steps import Steps
+from perfkit_core.runtime.compile import compiled
+from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.select import check_groupings, in_steps
+from perfkit_core.views.tables import integers
+
+GROUPINGS: Final = ("step", "rank")
+PATH: Final = mark("critical path")
+OFF: Final = mark("not on the critical path")
+HOST, DEVICE, WAITS = mark("host"), mark("device"), mark("waits")
+OUTSIDE: Final = mark("(no recorded event)")
+UNEXPLAINED: Final = mark("unexplained")
+_WAITS: Final = {
+    graph.CHAIN: mark("between events of a thread"),
+    graph.LAUNCH: mark("from the launch to the start of the work"),
+    graph.STREAM: mark("between work on a stream"),
+    graph.EVENT: mark("from the end of work to another stream"),
+    graph.WAIT: mark("from the end of device work to the host"),
+    graph.QUEUE: mark("until the launch queue has room"),
+    graph.HANDOFF: mark("from one thread to another"),
+    graph.MEETING: mark("from one rank to another"),
+    graph.BATCH: mark("from the loader to the training"),
+}
+"""Cause of an edge → name of its time on the path. The time of the awaited work itself belongs to this work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The parts of the critical paths of all steps. All arrays have the shape (parts,)."""
+
+    step: IntArray  # index of the step in ``steps``
+    node: IntArray  # node whose time the part is; -1 for the time of an edge
+    cause: IntArray  # cause of the edge; -1 for the time of a node, and for unexplained time
+    time_ns: IntArray
+
+
+@once
+def replay_of(trace: Trace) -> Replay:
+    return build.build(trace)
+
+
+@once
+def critical_path(trace: Trace) -> tuple[Steps, Path]:
+    """Return the steps of a trace and the parts of their critical paths, from the end of each step to its start."""
+    replay = replay_of(trace)
+    steps, links = played_steps.steps(replay), replay.graph.edges
+    order = np.argsort(links.dst, kind="stable")
+    into = np.searchsorted(links.dst[order], np.arange(len(replay.graph) + 1))
+    parts = _walked(
+        steps.first, steps.after, into, order, links.src, links.lag_ns, links.from_start, links.cause,
+        replay.graph.dur_ns, replay.graph.start_ns,
+    )  # fmt: skip
+    return steps, Path(*parts.T)
+
+
+def _walked(*arrays: IntArray | BoolArray | ByteArray) -> IntArray:
+    """Return the parts of all paths, shape (parts, 4), in the order of the fields of :class:`Path`."""
+    parts = np.empty((len(arrays[-1]) + 4, 4), np.int64)
+    while (used := _walk(*arrays, parts)) < 0:
+        parts = np.empty((2 * len(parts), 4), np.int64)
+    return parts[:used]
+
+
+@compiled
+def _walk(first, after, into, order, src, lag, from_start, cause, dur, start, parts):  # type: ignore[no-untyped-def]
+    """Fill ``parts``. Return their number, or -1 if there is too little room."""
+    used = 0
+    for step in range(len(first)):
+        node, now, begin = after[step], start[after[step]], start[first[step]]
+        while now > begin:
+            if used + 2 > len(parts):
+                return -1
+            best, latest = -1, 0
+            for position in range(into[node], into[node + 1]):
+                edge = order[position]
+                ends = start[src[edge]] + (0 if from_start[edge] else dur[src[edge]]) + lag[edge]
+                if best < 0 or ends > latest:
+                    best, latest = edge, ends
+            if best < 0:  # nothing explains when this node starts
+                parts[used] = step, -1, -1, now - begin
+                used += 1
+                break
+            since = start[src[best]] + (0 if from_start[best] else dur[src[best]])
+            if now > max(since, begin):
+                parts[used] = step, -1, cause[best] if latest >= now else -1, now - max(since, begin)
+                used += 1
+            now = min(now, since)
+            node = src[best]
+            if now > max(start[node], begin):
+                parts[used] = step, node, -1, now - max(start[node], begin)
+                used += 1
+            now = min(now, start[node])
+    return used
+
+
+def slack(replay: Replay, steps: Steps) -> IntArray:
+    """Return the time by which each node could take longer before a step ended later, in ns, shape (nodes,). -1 if no
+    end of a step depends on the node."""
+    never = np.iinfo(np.int64).max
+    latest = np.full(len(replay.graph), never)
+    latest[steps.after] = replay.graph.start_ns[steps.after]
+    links = replay.graph.edges
+    _pull(links.src, links.dst, links.lag_ns, links.from_start, replay.graph.dur_ns, latest)
+    free = np.where(latest == never, 0, latest - replay.graph.start_ns)
+    return np.where(latest == never, -1, np.maximum(free, 0))
+
+
+@compiled
+def _pull(src, dst, lag, from_start, dur, latest):  # type: ignore[no-untyped-def]
+    """Lower ``latest``, the latest start of each node. The edges must be in the order in which they are played."""
+    never = np.iinfo(np.int64).max
+    for at in range(len(src)):
+        edge = len(src) - 1 - at
+        if latest[dst[edge]] < never:
+            until = latest[dst[edge]] - lag[edge] - (0 if from_start[edge] else dur[src[edge]])
+            if until < latest[src[edge]]:
+                latest[src[edge]] = until
+
+
+def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the tree of the view for one rank, without shares. Raises UsageError."""
+    check_groupings("critical_path", request, GROUPINGS)
+    replay = replay_of(trace)
+    steps, path = critical_path(trace)
+    wanted = _wanted(trace, request, steps)
+    parts = pd.DataFrame({"step": path.step, "node": path.node, "cause": path.cause, "time_ns": path.time_ns})
+    parts = parts[wanted[parts["step"].to_numpy(np.int64)]] if len(parts) else parts
+    on_path = np.zeros(len(replay.graph), np.bool_)
+    on_path[parts["node"][parts["node"] >= 0]] = True
+    place, name = _named(trace, replay.graph)
+    node = parts["node"].to_numpy(np.int64)
+    waits = np.array([*_WAITS.values(), UNEXPLAINED], object)[parts["cause"].to_numpy(np.int64)]
+    found = pd.DataFrame({
+        "root": PATH, "place": np.where(node >= 0, place[node], WAITS), "name": np.where(node >= 0, name[node], waits),
+        "step": parts["step"], "time_ns": parts["time_ns"], "slack_ns": pd.array([pd.NA] * len(parts), "Int64"),
+    })  # fmt: skip
+    rest = _off_path(replay, steps, wanted, on_path)
+    others = pd.DataFrame({
+        "root": OFF, "place": place[rest.node], "name": name[rest.node], "step": rest.step,
+        "time_ns": replay.graph.dur_ns[rest.node], "slack_ns": integers(rest.slack_ns, rest.slack_ns >= 0),
+    })  # fmt: skip
+    return _tree(pd.concat([found, others], ignore_index=True), steps, request)
+
+
+def _wanted(trace: Trace, request: ViewRequest, steps: Steps) -> BoolArray:
+    if request.steps is None or not len(steps) or steps.number[0] < 0:
+        in_steps(trace, request)  # raises UsageError for unknown steps
+        return np.ones(len(steps), np.bool_)
+    in_steps(trace, request)
+    return np.isin(steps.number, np.array(request.steps, np.int64))
+
+
+def _named(trace: Trace, played: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the place and the name of each node, shape (nodes,)."""
+    names = operator_names(trace)
+    values = np.array([*names.values, OUTSIDE], object)
+    code = np.append(names.codes, len(names.values))[played.row]
+    return np.where(played.on_host, HOST, DEVICE).astype(object), values[np.where(code < 0, len(names.values), code)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    node: IntArray
+    step: IntArray  # index of the step
+    slack_ns: IntArray
+
+
+def _off_path(replay: Replay, steps: Steps, wanted: BoolArray, on_path: BoolArray) -> _Rest:
+    """Return the nodes of events in the wanted steps that are not on the path."""
+    played = replay.graph
+    node = np.flatnonzero((played.row >= 0) & (played.dur_ns > 0) & ~on_path)
+    step = steps.position(replay.trace, played.row[node])
+    kept = (step >= 0) & np.append(wanted, False)[step]
+    return _Rest(node[kept], step[kept], slack(replay, steps)[node[kept]])
+
+
+_LEVELS: Final = ("root", "place", "name")
+"""The columns of the names at depths 0, 1 and 2."""
+
+
+def _tree(rows: pd.DataFrame, steps: Steps, request: ViewRequest) -> pd.DataFrame:
+    """Return the rows as a tree: the path and the rest, places below them, and names below the places."""
+    numbers = {"step": steps.number, "rank": steps.rank}
+    by = [name for name in request.by if name in numbers]
+    index = rows["step"].to_numpy(np.int64)
+    rows = rows.assign(**{name: numbers[name][index] for name in by})
+    levels = []
+    for depth in range(len(_LEVELS)):
+        sums = rows.groupby([*by, *_LEVELS[: depth + 1]], sort=True).agg(
+            parts=("time_ns", "size"), time_ns=("time_ns", "sum"), slack_ns=("slack_ns", "min")
+        )
+        levels.append(sums.reset_index().assign(depth=depth))
+    table = pd.concat(levels, ignore_index=True)
+    names = table.reindex(columns=list(_LEVELS)).astype(object)
+    table["name"] = names.ffill(axis=1).iloc[:, -1]
+    keys = [(*of, *path) for of, path in zip(table[by].to_numpy(), names.fillna("").to_numpy(), strict=True)]
+    position = {key: row for row, key in enumerate(keys)}
+    parent = np.full(len(keys), NO_ROW, np.int64)
+    for row, (key, depth) in enumerate(zip(keys, table["depth"], strict=True)):
+        if depth:
+            parent[row] = position[(*key[: len(by) + depth], *[""] * (len(_LEVELS) - depth))]
+    table = table[["depth", "name", *by, "parts", "time_ns", "slack_ns"]]
+    return table.iloc[preorder(parent, _weight(table))].reset_index(drop=True)
+
+
+def _weight(table: pd.DataFrame) -> IntArray:
+    """Return the weight by which siblings are sorted, in descending order. The path of a group precedes its rest."""
+    roots = table["depth"].to_numpy(np.int64) == 0
+    return np.where(roots, -np.arange(len(table)), table["time_ns"].to_numpy(np.int64))
+
+
+def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the table with the shares of the step time, and siblings sorted by time."""
+    if table.empty:
+        return pd.DataFrame(columns=[column.name for column in COLUMNS if not column.by])
+    table = table.iloc[preorder(parents(table["depth"].to_numpy(np.int64)), _weight(table))].reset_index(drop=True)
+    root = (table["depth"] == 0).cumsum()
+    on_path = table["name"].where(table["depth"] == 0).ffill() == PATH
+    whole = table["time_ns"].groupby(root).transform("first")
+    ratio = (table["time_ns"] / whole.where(whole > 0)).astype("Float64")
+    return table.assign(ratio=ratio.where(on_path, pd.NA))[[c.name for c in COLUMNS if c.name in {*table, "ratio"}]]
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the parts of the critical paths of the steps, and the events that are on none, as a tree with
+    :data:`COLUMNS`. Slack is NA for the path, and for events on which no end of a step depends. Raises UsageError."""
+    return finished(sums(trace, request), request)
+
+
+def marks(trace: Trace) -> dict[str, IntArray]:
+    """Return the rows of the events on the critical paths, by the names of the rows of the table."""
+    _, path = critical_path(trace)
+    played = replay_of(trace).graph
+    nodes = np.unique(path.node[path.node >= 0])
+    nodes = nodes[played.row[nodes] >= 0]
+    place, name = _named(trace, played)
+    found: dict[str, IntArray] = {PATH: np.unique(played.row[nodes])}
+    for names in (place[nodes], name[nodes]):
+        code, values = pd.factorize(names)
+        found |= {
+            str(value): np.unique(played.row[nodes[part]])
+            for value, part in zip(values, groupby.parts(code, len(values)), strict=True)
+        }
+    return found
+
+
+COLUMNS: Final = (
+    DEPTH,
+    replace(NAME, thing="path"),
+    *columns.added_by(GROUPINGS),
+    count("parts", "Parts", per_step=True, description="number of times"),
+    duration("time_ns", "Time", per_step=True, description="time on the path; below the second root: off the path"),
+    share("ratio", "Of the step", Share("time_ns"), description="share of the path, which is the step time"),
+    duration("slack_ns", "Slack", merge=MIN, description="least time that an event could take longer for free"),
+)
+
+VIEW = View(
+    name="critical_path",
+    title="Critical path",
+    description="operators, kernels, copies and waits that the steps consist of, and the slack of all other events",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    explain_empty=lambda trace: message("no events with a duration were recorded"),
+    reduction=MergedRows(weight=("time_ns",), partial=sums, finish=finished),
+)

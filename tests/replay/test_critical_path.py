@@ -1,0 +1,107 @@
+"""The critical path of traces made by hand, and its exactness on real traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.replay import critical_path as view
+from perfkit_core.replay.graph import play
+from perfkit_core.replay.waits import RETURN_NS
+from tests.support.events import device, host, trace
+
+MS = 1_000_000
+
+
+def waiting_step() -> Trace:
+    """A step of 10 ms that launches a long and a short kernel on two streams, and waits for both."""
+    return trace([
+        host("step", "step", 0, 10 * MS, step=1),
+        host("aten::mm", "operator", 1 * MS, 1 * MS),
+        host("cudaLaunchKernel", "runtime", MS + 200_000, 300_000, correlation=1),
+        host("aten::add", "operator", 2 * MS + 500_000, 500_000),
+        host("cudaLaunchKernel", "runtime", 2 * MS + 600_000, 200_000, correlation=2),
+        host("cudaDeviceSynchronize", "sync", 3 * MS + 500_000, 6 * MS, correlation=3),
+        device("long", "kernel", 2 * MS, 7 * MS + 300_000, 1),
+        device("short", "kernel", 3 * MS, 1 * MS, 2, stream=8),
+    ])  # fmt: skip
+
+
+def rows(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
+    """Return the leaves of the tree by the names of their root and their own."""
+    root = table["name"].where(table["depth"] == 0).ffill()
+    leaves = table[table["depth"] == 2]
+    return {(root[row], leaves.loc[row, "name"]): leaves.loc[row] for row in leaves.index}
+
+
+def test_a_step_that_waits_for_the_device_consists_of_the_long_kernel() -> None:
+    table = view.table(waiting_step(), ViewRequest())
+    found = rows(table)
+    assert table.loc[0, ["name", "time_ns", "ratio"]].tolist() == [view.PATH, 10 * MS, 1.0]
+    assert found[view.PATH, "long"]["time_ns"] == 7 * MS + 300_000
+    assert (view.PATH, "short") not in found
+    assert found[view.PATH, "long"]["ratio"] == pytest.approx(0.73)
+    # Before the kernel: the time until its launch begins, and until it starts. After it: the rest of the step.
+    on_host = sum(row["time_ns"] for (root, name), row in found.items() if root == view.PATH and name != "long")
+    assert on_host == 3 * MS - 300_000
+
+
+def test_work_off_the_path_has_slack() -> None:
+    (short,) = (row for (root, name), row in rows(view.table(waiting_step(), ViewRequest())).items() if name == "short")
+    assert short["time_ns"] == 1 * MS
+    # It ends at 4 ms. The call that waits for it returns at 9.5 ms, at least RETURN_NS after the end of the work.
+    assert short["slack_ns"] == 5 * MS + 500_000 - RETURN_NS
+
+
+def test_a_step_on_the_host_consists_of_its_operators() -> None:
+    only = trace([host("step", "step", 0, 1000, step=1), host("aten::mm", "operator", 100, 700)])
+    found = rows(view.table(only, ViewRequest()))
+    assert {name: row["time_ns"] for (_, name), row in found.items()} == {"aten::mm": 700, "step": 300}
+
+
+def test_steps_and_ranks_are_kept_apart_on_request() -> None:
+    two = trace([
+        host("step", "step", 0, 1000, step=1), host("step", "step", 1000, 3000, step=2),
+        host("aten::mm", "operator", 1500, 2000),
+    ])  # fmt: skip
+    table = view.table(two, ViewRequest(by=("step",)))
+    roots = table[table["depth"] == 0]
+    assert dict(zip(roots["step"], roots["time_ns"], strict=True)) == {1: 1000, 2: 3000}
+    chosen = view.table(two, ViewRequest(steps=(2,)))
+    assert chosen["time_ns"].iloc[0] == 3000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["torch/h100-qwen05b.json.gz", "torch/v100-ns-resolution.json.gz", "torch/cpu-only-rank34.json.gz",
+     "torch/mi300x-resnet-act-checkpoint-steps.json.gz", "paddle/gpu-synthetic/gpu1.pb",
+     "torch/a100-nccl-process-groups.json.gz"],
+)  # fmt: skip
+def test_the_parts_add_up_to_each_step_and_have_no_slack(name: str, traces: Path) -> None:
+    recording = load(traces / name)
+    steps, path = view.critical_path(recording)
+    replay = view.replay_of(recording)
+    total = np.zeros(len(steps), np.int64)
+    np.add.at(total, path.step, path.time_ns)
+    starts = replay.graph.start_ns
+    assert total.tolist() == (starts[steps.after] - starts[steps.first]).tolist()
+    assert (view.slack(replay, steps)[path.node[path.node >= 0]] == 0).all()
+
+
+def test_longer_work_off_the_path_delays_the_step_only_beyond_its_slack() -> None:
+    recording = waiting_step()
+    replay, (steps, _) = view.replay_of(recording), view.critical_path(recording)
+    node = replay.work[recording.codes("name").rows("short")][0]
+    slack = 5 * MS + 500_000 - RETURN_NS
+    for more, later in ((slack, 0), (slack + 700, 700)):
+        longer = replay.graph.dur_ns.copy()
+        longer[node] += more
+        played = play(view.replace(replay.graph, dur_ns=longer))
+        assert steps.played_ns(played).tolist() == [10 * MS + later]
