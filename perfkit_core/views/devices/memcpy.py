@@ -42,8 +42,10 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def with_bandwidth(copies: pd.DataFrame) -> pd.DataFrame:
     """Replace the column ``_SIZED_NS`` by the bandwidth: ``bytes`` divided by ``_SIZED_NS``, in bytes per second."""
     sized_ns = copies[_SIZED_NS].to_numpy(np.int64)
-    size = copies["bytes"].fillna(0).to_numpy(np.int64)
-    bandwidth = integers(size * 1_000_000_000 // np.maximum(sized_ns, 1), sized_ns > 0)
+    size = (
+        copies["bytes"].fillna(0).to_numpy(object)
+    )  # Python's integers: 10 GB times the ns of a second exceed 64 bits
+    bandwidth = integers((size * 1_000_000_000 // np.maximum(sized_ns, 1)).astype(np.int64), sized_ns > 0)
     return copies.drop(columns=_SIZED_NS).assign(bytes_per_s=bandwidth)
 
 

@@ -120,3 +120,9 @@ def test_memory_manipulation_has_shares_of_the_steps() -> None:
     (row,) = memory_manipulation.table(found, ViewRequest()).to_dict("records")
     assert row["cpu_ratio"] == pytest.approx(0.2)
     assert row["device_ratio"] == pytest.approx(30 / 120)
+
+
+def test_the_bandwidth_of_many_gigabytes() -> None:
+    """30 GB in 20 ms: the bytes times 10**9 do not fit in 64 bits."""
+    rows = [device("Memcpy DtoD", "memcpy", 0, 20_000_000, bytes=30_000_000_000, copy_kind="DtoD")]
+    assert memcpy.table(trace(rows), ViewRequest())["bytes_per_s"].tolist() == [1_500_000_000_000]
