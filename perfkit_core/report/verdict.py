@@ -95,9 +95,11 @@ def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     if len(busy):
         first = busy.sort_values("busy_ns", ascending=False, kind="stable").iloc[0]
         share, span = int(first["busy_ns"]) / int(first["span_ns"]), int(first["span_ns"])
-        template = mark("{device} is busy for {share:ratio} of the recorded {time:ns}.")
+        template = mark("{device} runs kernels for {share:ratio} of the recorded {time:ns}.")
         if len(busy) > 1:
-            template = mark("Of {count} devices, {device} is busiest: for {share:ratio} of the recorded {time:ns}.")
+            template = mark(
+                "Of {count} devices, {device} is busiest: it runs kernels for {share:ratio} of the recorded {time:ns}."
+            )
         yield message(template, device=first["device"], share=share, time=span, count=len(busy))
     model = tables.get("model")
     loading = () if model is None else model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna()

@@ -95,7 +95,7 @@ def test_without_steps_the_verdict_is_about_the_recording() -> None:
     tables = {"partition": parts({}), "device": devices(0.9, 0.5).assign(busy_ns=[25, 50], span_ns=[100, 100])}
     tables["model"] = pd.DataFrame({"phase": ["dataloader", "forward"], "cpu_ratio": [0.6, 0.4]})
     assert rendered(verdict(tables)) == (
-        "Of 2 devices, cuda:1 is busiest: for 50% of the recorded 100 ns.",
+        "Of 2 devices, cuda:1 is busiest: it runs kernels for 50% of the recorded 100 ns.",
         "Data loading takes 60% of the time of all recorded phases.",
     )
     operators = pd.DataFrame({"name": ["a", "b"], "self_cpu_ns": [1, 3], "self_cpu_ratio": [0.25, 0.75]})
