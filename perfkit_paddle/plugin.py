@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.plugins.contracts import Calibrator, OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import Calibrator, OperatorNames, RangeNames, Recorder, Remedy, Source
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
@@ -76,3 +76,10 @@ def perfkit_operator_names() -> OperatorNames:
     from perfkit_paddle.operator_names import operator_name
 
     return {"paddle": operator_name}
+
+
+@hookimpl
+def perfkit_range_names() -> RangeNames:
+    from perfkit_paddle.nvtx_ranges import range_meaning
+
+    return {"paddle": range_meaning}

@@ -78,7 +78,8 @@ _DIRECTIONS: Final = {
 }  # fmt: skip
 
 
-def _named_label(category: str, name: str) -> Label:
+def named_label(category: str, name: str) -> Label:
+    """Return the label of an event whose category says little: an operator, or a range of ``record_function``."""
     module = parse_module_label(name)
     if module:
         return Label(schema.ANNOTATION, None if module.backward else schema.FORWARD)
@@ -146,7 +147,7 @@ class TorchDialect(Dialect):
             backend, kind = _DEVICE_KINDS[category]
             return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
         if category in _NAMED:
-            return _named_label(category, name)
+            return named_label(category, name)
         if category == "python_function" and name.startswith(_MODULE):
             return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
         kind = _HOST_KINDS.get(category, schema.OTHER)

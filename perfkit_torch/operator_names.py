@@ -39,12 +39,17 @@ def operator_name(native: str) -> str | None:
     name = native.removeprefix(_EVALUATE)
     if name.endswith("AccumulateGrad"):
         return "accumulate_grad"
-    canonical = _built_in(name) if _NAMESPACE.match(name) else _foreign(name)
+    canonical = _built_in(name) if has_namespace(name) else _foreign(name)
     if canonical:
         return canonical
     node = _BACKWARD_NODE.fullmatch(name) or _CUSTOM_NODE.fullmatch(name)
     forward = _library(node[1] or node[2]) if node else None  # set if an extension library defines the forward operator
     return forward + GRADIENT_SUFFIX if forward else _library(name)
+
+
+def has_namespace(native: str) -> bool:
+    """Return whether torch itself defines an operator of this name, by its namespace."""
+    return _NAMESPACE.match(native) is not None
 
 
 def _built_in(native: str) -> str | None:

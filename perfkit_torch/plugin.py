@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfkit_core.plugins.contracts import Calibrator, OperatorFormulas, OperatorNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import (
+    Calibrator,
+    OperatorFormulas,
+    OperatorNames,
+    RangeNames,
+    Recorder,
+    Remedy,
+    Source,
+)
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
@@ -62,3 +70,10 @@ def perfkit_operator_formulas() -> OperatorFormulas:
     from perfkit_torch.operator_formulas import operator_formula
 
     return {"torch": operator_formula}
+
+
+@hookimpl
+def perfkit_range_names() -> RangeNames:
+    from perfkit_torch.nvtx_ranges import range_meaning
+
+    return {"torch": range_meaning}

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
 
 from perfkit_core.algorithms import nesting
@@ -20,7 +21,7 @@ from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, 
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
@@ -54,6 +55,21 @@ def assemble(
     if not meta.window_ns and len(draft):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
     return Trace(draft.events, meta, quality + findings + phase_findings)
+
+
+def assemble_ranks(
+    recorded: Recorded, meta: TraceMeta, quality: tuple[Finding, ...] = (), operator_names: OperatorNames | None = None
+) -> Trace:
+    """Return the assembled trace of the processes in one file. The column ``rank`` of the events assigns each event to
+    one of ``meta.ranks``. Each rank is assembled by itself, because processes may use equal correlation ids."""
+    if len(meta.ranks) < 2:
+        return assemble(recorded, meta, quality, next(iter(meta.ranks), None), operator_names)
+    parts = []
+    for rank in meta.ranks:
+        events = recorded.columns.filter(pc.equal(recorded.columns["rank"], rank))
+        of_rank = structs.replace(meta, ranks=(rank,))
+        parts.append(assemble(Recorded(events), of_rank, (), rank, operator_names))
+    return concat_traces(parts).with_findings(*quality)
 
 
 def _linked(

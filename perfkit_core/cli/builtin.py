@@ -24,11 +24,13 @@ _COMMANDS: Final = ("record", "view", "summary", "report", "advise", "verify", "
 def perfkit_sources() -> Sequence[Source]:
     from perfkit_core.exporters import sniff_chrome
     from perfkit_core.readers import run_folder
+    from perfkit_core.readers.nsys import source
 
     read_exported = later("perfkit_core.exporters.chrome_reader", "read")
     return [
         Source("run", "run folders that perfkit recorded", run_folder.sniff, run_folder.read, run_folder.peek),
         Source("perfkit-chrome", "timelines that perfkit exported (.json[.gz])", sniff_chrome, read_exported),
+        Source("nsys", "SQLite exports of Nsight Systems (.sqlite)", source.sniff, source.read, stream=source.stream),
     ]
 
 

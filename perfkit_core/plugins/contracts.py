@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from perfkit_core.language.messages import Text, message
 
@@ -385,3 +385,18 @@ OperatorNames = Mapping[str, Callable[[str], str | None]]
 
 OperatorFormulas = Mapping[str, Callable[[str], "OperatorFormula | None"]]
 """Framework → function. The function maps a native operator name to the formula of its FLOPs, or to None."""
+
+class RangeMeaning(NamedTuple):
+    """The event that a framework marked with an NVTX range. ``kind`` and ``phase`` are those of the event table."""
+
+    name: str
+    kind: str
+    phase: str | None = None  # phase of the event and of all events inside it
+    step: int | None = None  # number of the step
+    sequence: int | None = None  # number that a forward operator shares with its backward node
+    shapes: str | None = None  # input shapes, as JSON text
+
+
+RangeNames = Mapping[str, Callable[[str], RangeMeaning | None]]
+"""Framework → function. The function returns the meaning of a range's text, or None if the framework did not write
+it."""

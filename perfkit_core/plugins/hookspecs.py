@@ -85,6 +85,16 @@ def perfkit_operator_formulas() -> contracts.OperatorFormulas:  # type: ignore[e
 
 
 @hookspec
+def perfkit_range_names() -> contracts.RangeNames:  # type: ignore[empty-body]
+    """A dictionary from framework to a function. The function maps the text of an NVTX range to a
+    :class:`perfkit_core.plugins.contracts.RangeMeaning`, or to None if the framework did not write this text.
+
+    Readers of files from system profilers, such as Nsight Systems, use these functions. Texts of the user are no
+    framework's: the ranges become labels. A file's framework is the one whose function recognises the most ranges.
+    """
+
+
+@hookspec
 def perfkit_renderers() -> Sequence[contracts.Renderer]:  # type: ignore[empty-body]
     """Output formats of reports, for ``--format NAME``."""
 

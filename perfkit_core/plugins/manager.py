@@ -91,6 +91,11 @@ class Plugins:
     def _of_framework(self, hook: str, framework: str | None) -> Any:
         return next((by_name[framework] for by_name in self._results(hook, dict) if framework in by_name), None)
 
+    def range_names(self) -> dict[str, Callable[[str], contracts.RangeMeaning | None]]:
+        """Return the functions that interpret the texts of NVTX ranges, by framework."""
+        results = self._results("perfkit_range_names", dict)
+        return {name: meaning for by_framework in results for name, meaning in by_framework.items()}
+
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):
             yield from items

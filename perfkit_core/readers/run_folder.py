@@ -21,7 +21,7 @@ from perfkit_core.readers.join_ranks import numbered_processes, one_job
 from perfkit_core.storage import bytestream, store, stored_file
 from perfkit_core.system.paths import arrow_input, is_folder
 
-TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz")
+TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 
 
 def sniff(path: Path, start: bytes) -> int:

@@ -16,7 +16,7 @@ from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import is_file, is_folder, readable
 
 _NUMBERS: Final = re.compile(r"(\D*)(\d{0,18})")
-_EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz")
+_EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz", ".sqlite")
 """Formats in which a recording may be saved, the most exact first."""
 
 
@@ -30,10 +30,11 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     visible = [file for file in named if not file.name.startswith(".")]
     # rank2 precedes rank10
     files = sorted(visible, key=lambda file: [(text, int(n or -1)) for text, n in _NUMBERS.findall(file.name)])
-    # An empty or damaged file counts as a profile, so that its reader reports what is wrong.
+    # An empty or damaged file counts as a profile, so that its reader reports what is wrong. A file of which only the
+    # container is known (sniffed as 1), such as any SQLite file, does not.
     heads = {file: bytestream.head(file) for file in files}
     profiles = [
-        file for file, start in heads.items() if not start or any(reader.sniff(file, start) for reader in readers)
+        file for file, start in heads.items() if not start or any(reader.sniff(file, start) > 1 for reader in readers)
     ]
     chosen = once(profiles)
     if not chosen:

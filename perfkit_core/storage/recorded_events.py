@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from perfkit_core.algorithms import arrays, decimals
-from perfkit_core.assembly.assemble import OperatorNames, assemble
+from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
@@ -29,7 +29,7 @@ from perfkit_core.system.paths import arrow_input, readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
 """The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
-_ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "rank", "launched_by", "parent", "op_name"})
+_ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
     [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _ASSEMBLED_COLUMNS]
@@ -42,6 +42,8 @@ SCHEMA: Final = pa.schema(
 - ``parent``: the parent's ``node``, or its row if there are no such numbers; null in all rows if there is no tree
 - ``offset_ns``: time on another, finer clock of the source
 """
+_NEWER: Final = frozenset({"rank"})
+"""Columns that older files lack."""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16
 
@@ -136,7 +138,7 @@ def read_recorded(
     Raises SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
     with arrow_input(path) as file:
         table = pq.ParquetFile(file).read().unify_dictionaries()
-    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    missing = [name for name in SCHEMA.names if name not in table.column_names and name not in _NEWER]
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
     if stored.base_ns:
@@ -147,6 +149,8 @@ def read_recorded(
     if complete is not None:
         recorded, findings = complete(recorded, stored.meta)
         quality += findings
+    if len(stored.meta.ranks) > 1:
+        return assemble_ranks(recorded, stored.meta, quality, operator_names)
     return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
 
 

@@ -97,8 +97,8 @@ def check_source(source: Source, path: Path) -> None:
 _PROBE = """
 import importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
-for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names", "perfkit_renderers",
-             "perfkit_exporters", "perfkit_step_timers"):
+for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names",
+             "perfkit_range_names", "perfkit_renderers", "perfkit_exporters", "perfkit_step_timers"):
     getattr(plugin, hook, list)()
 for calibrator in getattr(plugin, "perfkit_calibrations", list)():
     calibrator.version()
@@ -133,6 +133,9 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
         for framework, canonical in cast(OperatorNames, implementation.function()).items():
             require(canonical("no such operator") is None, f"{framework}: the name of an unknown operator is not None")
             forbidden.add(framework)
+    for framework, meaning in plugins.range_names().items():
+        require(meaning("no such range") is None, f"{framework}: the meaning of an unknown range is not None")
+        forbidden.add(framework)
     require(listed.error is None, f"a hook of {name} fails: {listed.error}")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     probe = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, encoding="utf-8", env=environment)

@@ -36,6 +36,11 @@ def column(trace: Trace, name: str) -> dict[str, Any]:
     return dict(zip(trace.events["name"].to_pylist(), trace.events[name].to_pylist(), strict=True))
 
 
+def rows(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
+    """Return the values of some columns, one tuple for each event."""
+    return list(zip(*(trace.events[name].to_pylist() for name in names), strict=True))
+
+
 def names_of_rows(trace: Trace, reference: str) -> dict[str, str | None]:
     """Return, for each event name, the name of the row that ``parent`` or ``launched_by`` refers to."""
     names = trace.events["name"].to_pylist()

@@ -253,6 +253,7 @@ def test_a_reader_that_accepts_everything_or_hides_damage_fails(tmp_path: Path) 
             "name of an unknown operator",
         ),
         ("import wave\n@hookimpl\ndef perfkit_operator_names():\n    return {'wave': {}.get}", "imports wave"),
+        ("@hookimpl\ndef perfkit_range_names():\n    return {'wave': str.lower}", "unknown range"),
         ("@hookimpl\ndef perfkit_operator_names():\n    import wave\n    return {'wave': {}.get}", "imports wave"),
         ("@hookimpl\ndef perfkit_nothing():\n    return []", "does not load"),
     ],
