@@ -37,6 +37,7 @@ def summarize(
     peaks: PathLike | None = None,
     workers: int = 1,
     scheduler: str | None = None,
+    step_on: str | None = None,
     **display: Any,
 ) -> pd.DataFrame:
     """Return the table of a view. Times are integers in ns, sizes are integers in bytes, and unknown values are NA.
@@ -49,12 +50,13 @@ def summarize(
     - ``limit``: maximum number of rows
     - ``peaks``: TOML file with peak rates of devices, in addition to the built-in rates
     - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
+    - ``step_on``: as for :func:`perfkit_core.load`
     - ``display``: other fields of :class:`perfkit_core.report.display.Display`, such as ``sort`` or ``hide``
 
     Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
-    read = _profile(profile, workers=workers, scheduler=scheduler)
+    read = _profile(profile, workers=workers, scheduler=scheduler, step_on=step_on)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     rates = None if peaks is None else read_peaks(as_path(peaks))
     request = ViewRequest(

@@ -34,6 +34,11 @@ PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
 
+WITHOUT_STEPS: Final = message(
+    "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration, or "
+    "choose a recorded range with --step-on"
+)
+
 PhaseArray = ByteArray
 """Indexes of schema.PHASES, or -1 for no phase. 8 bits save memory, because there is one index per event."""
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
@@ -48,9 +53,7 @@ def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
     findings = _partial_steps(trace)
     if not len(rows):
-        text = message(
-            "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
-        )
+        text = WITHOUT_STEPS
         operators = trace.host & trace.rows("kind", *OPERATOR_KINDS)
         if not operators.any() and trace.rows("kind", *schema.DEVICE_WORK).any():
             text = message(

@@ -30,6 +30,7 @@ from perfkit_core.errors import UsageError
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
               "that runs during them.")  # fmt: skip
 @options.partial
+@options.step_on
 def export(
     sources: tuple[Path, ...],
     to: str | None,
@@ -39,6 +40,7 @@ def export(
     stream: bool,
     steps: tuple[str, ...],
     partial: bool,
+    step_on: str | None,
 ) -> None:
     """Write a file for another tool: a timeline, stacks or events.
 
@@ -64,16 +66,18 @@ def export(
     chosen, export_options, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:
-        if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None:
+        if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None or step_on:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
-            raise UsageError("--stream needs one trace file, Parquet output to a file, no --align and no --step", hint)
+            raise UsageError(
+                "--stream needs one trace file, Parquet output to a file, no --align, no --step and no --step-on", hint
+            )
         from perfkit_core.readers.load import stream as stream_events
 
         with working(f"streaming {sources[0].name}"):
             count = stream_events(sources[0], output, partial=partial)
         click.echo(f"wrote {output} with {count} events", err=True)
         return
-    trace = loaded(sources, partial)
+    trace = loaded(sources, partial, step_on)
     if align:
         from perfkit_core.views.communication.clocks import aligned
 

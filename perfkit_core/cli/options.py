@@ -74,6 +74,8 @@ sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True
 partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
 peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "
                      "devices in this TOML file, in addition to the built-in rates.")  # fmt: skip
+step_on = click.option("--step-on", metavar="RANGE", help="Take each recorded range named RANGE as one step, instead "
+                       "of the recorded steps. RANGE is a name, or a REGEX that matches the name.")  # fmt: skip
 output = click.option("-o", "--output", type=writable, metavar="FILE",
                       help="Write to FILE instead of the terminal. Missing folders are created.")  # fmt: skip
 language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
@@ -139,7 +141,12 @@ def steps(values: Iterable[str]) -> tuple[int, ...] | None:
 
 @contextlib.contextmanager
 def profile(
-    sources: Sequence[Path], keep: bool, workers: int, scheduler: str | None, together_bytes: int = 0
+    sources: Sequence[Path],
+    keep: bool,
+    workers: int,
+    scheduler: str | None,
+    together_bytes: int = 0,
+    step_on: str | None = None,
 ) -> Iterator[Profile]:
     """Open the profile of the sources and show the progress with a spinner.
 
@@ -151,7 +158,7 @@ def profile(
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler cannot be combined", "a Dask cluster has its own workers")
     with reading(sources) as say:
-        yield opened(sources, keep, workers, scheduler, say, together_bytes)
+        yield opened(sources, keep, workers, scheduler, say, together_bytes, step_on)
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
@@ -169,6 +176,7 @@ def write_shard(
     request: ViewRequest,
     keep: bool,
     average: bool = False,
+    step_on: str | None = None,
 ) -> None:
     """Write the partial results of shard ``I/N`` of the ranks to ``output``. Raises UsageError and SourceError."""
     from perfkit_core.ranks import files, plan, run
@@ -182,7 +190,7 @@ def write_shard(
         raise UsageError("--shard requires an output file for partial results", f"use -o NAME{files.SUFFIX}")
     if average:
         check_average(views)
-    job = plan.Job(tuple(view.name for view in views), request, average, keep)
+    job = plan.Job(tuple(view.name for view in views), request, average, keep, step_on)
     with reading(sources) as show:
         whole = plan.plan(sources, keep)
         part = whole.share(number, of)

@@ -37,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     request: ViewRequest  # The steps, groupings and filters of all views.
     own_steps: bool = False  # If the request names no steps, select all steps of the rank, but no events outside them.
     partial: bool = False  # Whether damaged files are read as far as possible.
+    step_on: str | None = None  # Name of the ranges that are steps, or None for the recorded steps.
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import pandas as pd
 
-from perfkit_core.errors import SourceError
+from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, left_out, united, waits_not_known
 from perfkit_core.model.trace import Trace
@@ -138,10 +138,11 @@ class Ranks:
     partial: bool = False
     workers: int = 1
     scheduler: str | None = None
+    step_on: str | None = None
     report: Callable[[str], None] = lambda text: None
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        job = _job(views, request, own_steps, self.partial)
+        job = _job(views, request, own_steps, self.partial, self.step_on)
         count = len(self.plan.ranks)
         with run.executor(self.workers, self.scheduler) as pool:
             partials, failed = run.run(pool, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
@@ -171,8 +172,10 @@ Profile = Whole | Ranks | Reduced
 """A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
-def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:
-    return Job(tuple(view.name for view in views), request, own_steps, partial)
+def _job(
+    views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False, step_on: str | None = None
+) -> Job:
+    return Job(tuple(view.name for view in views), request, own_steps, partial, step_on)
 
 
 def _of_source(computed: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:
@@ -187,20 +190,25 @@ def opened(
     scheduler: str | None = None,
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
+    step_on: str | None = None,
 ) -> Profile:
     """Return the profile of the sources: files and folders of one or more ranks, or files of partial results. Raises
     SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
-    with several ``workers`` or a ``scheduler``, each rank is read separately."""
+    with several ``workers`` or a ``scheduler``, each rank is read separately. ``step_on``: see
+    :func:`perfkit_core.readers.load.load`. Raises UsageError if partial results are given with it."""
     if scheduler is not None:  # a Dask worker may have another current folder
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
+        if step_on is not None:
+            raise UsageError("partial results cannot be read with other steps", "give --step-on together with --shard")
         return Reduced(files.read_all(sources, partial))
     planned = plan(sources, partial)
     if len(planned.ranks) == 1:
-        return Whole(load.load(sources, partial=partial))
+        return Whole(load.load(sources, partial=partial, step_on=step_on))
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
-            return Whole(load.load(sources, partial=partial).with_meta(source=planned.source))
-    return Ranks(planned, partial, workers, scheduler, report)
+            trace = load.load(sources, partial=partial, step_on=step_on)
+            return Whole(trace.with_meta(source=planned.source))
+    return Ranks(planned, partial, workers, scheduler, step_on, report)

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import ROW_REFERENCES, Trace, concat_traces, with_rank
@@ -64,6 +65,8 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
         join_ranks.check_apart(traces)
         whole = concat_traces(sorted(traces, key=join_ranks.in_time))
+        if job.step_on is not None:
+            whole = with_steps_on(whole, job.step_on)
         return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(whole))
     except PerfkitError as error:
         return Failed(error.message, error.hint, isinstance(error, UsageError))

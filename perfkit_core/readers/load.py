@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
@@ -25,14 +26,19 @@ _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 
 
 def load(
-    sources: paths.PathLike | Sequence[paths.PathLike], *, partial: bool = False, plugins: Plugins | None = None
+    sources: paths.PathLike | Sequence[paths.PathLike],
+    *,
+    partial: bool = False,
+    step_on: str | None = None,
+    plugins: Plugins | None = None,
 ) -> Trace:
     """Read one source, or one source for each rank, as one Trace.
 
     A source is a trace file, a run folder or a folder of trace files. It is a path, or a URL that fsspec supports
     (``s3://…``, ``gs://…``, ``https://…``). If ``partial`` is set, the readable parts of damaged files are kept, and a
-    data-quality warning reports the loss. ``plugins`` provides the readers; the default is all installed plugins.
-    Raises SourceError.
+    data-quality warning reports the loss. ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by
+    default, the recorded steps are used. ``plugins`` provides the readers; the default is all installed plugins. Raises
+    SourceError, and UsageError if no range matches ``step_on``.
     """
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
@@ -46,6 +52,8 @@ def load(
             if not partial or len(failed) == len(files):
                 raise failed[min(failed)] from None
     trace = join_ranks.one_job(traces)
+    if step_on is not None:
+        trace = with_steps_on(trace, step_on)
     if len(given) == 1 < len(files):
         trace = named(trace, paths.as_path(given[0]))
     reasons = {number: paths.readable(error.message) for number, error in failed.items()}

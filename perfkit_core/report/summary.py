@@ -104,7 +104,7 @@ def summary_report(
     check(tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps
     if display.average and chosen is None and not computed.steps:
-        hint = "set a schedule for the profiler, and call the profiler's step() after each iteration"
+        hint = "set a schedule for the profiler, and call the profiler's step() after each iteration, or use --step-on"
         raise UsageError("--average requires steps, but no steps were recorded", hint)
     steps = len(computed.steps if chosen is None else chosen)
     sections = tuple(_section(computed, view, display, steps) for view in views)

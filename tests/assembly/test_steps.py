@@ -113,7 +113,7 @@ def test_no_steps_is_a_finding_and_every_step_null() -> None:
     found = trace([host("op", "operator", 0, 5)])
     assert column(found, "step") == {"op": None}
     (said,) = [finding.message for finding in found.quality if finding.code == "no-steps"]
-    assert said.endswith("give the profiler a schedule, and call its step() after each iteration")
+    assert said.endswith("call its step() after each iteration, or choose a recorded range with --step-on")
 
 
 def test_overlapping_steps_are_reported_and_the_latest_counts() -> None:

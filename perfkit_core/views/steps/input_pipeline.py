@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import count, duration, share, size, text
 from perfkit_core.model.schema import MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps.activity import activities, covered_ns
-from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP, chosen_steps, position, step_frame, step_rows
+from perfkit_core.views.steps.step_rows import OF_STEP, chosen_steps, position, step_frame, step_rows
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -90,6 +91,6 @@ VIEW = View(
     explain_empty=lambda trace: (
         message("neither a data loader nor copies from the host to a device were recorded")
         if len(step_rows(trace))
-        else NO_STEPS
+        else WITHOUT_STEPS
     ),
 )

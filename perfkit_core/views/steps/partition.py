@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.model.columns import DEVICE, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -85,6 +86,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
-    explain_empty=lambda trace: step_rows.NO_STEPS,
+    explain_empty=lambda trace: WITHOUT_STEPS,
     reduction=REDUCTION,
 )

@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.model.columns import duration
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import select, tables
 from perfkit_core.views.communication.instances import needs_several_ranks
 from perfkit_core.views.steps import partition
-from perfkit_core.views.steps.step_rows import NO_STEPS, OF_STEP
+from perfkit_core.views.steps.step_rows import OF_STEP
 
 _KEYS: Final = ("rank", "step", "dur_ns")
 
@@ -69,6 +70,6 @@ VIEW = View(
     description="duration and time outside communication of each step on each rank",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), NO_STEPS),
-    reduction=Reduction(partition.by_step, merge, lambda partials: needs_several_ranks(len(partials), NO_STEPS)),
+    explain_empty=lambda trace: needs_several_ranks(len(trace.meta.ranks), WITHOUT_STEPS),
+    reduction=Reduction(partition.by_step, merge, lambda partials: needs_several_ranks(len(partials), WITHOUT_STEPS)),
 )

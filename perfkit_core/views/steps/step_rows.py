@@ -14,7 +14,6 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Column, Share, by_name, count, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
 from perfkit_core.model.trace import Trace, once
@@ -24,10 +23,6 @@ from perfkit_core.views import attribution, select
 from perfkit_core.views.tables import ratio, rounded_division, stacked
 
 Floats = npt.NDArray[np.float64]
-
-NO_STEPS: Final = message(
-    "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration"
-)
 
 
 @once

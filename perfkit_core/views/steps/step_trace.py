@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby
+from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import duration, key, text
 from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
@@ -72,7 +73,7 @@ VIEW = View(
     explain_empty=lambda trace: (
         message("no recorded step has both a forward and a backward pass; --by step shows the reason for each step")
         if len(step_rows.step_rows(trace))
-        else step_rows.NO_STEPS
+        else WITHOUT_STEPS
     ),
     reduction=REDUCTION,
 )

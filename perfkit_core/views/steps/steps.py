@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.model.trace import Trace
@@ -56,5 +57,5 @@ VIEW = View(
     description="duration of each step and its phases, and time of the device work launched in the step",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: step_rows.NO_STEPS,
+    explain_empty=lambda trace: WITHOUT_STEPS,
 )
