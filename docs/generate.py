@@ -40,7 +40,8 @@ Some files have `"stage": "recorded"` in their metadata. They hold the events in
 While perfkit writes such a file, it holds at most two row groups in memory. The columns of the file differ from the
 event table as listed below. When perfkit reads the file, it computes the columns of the event table:
 
-- `self_ns`, `rank`, `launched_by` and `op_name` are missing. `step` has values for steps only.
+- `self_ns`, `launched_by` and `op_name` are missing. `rank` has values only if the source holds several ranks, and
+  `step` for steps only.
 - `external` is an id that an operator shares with the launches it makes.
 - `layer` is a part of a layer's path.
 - `node` is the event's number in the source's tree of events. It is null if the source does not number its events.
