@@ -386,6 +386,7 @@ OperatorNames = Mapping[str, Callable[[str], str | None]]
 OperatorFormulas = Mapping[str, Callable[[str], "OperatorFormula | None"]]
 """Framework → function. The function maps a native operator name to the formula of its FLOPs, or to None."""
 
+
 class RangeMeaning(NamedTuple):
     """The event that a framework marked with an NVTX range. ``kind`` and ``phase`` are those of the event table."""
 
