@@ -55,8 +55,11 @@ SIZES: Final = Family("bytes", tuple(Unit(name, float(size), most) for name, siz
 RATES: Final = Family("bytes_per_s", tuple(Unit(f"{unit.name}/s", *unit[1:]) for unit in SIZES.units))
 SHARES: Final = Family("ratio", (Unit("%", 0.01, 2),))
 OPERATIONS: Final = Family("flops", tuple(Unit(name, 10.0**power, power) for name, power in _FLOP))
-PEAKS: Final = (Family("tflop_per_s", (Unit("TFLOP/s", 1.0, 1),)), Family("gb_per_s", (Unit("GB/s", 1.0, 1),)))
-"""Peak rates in the decimal units of data sheets."""
+PEAKS: Final = (
+    Family("tflop_per_s", (Unit("GFLOP/s", 1e-3, 1), Unit("TFLOP/s", 1.0, 1))),
+    Family("gb_per_s", (Unit("GB/s", 1.0, 1), Unit("TB/s", 1e3, 2))),
+)
+"""Achieved rates and peak rates of devices, in the decimal units of data sheets."""
 FAMILIES: Final = (RATES, SHARES, SIZES, TIMES, OPERATIONS, *PEAKS)
 TIME_UNITS: Final[dict[str, Unit]] = dict(zip(("ns", "us", "ms", "s"), TIMES.units, strict=True))
 

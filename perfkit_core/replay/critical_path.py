@@ -272,7 +272,7 @@ def marks(trace: Trace) -> dict[str, IntArray]:
 
 COLUMNS: Final = (
     DEPTH,
-    replace(NAME, thing="path"),
+    replace(NAME, thing="path", words=(PATH, OFF, HOST, DEVICE, WAITS, OUTSIDE, UNEXPLAINED, *_WAITS.values())),
     *columns.added_by(GROUPINGS),
     count("parts", "Parts", per_step=True, description="number of times"),
     duration("time_ns", "Time", per_step=True, description="time on the path; below the second root: off the path"),

@@ -33,9 +33,8 @@ TRACES = (
 )
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, **SIZES} | {f"{one}/s": SIZES[one] for one in SIZES}
-UNITS |= {"TFLOP/s": 1, "GB/s": 1} | {
-    f"{letter}FLOP": 1000**power for power, letter in enumerate(["", "k", "M", "G", "T"])
-}
+UNITS |= {"GFLOP/s": 1e-3, "TFLOP/s": 1, "GB/s": 1, "TB/s": 1e3}
+UNITS |= {f"{letter}FLOP": 1000**power for power, letter in enumerate(["", "k", "M", "G", "T"])}
 STEPS = {"steps": "Step time"}
 """Titles of the page's sections, for views whose title on the page differs. These sections have an additional column,
 and their units are chosen with this column."""
