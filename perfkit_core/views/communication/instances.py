@@ -1,10 +1,13 @@
 """Collectives of a recording: their events, their properties, and the matching of collectives over ranks.
 
 A host call communicates if it has the kind communication, or is an operator with the canonical name of a collective.
+A kernel communicates if it is from a collective library, or if the innermost operator around its launch is such a call:
+the span of an asynchronous collective also contains the launches of operators that compute.
+
 Each of these is one collective:
 
 - a kernel of a collective library such as NCCL, or another device event of kind communication,
-- the set of kernels that one communicating host call launched, if none of them is from a collective library,
+- the set of communicating kernels of one host call, if none of them is from a collective library,
 - a communicating host call that launched no kernels.
 
 All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
@@ -37,6 +40,8 @@ COLLECTIVES: Final = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send", "recv", "barrier",
 )  # fmt: skip
 """The canonical operators that communicate."""
+COLLECTIVE_CALL: Final = "collective_call"
+"""The canonical name of operators that wrap a collective."""
 POINT_TO_POINT: Final = ("send", "recv")
 _SAME_SIZE: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 
@@ -52,25 +57,29 @@ class Communication:
     """The events that communicate. Arrays have shape (rows,)."""
 
     calls: BoolArray  # outermost host calls
-    host: BoolArray  # outermost host calls that launched no communication kernels
+    host: BoolArray  # outermost host calls that launched no kernels
     device: BoolArray  # device events
-    call: IntArray  # row of the outermost host call around the event or its launch, -1 if none
+    call: IntArray  # row of the outermost host call around a host event or around the launch of ``device``, else -1
 
 
 @once
 def communication(trace: Trace) -> Communication:
     operators = trace.rows("kind", OPERATOR) & trace.rows("op_name", *COLLECTIVES)
     call = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
-    outermost = nesting.outermost(trace.ints("parent"), call)
-    launched_by = trace.ints("launched_by")
+    parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
+    outermost = nesting.outermost(parent, call)
     rows = np.flatnonzero(launched_by != NO_ROW)
-    around = outermost[launched_by[rows]]
-    rows, around = rows[around != NO_ROW], around[around != NO_ROW]
-    kernels = trace.rows("kind", KERNEL) & (named_as_collective(trace) | marked(trace, rows))
-    device = kernels | (~trace.host & trace.rows("kind", COMMUNICATION))
-    calls = call & ~nesting.lies_in(trace.ints("parent"), call)
-    host = calls & ~marked(trace, around[device[rows]])
-    outermost[rows] = around
+    launches = launched_by[rows]
+    rows, launches = rows[outermost[launches] != NO_ROW], launches[outermost[launches] != NO_ROW]
+    others = trace.host & trace.rows("kind", *OPERATOR_KINDS) & ~trace.rows("op_name", COLLECTIVE_CALL)
+    innermost = nesting.nearest_on_path(parent, call | others)
+    launched = rows[call[innermost[launches]]]
+    kernels = trace.rows("kind", KERNEL)
+    device = kernels & (named_as_collective(trace) | marked(trace, launched))
+    device |= ~trace.host & trace.rows("kind", COMMUNICATION)
+    calls = call & ~nesting.lies_in(parent, call)
+    host = calls & ~marked(trace, outermost[launches[kernels[rows] | device[rows]]])
+    outermost[rows] = np.where(device[rows], outermost[launches], NO_ROW)
     return Communication(calls, host, device, outermost)
 
 
