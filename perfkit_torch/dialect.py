@@ -70,7 +70,13 @@ _OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 _BACKWARD: Final = re.compile(r"autograd::engine::evaluate_function: |torch::autograd::|\w+Backward\d*$")
 _COMMUNICATION: Final = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):|c10d::|_c10d_functional::")
 _WAITS: Final = re.compile(r"(?:cuda|hip|cu)\w*Synchronize")
-_COPY: Final = re.compile(r"(?:Memcpy |Copy)?(HtoD|DtoH|DtoD|HtoH|PtoP|HostToDevice|DeviceToHost|DeviceToDevice)", re.I)
+_COPY: Final = re.compile(
+    r"(?:Memcpy |Copy)?(HtoD|DtoH|DtoD|HtoH|PtoP|Host_?To_?Device|Device_?To_?Host|Device_?To_?Device)", re.I
+)
+_DMA: Final = re.compile(r"dma(?![a-z])", re.I)
+"""Names of copies by a copy engine, which some backends record as kernels."""
+_STREAM_EVENTS: Final = ("event_wait", "event_record")
+"""Names of work that only orders streams."""
 _MEMORY: Final = re.compile(r"\b(Pageable|Pinned)\b")
 _DIRECTIONS: Final = {
     "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP",
@@ -99,18 +105,31 @@ def named_label(category: str, name: str) -> Label:
     return Label(schema.OPERATOR, schema.BACKWARD if _BACKWARD.match(name) else None)
 
 
+def _device_label(category: str, name: str) -> Label:
+    backend, kind = _DEVICE_KINDS[category]
+    if kind == schema.KERNEL and backend != "cuda":
+        kind = schema.MEMCPY if _DMA.match(name) else schema.SYNC if name in _STREAM_EVENTS else kind
+    return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
+
+
+def _undirected_copy(label: Label) -> bool:
+    return label.kind == schema.MEMCPY and label.copy_kind is None
+
+
 def copy_kind(name: str) -> str | None:
     """Return "HtoD pinned" for ``Memcpy HtoD (Pinned -> Device)``, or None if the name contains no direction."""
     match = _COPY.search(name)
     if not match:
         return None
-    direction, memory = _DIRECTIONS[match[1].lower()], _MEMORY.search(name)
+    direction, memory = _DIRECTIONS[match[1].lower().replace("_", "")], _MEMORY.search(name)
     return f"{direction} {memory[1].lower()}" if memory else direction
 
 
 def needs_reference(category: str, name: str) -> bool:
     """Return whether an event must be read in Python, because the compiled scanner cannot interpret it. Such events
     describe the recording, or their meaning depends on their arguments."""
+    if category in _DEVICE_KINDS:
+        return _undirected_copy(_device_label(category, name))
     return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
 
 
@@ -123,6 +142,7 @@ class TorchDialect(Dialect):
         "stream": "stream",
         "bytes": "bytes",
         "Bytes": "bytes",
+        "size": "bytes",
         "Addr": "address",
         "Total Allocated": "total_bytes",
         "Input Dims": "shapes",
@@ -144,8 +164,7 @@ class TorchDialect(Dialect):
         if name == MEMORY_EVENT:
             return Label(schema.MEMORY)
         if category in _DEVICE_KINDS:
-            backend, kind = _DEVICE_KINDS[category]
-            return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
+            return _device_label(category, name)
         if category in _NAMED:
             return named_label(category, name)
         if category == "python_function" and name.startswith(_MODULE):
@@ -154,6 +173,8 @@ class TorchDialect(Dialect):
         return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:
+        if _undirected_copy(label) and isinstance(direction := args.get("direction"), str):
+            return label._replace(copy_kind=copy_kind(direction))
         cut_off = label.kind == schema.STEP and args.get("finished") is False
         return Label(schema.OTHER, step=label.step) if cut_off else label
 

@@ -16,13 +16,15 @@ import pytest
 
 from perfkit_core.errors import SourceError
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.views.devices import kernels, memcpy
 
 COLUMNS = {
     "correlation": ("correlation",),
     "stream": ("stream",),
     "sequence": ("Sequence number",),
-    "bytes": ("bytes", "Bytes"),
+    "bytes": ("bytes", "Bytes", "size"),
     "address": ("Addr",),
     "total_bytes": ("Total Allocated",),
     "flops": ("flops",),
@@ -69,6 +71,19 @@ def test_every_event_equals_what_json_and_decimal_read(torch_file: Path) -> None
     for column in ("pid", "tid"):
         numbers = [None if gone else number(e.get(column)) for e, gone in zip(expected, nowhere, strict=True)]
         assert found.events[column].to_pylist() == numbers
+
+
+def test_requests_to_a_copy_engine_are_copies(traces: Path) -> None:
+    """The direction and the size are arguments of each request. Events that only order streams are no kernels."""
+    path = traces / "torch" / "mtia-inference.json.gz"
+    requests = [e for e in recorded_events(path) if e["name"] == "dma_request"]
+    copies = memcpy.table(load(path), ViewRequest()).set_index("copy_kind")
+    assert set(copies.index) == {"HtoD", "DtoH"}
+    for kind, direction in (("HtoD", "HOST_TO_DEVICE"), ("DtoH", "DEVICE_TO_HOST")):
+        expected = [e for e in requests if e["args"]["direction"] == direction]
+        sums = copies.loc[kind, ["calls", "bytes", "total_device_ns"]].tolist()
+        assert sums == [len(expected), sum(e["args"]["size"] for e in expected), sum(e["end"] for e in expected)]
+    assert set(kernels.table(load(path), ViewRequest())["name"]) == {"merge", "remote", "pe_exe"}
 
 
 def number(value: Any) -> int | None:
