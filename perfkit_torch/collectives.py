@@ -21,7 +21,7 @@ from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
 Json = TypeVar("Json", dict[str, Any], list[Any])
 
-_MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl", re.IGNORECASE)
+_MARKED: Final = re.compile(r"record_param_comms|^c10d::|^(?:gloo|mpi|ucc):|nccl|rccl|xccl|hccl|hcom_", re.IGNORECASE)
 _LABEL: Final = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl|c10d:):(\w+)")
 _OPERATOR: Final = "c10d:"
 _KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
@@ -30,7 +30,7 @@ _COUNTS: Final = ("In msg nelems", "Out msg nelems")
 _INPUT_IS_SMALLER: Final = frozenset({"all_gather", "gather"})
 """Collectives whose labels record only the input tensor, which is smaller than the message."""
 _PATTERNS: Final = {
-    name: re.compile(name.replace("_", "_?"))
+    name: re.compile(name.replace("_", "_?"), re.IGNORECASE)
     for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "reduce",
                  "gather", "scatter", "send", "recv")
 }  # fmt: skip

@@ -11,8 +11,8 @@ from perfkit_core.operators.names import GRADIENT_SUFFIX, fused_name, native_nam
 
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(
-    r"^(?:aten|prims|rngprims|inductor|inductor_prims|c10d|_c10d_functional|_c10d_functional_autograd|_dtensor|nccl|gloo|mkl|"
-    r"static_runtime)::?|^(?=(?:detach_?|_grad_sum_to_size|record_param_comms)$)"
+    r"^(?:aten|prims|rngprims|inductor|inductor_prims|c10d|_c10d_functional|_c10d_functional_autograd|_dtensor|nccl|rccl|hccl|xccl|gloo|ucc|"
+    r"mpi|mkl|static_runtime)::?|^(?=(?:detach_?|_grad_sum_to_size|record_param_comms)$)"
 )
 _QUANTIZED: Final = re.compile(r"^(?:_?quantized|mkldnn|mkldnn_prepacked|onednn|sparse|quantization)::")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -61,6 +61,8 @@ UNMAPPED_AT_MOST = 0.03
         ("_c10d_functional::reduce_scatter_tensor", "reduce_scatter"),
         ("nccl:all_reduce", "all_reduce"),
         ("gloo:broadcast", "broadcast"),
+        ("hccl:all_gather", "all_gather"),
+        ("xccl:reduce_scatter", "reduce_scatter"),
         ("record_param_comms", "collective_call"),
         ("vllm::all_reduce", "collective_call"),
         ("symm_mem::multimem_all_reduce_", "all_reduce"),

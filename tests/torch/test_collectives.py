@@ -242,6 +242,45 @@ def test_parameters() -> None:
     assert size == 1600
 
 
+HOST_SPELLINGS = ("all_reduce", "all_gather", "broadcast", "reduce")
+KERNEL_SPELLINGS = {
+    "nccl": ("ncclKernel_AllReduce", "ncclKernel_AllGather", "ncclKernel_Broadcast", "ncclKernel_Reduce"),
+    "hccl": ("HcclAllReduce", "hcom_allGather__503_0_1", "hcclBroadcast", "hcom_reduce__503_1_1"),
+}
+
+
+@pytest.mark.parametrize("recorded", ["Collective name", "shapes"])
+def test_hccl_collectives_are_described_as_those_of_nccl(tmp_path: Path, recorded: str) -> None:
+    """Each call takes 2 µs and sends 1024 floats in a group of four ranks. Ascend's library writes AllReduce."""
+
+    def table(library: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        for i, (call, kernel) in enumerate(zip(HOST_SPELLINGS, KERNEL_SPELLINGS[library], strict=True)):
+            word = call.title().replace("_", "") if library == "hccl" else call
+            fields = {"Collective name": word, "In msg nelems": 1024, "dtype": "Float", "Group size": 4}
+            shapes = {"Input Dims": [[32, 32]], "Input type": ["float"]}
+            common = {"ph": "X", "ts": 100 * i, "dur": 2}
+            more = {"correlation": i, **(fields if recorded == "Collective name" else {})}
+            events += [
+                {"cat": "user_annotation", "name": f"{library}:{call}", "pid": 1, "tid": 1, "args": shapes} | common,
+                {"cat": "cuda_runtime", "name": "launch", "pid": 1, "tid": 1, "args": {"correlation": i}} | common,
+                {"cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "args": more} | common,
+            ]
+        path = tmp_path / f"{library}.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        found = load(path)
+        assert set(found.events["op_name"].to_pylist()) == {None, *HOST_SPELLINGS}
+        return collectives_table(found, EVERYTHING).sort_values("collective").to_dict("records")
+
+    rows = table("hccl")
+    assert str(rows) == str(table("nccl"))
+    assert [row["collective"] for row in rows] == sorted(HOST_SPELLINGS)
+    assert rows[1]["total_ns"] == 2000
+    assert rows[1]["message_bytes"] == 4096
+    if recorded == "Collective name":
+        assert rows[1]["bus_bandwidth_bytes_per_s"] == pytest.approx(2 * 3 / 4 * 4096 / 2000e-9)
+
+
 @pytest.mark.parametrize("name", ["wait", "init"])
 def test_waits_are_not_described(name: str) -> None:
     assert one_event("record_param_comms", "operator", {**PARAMETERS, "Collective name": name}) == (None, None)

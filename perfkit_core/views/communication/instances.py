@@ -46,7 +46,8 @@ POINT_TO_POINT: Final = ("send", "recv")
 _SAME_SIZE: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 
 _KERNELS: Final = re.compile(
-    r"nccl|rccl|xccl|hccl|oneccl|msccl|cross_device_reduce|multimem_all_|(?:one|two)_shot_all_reduce", re.IGNORECASE
+    r"nccl|rccl|xccl|hccl|hcom_|oneccl|msccl|cross_device_reduce|multimem_all_|(?:one|two)_shot_all_reduce",
+    re.IGNORECASE,
 )
 """Names of the collective libraries of NVIDIA, AMD, Kunlun, Ascend, Intel and Microsoft, and of kernels that inference
 engines and symmetric memory use instead of a library."""
@@ -182,7 +183,9 @@ _NAMES: Final = (
     (re.compile(r"reduce_?scatter", re.I), "reduce_scatter"),
     (re.compile(r"all_?to_?all", re.I), "all_to_all"),
     (re.compile(r"broadcast", re.I), "broadcast"),
-    (re.compile(r"(?:nccl|rccl|xccl|hccl)\w*?reduce", re.I), "reduce"),
+    (re.compile(r"(?:nccl|rccl|xccl|hccl|hcom_)\w*?reduce", re.I), "reduce"),
+    (re.compile(r"(?:hccl|hcom_)_?send(?!_?rec)", re.I), "send"),
+    (re.compile(r"(?:hccl|hcom_)_?rec(?:v|eive)", re.I), "recv"),
 )
 _ALGORITHM: Final = re.compile(
     r"(?<![A-Za-z])(NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|COLLNET|TREE|RING|PAT)(?:_(LL128|LL|SIMPLE))?(?![A-Za-z0-9])"
@@ -202,7 +205,8 @@ def kernel_name(name: str) -> KernelName:
 
     Examples of NCCL and RCCL: ``ncclKernel_AllReduce_RING_LL_Sum_float``,
     ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. The names of point-to-point
-    kernels always contain RING and SIMPLE, so these parts are ignored.
+    kernels always contain RING and SIMPLE, so these parts are ignored. HCCL names a collective ``hcom_allReduce__``,
+    followed by numbers of the group and the call.
     """
     if _SEND_RECV.search(name):
         return KernelName()

@@ -466,6 +466,10 @@ def test_partials_are_plain() -> None:
         ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", (None, None, None)),
         ("ncclDevKernel_Generic_4(x)", (None, None, None)),
         ("ncclDevKernel_Reduce_Sum_f32_RING_LL(x)", ("reduce", "RING", "LL")),
+        ("hcom_allReduce__503_0_1", ("all_reduce", None, None)),
+        ("hcom_send__822_0_1", ("send", None, None)),
+        ("hcom_receive__822_1_1", ("recv", None, None)),
+        ("hcom_batchSendRecv__822_2_1", (None, None, None)),
     ],
 )  # fmt: skip
 def test_names_of_kernels(name: str, expected: tuple[str | None, ...]) -> None:
