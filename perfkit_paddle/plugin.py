@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.plugins.contracts import Calibrator, OperatorNames, RangeNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import (
+    Calibrator,
+    NativeTables,
+    OperatorNames,
+    RangeNames,
+    Recorder,
+    Remedy,
+    Source,
+)
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
@@ -69,6 +77,11 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
         "profile_memory": (50.0, 250.0, 600.0),
     }
     return [Calibrator("paddle", later(home, "version"), later(home, "machine_bench"), recording_ns)]
+
+
+@hookimpl
+def perfkit_native_tables() -> Mapping[str, NativeTables]:
+    return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
 
 
 @hookimpl

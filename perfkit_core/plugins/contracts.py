@@ -126,6 +126,19 @@ class ViewRequest:
     peaks: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NativeTables:
+    """How a framework's own profiler makes its tables of operators and labels, for ``request.native``.
+
+    - ``operators``: categories of the events in its table of operators; empty if it contains all operators.
+    - ``totals_only``: its tables contain no self times and no memory; perfkit's numbers fill these columns. Each event
+      is a call. Shares are parts of the sum of their column. If False, numbers are computed as in torch's tables.
+    """
+
+    operators: tuple[str, ...] = ()
+    totals_only: bool = False
+
+
 def split_grouping(item: str) -> tuple[str, str | None]:
     """Return the name and the argument of a grouping: ("stack", "5") for "stack=5", ("stack", None) for "stack"."""
     name, separator, argument = item.partition("=")

@@ -95,6 +95,11 @@ def perfkit_range_names() -> contracts.RangeNames:  # type: ignore[empty-body]
 
 
 @hookspec
+def perfkit_native_tables() -> Mapping[str, contracts.NativeTables]:  # type: ignore[empty-body]
+    """A dictionary from framework to how its own profiler counts operators and labels, for ``--native``."""
+
+
+@hookspec
 def perfkit_renderers() -> Sequence[contracts.Renderer]:  # type: ignore[empty-body]
     """Output formats of reports, for ``--format NAME``."""
 

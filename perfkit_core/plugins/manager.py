@@ -96,6 +96,13 @@ class Plugins:
         results = self._results("perfkit_range_names", dict)
         return {name: meaning for by_framework in results for name, meaning in by_framework.items()}
 
+    def native_tables(self, framework: str | None) -> contracts.NativeTables:
+        """Return how the framework's own profiler makes its tables."""
+        for tables in self._results("perfkit_native_tables", dict):
+            if framework in tables:
+                return cast("contracts.NativeTables", tables[framework])
+        return contracts.NativeTables()
+
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):
             yield from items

@@ -98,7 +98,8 @@ _PROBE = """
 import importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
 for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names",
-             "perfkit_range_names", "perfkit_renderers", "perfkit_exporters", "perfkit_step_timers"):
+             "perfkit_operator_formulas", "perfkit_range_names", "perfkit_native_tables", "perfkit_renderers",
+             "perfkit_exporters", "perfkit_step_timers"):
     getattr(plugin, hook, list)()
 for calibrator in getattr(plugin, "perfkit_calibrations", list)():
     calibrator.version()

@@ -54,9 +54,7 @@ def dashes(head: str) -> dict[str, str]:
 
 
 def both(row: pd.Series, unit: str, cpu_ratio: Any, device_ratio: Any) -> dict[str, str]:
-    """Return the cells for calls, CPU and GPU. If the recording has no device, Paddle prints zeros."""
-    row = row.mask(row.index.str.endswith("device_ns") & row.isna(), 0)
-    device_ratio = 0 if pd.isna(device_ratio) else device_ratio
+    """Return the cells for calls, CPU and GPU."""
     cells = four(row, "cpu", "CPU", unit, cpu_ratio) | four(row, "device", "GPU", unit, device_ratio)
     return {"Calls": str(row["calls"])} | cells
 
@@ -126,6 +124,17 @@ def operator(trace: Trace, table: Table, sort: str | None) -> Iterator[Line]:
         depth = row["depth"]
         path = [*path[:depth], cut(row["name"], 52 - 2 * depth) if depth else row["name"]]
         yield (heading(row), *path), operator_cells(row, table.unit)
+
+
+def flat_operator(trace: Trace, table: Table, sort: str | None) -> list[Line]:
+    """Return the outermost rows of the Operator Summary. The view has no share of the total device time."""
+    frame = summarize(trace, "operators", native=True, **sorting(sort, "total_cpu_ns"))
+    device_ns = int(frame["total_device_ns"].sum())
+    shares = frame["total_device_ns"] / max(device_ns, 1)
+    return [
+        ((MERGED, row["name"]), both(row, table.unit, row["total_cpu_ratio"], ratio) | {"FLOPs": str(row["flops"])})
+        for (_, row), ratio in zip(frame.iterrows(), shares, strict=True)
+    ]
 
 
 def operator_cells(row: pd.Series, unit: str) -> dict[str, str]:

@@ -49,7 +49,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if request.native and len(groupings.columns):
         root_group = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host
-    device_known = np.full(len(tree), trace.rows("kind", *schema.DEVICE_WORK).any())
+    device_known = np.full(len(tree), request.native or trace.rows("kind", *schema.DEVICE_WORK).any())
     for side, values, known in (
         ("cpu", np.where(on_host, trace.ints("dur_ns")[events.row], 0), nodes.sum(on_host) > 0),
         ("device", events.device_ns, device_known),

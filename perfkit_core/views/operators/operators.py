@@ -21,7 +21,8 @@ from perfkit_core.language.messages import mark, message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.columns import DEVICE, HOST, Share, size
 from perfkit_core.model.trace import Trace, once
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, NativeTables, View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
@@ -55,13 +56,16 @@ MEASURES: Final = (
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per combination of name and groupings, with :data:`COLUMNS`. Unrecorded values are NA."""
-    operators = span_table(trace, request, trace.operators, "op_name")
+    rules, counted = native_tables(trace, request), trace.operators
+    if rules and rules.operators:
+        counted = counted & trace.rows("category", *rules.operators)
+    operators = span_table(trace, request, counted, "op_name")
     parts = []
     for name, rows in unowned(trace, request).items():
         groups = named_groups(trace, request, name, rows)
         device = integers(groups.sum(trace.ints("dur_ns")[rows]), np.ones(len(groups), np.bool_))
         parts.append(_filled(groups, {"self_device_ns": device, "total_device_ns": device}))
-    if request.native and trace.rows("kind", schema.MEMORY).any():
+    if rules and not rules.totals_only and trace.rows("kind", schema.MEMORY).any():
         rows = np.flatnonzero(uncovered(trace) & chosen(trace, request))
         groups = named_groups(trace, request, "[memory]", rows)
         zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
@@ -91,38 +95,50 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
     The other columns are MEASURES. Device times, bytes and FLOPs are NA if not recorded. ``self_cpu_ratio`` is a share
     of the self time of all rows. ``total_cpu_ratio`` is a share of the time of the outermost counted events. In a
-    native table, both are shares of the self time of all host events.
+    native table, shares are as :class:`~perfkit_core.plugins.contracts.NativeTables` says, and missing numbers are 0.
     """
-    rows = np.flatnonzero(counted & calls.is_call(trace) & chosen(trace, request))
+    rules = native_tables(trace, request)
+    totals_only, as_torch = rules is not None and rules.totals_only, rules is not None and not rules.totals_only
+    rows = np.flatnonzero(counted & (totals_only or calls.is_call(trace)) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
     nothing = integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    self_cpu_ns = groups.sum(calls.self_cpu_ns(trace, request.native)[rows])
+    self_cpu_ns = groups.sum(calls.self_cpu_ns(trace, as_torch)[rows])
     self_device_ns = groups.sum(calls.self_device_ns(trace, counted)[rows])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
-    has_device_work = np.full(len(groups), trace.rows("kind", *schema.DEVICE_WORK).any())
-    if request.native:
+    has_device_work = trace.rows("kind", *schema.DEVICE_WORK).any()
+    known_on_device = np.full(len(groups), request.native or has_device_work)
+    self_sum = int(self_cpu_ns.sum())
+    if as_torch:
         self_sum = outermost_sum = calls.native_self_sum_ns(trace)
+    elif totals_only:
+        outermost_sum = int(cpu["total_cpu_ns"].sum())
     else:
         outer = select.marked(trace, rows)
         outer &= ~nesting.lies_in(trace.ints("parent"), outer)
-        self_sum, outermost_sum = int(self_cpu_ns.sum()), int(trace.ints("dur_ns")[outer].sum())
+        outermost_sum = int(trace.ints("dur_ns")[outer].sum())
     device_share = ratio(self_device_ns, int(self_device_ns.sum()))
     cells: dict[str, Any] = {"calls": groups.calls(), "self_cpu_ns": self_cpu_ns, "self_device_ns": self_device_ns}
     cells["self_cpu_ratio"] = ratio(self_cpu_ns, self_sum)
     cells["total_cpu_ratio"] = ratio(cpu["total_cpu_ns"], outermost_sum)
-    cells["self_device_ratio"] = np.where(has_device_work, device_share, np.nan)
+    cells["self_device_ratio"] = device_share if has_device_work or totals_only else np.nan
     cells["total_device_ns"] = device.pop("total_device_ns")
-    cells |= cpu | {name: integers(values, has_device_work) for name, values in device.items()}
+    cells |= cpu | {name: integers(values, known_on_device) for name, values in device.items()}
 
-    cells |= dict.fromkeys((*_BYTES, "flops"), nothing)
+    cells |= dict.fromkeys(_BYTES, nothing)
     if trace.rows("kind", schema.MEMORY).any():
-        for name, values in zip(_BYTES, host_bytes(trace, request.native), strict=True):
+        for name, values in zip(_BYTES, host_bytes(trace, as_torch), strict=True):
             values = calls.gathered(trace, values) if name.startswith("self_") else values
             cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
     flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
-    cells["flops"] = groups.known_sum(flops, flops != UNKNOWN)
+    known = flops != UNKNOWN
+    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | request.native)
     return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
+
+
+def native_tables(trace: Trace, request: ViewRequest) -> NativeTables | None:
+    """Return how the framework's profiler makes its tables, or None if the request asks for perfkit's numbers."""
+    return get_plugins().native_tables(trace.meta.framework) if request.native else None
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:
@@ -215,13 +231,15 @@ def _changes(trace: Trace, on_host: bool) -> IntArray:
 
 
 def _native_self_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int | None:
-    return calls.native_self_sum_ns(trace) if request.native else None
+    rules = native_tables(trace, request)
+    return calls.native_self_sum_ns(trace) if rules and not rules.totals_only else None
 
 
 def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
     """Return the denominator of total_cpu_ratio: the time of the row with the largest share, divided by this share."""
-    if request.native:
-        return calls.native_self_sum_ns(trace)
+    rules = native_tables(trace, request)
+    if rules:
+        return int(table["total_cpu_ns"].sum()) if rules.totals_only else calls.native_self_sum_ns(trace)
     shares = table["total_cpu_ratio"].to_numpy(np.float64, na_value=0)
     if not shares.max(initial=0):
         return 0

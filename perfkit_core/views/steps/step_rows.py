@@ -102,12 +102,12 @@ def ratios(
 ) -> tuple[Floats, Floats]:
     """Return host and device times as shares of the chosen steps (or of all events if no step was recorded).
 
-    Device shares are NaN if no device work was recorded. In native tables, the steps include :func:`cut_off_rows`, and
-    device times are divided by the device work that was launched on the threads of the steps.
+    Device shares are NaN if no device work was recorded, and 0 in native tables. In native tables, the steps include
+    :func:`cut_off_rows`, and device times are divided by the device work that was launched on the threads of the steps.
     """
     host_total, device_total = _denominators(trace, request)
     device = ratio(device_ns, device_total)
-    if not trace.rows("kind", *DEVICE_WORK).any():
+    if not request.native and not trace.rows("kind", *DEVICE_WORK).any():
         device = np.full(np.shape(device), np.nan)
     return ratio(cpu_ns, host_total), device
 
