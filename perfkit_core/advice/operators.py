@@ -18,8 +18,6 @@ from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay.host_segments import matching as matching
 from perfkit_core.views.select import marked, threads
 
-CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
-"""Names of spans in which an optimizer clears gradients."""
 _REGION: Final = re.compile(
     r"compiled|run_program|cuda_?graph|graph_?replay|program_interpreter|interpreter_?core|standalone_?executor",
     re.IGNORECASE,

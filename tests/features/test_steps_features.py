@@ -332,15 +332,17 @@ def test_C3_overview_paddle(paddle_run: tuple[Trace, Any]) -> None:
 
 
 def test_C4_model_torch(dlrm: tuple[Trace, File]) -> None:
-    """Optimizer and loader times are spans in the file. Device time is the union of the work launched inside the
-    optimizer."""
+    """Optimizer and loader times are spans in the file. A call of the optimizer is an update: zero_grad is none. Device
+    time is the union of the work launched inside the optimizer."""
     trace, file = dlrm
     table = perfkit_core.summarize(trace, "model").set_index("phase")
     spans = {name: [e for e in file.events if e["name"].startswith(start)] for name, start in
              (("optimizer", "Optimizer."), ("dataloader", "enumerate(DataLoader)"))}  # fmt: skip
     for phase, found in spans.items():
-        assert table.loc[phase, "calls"] == len(found)
+        assert table.loc[phase, "calls"] == len([e for e in found if ".zero_grad#" not in e["name"]])
         assert table.loc[phase, "total_cpu_ns"] == sum(end - start for start, end in map(range_of, found))
+    assert table.loc["optimizer", "calls"] == len(spans["optimizer"]) / 2 == 1
+    assert table.loc["optimizer", "min_cpu_ns"] == table.loc["optimizer", "total_cpu_ns"]
     launches = {e["args"].get("correlation"): e for e in file.events if e["cat"] in ("cuda_runtime", "Runtime")}
     work = [event for event in file.events if event["cat"] in (*KERNELS, *COPIES)]
     launched = [event for event in work if any(is_inside(launches[event["args"]["correlation"]], span)

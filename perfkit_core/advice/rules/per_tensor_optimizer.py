@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
-from perfkit_core.advice.operators import CLEARS_GRADIENTS, matching, name_of, operators, outermost, within
+from perfkit_core.advice.operators import matching, name_of, operators, outermost, within
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
@@ -24,6 +24,7 @@ from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale, Transform
 from perfkit_core.views.select import marked
+from perfkit_core.views.steps.step_phases import CLEARS_GRADIENTS
 
 _CALL_OVERHEAD_NS: Final = 10_000
 _MANY: Final = 6

@@ -11,10 +11,14 @@ A *segment* is an interval of host time that belongs to one phase:
 - Some phases have operators but no span, for example torch's backward. Consecutive operators of such a phase on one
   thread in one step form a segment, including the time between them. The segment ends if another phase begins.
 - A segment that outlasts its step is cut at the end of the step.
+
+Each segment of a phase is a call. But an optimizer that clears gradients (torch's ``zero_grad``) does not update
+parameters, so the time belongs to the next update in the step, or else to the previous one.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +38,8 @@ from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows
 
+CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
+"""Names of spans in which an optimizer clears gradients."""
 UNLAUNCHED: Final = "unlaunched"
 """Name of the row of device work whose launch was not recorded."""
 _STATISTICS: Final = ("total", "avg", "min", "max")
@@ -52,6 +58,11 @@ class Segments:
     end_ns: IntArray
     roots: IntArray  # rows of the outermost events in all segments
     segment_of_root: IntArray  # segment of each root
+
+    @property
+    def first_root(self) -> IntArray:
+        """The row of the first root of each segment."""
+        return self.roots[np.unique(self.segment_of_root, return_index=True)[1]]
 
     @property
     def dur_ns(self) -> IntArray:
@@ -151,7 +162,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         in_phase = phase_segments.phase == index
         if in_phase.any():
             device = intervals.union_length_by(np.where(phase == index, group, -1), count, start, end)
-            rows.append(row(name, phase_segments.dur_ns[in_phase], segment_device_ns[in_phase], int(device.sum())))
+            call = _calls(trace, phase_segments.first_root[in_phase])
+            cpu_ns, device_ns = (_summed(call, each[in_phase]) for each in (phase_segments.dur_ns, segment_device_ns))
+            rows.append(row(name, cpu_ns, device_ns, int(device.sum())))
     denominators = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
     if len(steps):
         device = intervals.union_length_by(group, count, start, end)
@@ -165,6 +178,34 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result = model_table(rows, *denominators)
     result.loc[result["phase"] == UNLAUNCHED, "device_ratio"] = pd.NA  # without a launch, the step is unknown
     return result
+
+
+def _calls(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the number of the call of a phase that each span or segment is part of. ``rows`` are its first events."""
+    clears = _clears_gradients(trace)[rows]
+    if not clears.any() or clears.all():
+        return np.arange(len(rows))
+    keys = [trace.ints(name)[rows] for name in ("rank", "step")]
+    order = np.lexsort((trace.ints("start_ns")[rows], *reversed(keys)))
+    updates = order[~clears[order]]
+    following: IntArray = np.cumsum(~clears[order]) - ~clears[order]  # for an update, this is the update itself
+    choices = np.stack([following, following - 1]).clip(0, len(updates) - 1)
+    same = np.logical_and.reduce([key[updates][choices] == key[order] for key in keys])
+    call = np.empty(len(rows), np.int64)
+    call[order] = np.where(same[0] | ~same[1], choices[0], choices[1])
+    return call
+
+
+@once
+def _clears_gradients(trace: Trace) -> BoolArray:
+    names = trace.codes("name")
+    clears = np.fromiter((CLEARS_GRADIENTS.search(name) is not None for name in names.values), np.bool_)
+    mask: BoolArray = trace.rows("kind", OPTIMIZER) & names.lookup(clears, False)
+    return mask
+
+
+def _summed(call: IntArray, times: IntArray) -> IntArray:
+    return groupby.sums(call, int(call.max(initial=-1)) + 1, times)
 
 
 def _uncovered(trace: Trace, steps: IntArray, phase_segments: Segments) -> int:
@@ -234,7 +275,8 @@ def phase_rows(trace: Trace, chosen: BoolArray) -> list[dict[str, Any]]:
     for index, name in enumerate(PHASES):
         calls, in_phase = np.flatnonzero(chosen & outermost & trace.rows("kind", name)), phase_segments.phase == index
         if name != OTHER and len(calls):
-            rows.append(row(name, dur_ns[calls], in_calls[calls]))
+            call = _calls(trace, calls)
+            rows.append(row(name, _summed(call, dur_ns[calls]), _summed(call, in_calls[calls])))
         elif name not in (OTHER, OPTIMIZER) and in_phase.any():  # an optimizer without spans is inferred
             rows.append(row(name, phase_segments.dur_ns[in_phase], in_segments[in_phase]))
     return rows

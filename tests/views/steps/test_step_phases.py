@@ -163,3 +163,19 @@ def test_a_backward_segment_ends_where_another_phase_begins() -> None:
     }
     both = concat_traces([trace(rows, rank=0), trace(rows, rank=1)])
     assert phases(both, "calls total_cpu_ns")["backward"] == (4, 4 * 80)
+
+
+def test_clearing_gradients_is_part_of_an_update() -> None:
+    """The first step has two updates. The second step clears after its update, the third does not update."""
+    rows: list[dict[str, Any]] = []
+    for step, spans in enumerate(["zero_grad:10 step:100 zero_grad:20 step:200", "step:50 zero_grad:5", "zero_grad:1"]):
+        rows.append(host(f"step {step}", "step", 1000 * step, 1000, step=step))
+        for at, span in enumerate(spans.split()):
+            name, dur = span.split(":")
+            rows.append(host(f"Optimizer.{name}", "optimizer", 1000 * step + 200 * at + 1, int(dur), phase="optimizer"))
+    for native in (False, True):
+        table = step_phases.table(trace(rows), ViewRequest(native=native)).set_index("phase").loc["optimizer"]
+        assert table[["calls", "total_cpu_ns", "min_cpu_ns", "max_cpu_ns"]].tolist() == [3, 386, 56, 220]
+        assert table["avg_cpu_ns"] == round(386 / 3)
+    (alone,) = step_phases.table(trace(rows), ViewRequest(steps=(2,))).query("phase == 'optimizer'")["calls"]
+    assert alone == 1
