@@ -20,7 +20,7 @@ from perfkit_core.assembly import layers, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding, TraceMeta
+from perfkit_core.model.meta import NO_DEVICE, Finding, TraceMeta
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.runtime import parallel
 
@@ -144,8 +144,8 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
         operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
         launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     if not work.any():
-        text = message("no device work was recorded: device times are 0")
-        return launched_by, (Finding("no-device-events", text, note=True),)
+        text = message("no device work was recorded: there are no device times")
+        return launched_by, (Finding(NO_DEVICE, text, note=True),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:
         return launched_by, ()

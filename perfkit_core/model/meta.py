@@ -20,7 +20,9 @@ _MOST_MESSAGES: Final = 3
 """Maximum number of distinct messages per finding code. If there are more, only those of the first rank are shown."""
 EDGES: Final = 0.05
 """Share of incomplete collectives that is normal, because the ranks do not begin and end recording simultaneously."""
-_ABSENCES: Final = frozenset({"no-steps", "no-phases", "no-device-events"})
+NO_DEVICE: Final = "no-device-events"
+"""Code of the finding that a rank recorded no device work."""
+_ABSENCES: Final = frozenset({"no-steps", "no-phases", NO_DEVICE})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
 HOST: Final = "host"
@@ -46,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"<Finding {self.code}: {self.message}>"
 
 
-_OLDER_NOTES: Final = frozenset({"no-device-events", "no-phases", "forward-inferred", "empty-last-step"})
+_OLDER_NOTES: Final = frozenset({NO_DEVICE, "no-phases", "forward-inferred", "empty-last-step"})
 """Codes of notes in files that were written before ``note`` was stored."""
 
 

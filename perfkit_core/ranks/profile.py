@@ -12,7 +12,17 @@ import pandas as pd
 
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.language.messages import Text, message
-from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, left_out, united, waits_not_known
+from perfkit_core.model.columns import DEVICE
+from perfkit_core.model.meta import (
+    NO_DEVICE,
+    Finding,
+    TraceMeta,
+    about_job,
+    joined_meta,
+    left_out,
+    united,
+    waits_not_known,
+)
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files, reduce, run
@@ -48,6 +58,7 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
     tables = {view.name: view.table(trace, reduce.understood(view, request)) for view in views}
+    tables = _without_device(tables, views, request, [trace.quality])
 
     def why_empty(view: View) -> Text:
         return view.explain_empty(trace)
@@ -67,6 +78,7 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     tables = {
         view.name: reduction(view).merge(of_view[view.name], reduce.understood(view, job.request)) for view in views
     }
+    tables = _without_device(tables, views, job.request, [fact.quality for fact in facts])
 
     def why_empty(view: View) -> Text:
         explain = reduction(view).explain
@@ -80,6 +92,30 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
     quality = (*recorded, *findings, *about_job(meta), *_unknown_waits(tables, meta, job))
     return Computed(meta, quality, steps, job.request, job.own_steps, tables, why_empty, holds)
+
+
+def _without_device(
+    tables: dict[str, pd.DataFrame],
+    views: Sequence[View],
+    request: ViewRequest,
+    findings_of_ranks: Sequence[Sequence[Finding]],
+) -> dict[str, pd.DataFrame]:
+    """Return the tables with NA in the device columns if no rank recorded device work. Views compute 0 for these
+    columns, as the native tables of the frameworks do. Native tables, and columns with other values, are unchanged."""
+    if not all(any(finding.code == NO_DEVICE for finding in findings) for findings in findings_of_ranks):
+        return tables
+    for view in views:
+        table = tables[view.name]
+        zeros = {
+            str(name): pd.Series(pd.NA, table.index, "Int64" if pd.api.types.is_integer_dtype(values) else "Float64")
+            for name, values in table.items()
+            if view.column(str(name)).place == DEVICE
+            and pd.api.types.is_numeric_dtype(values)
+            and not values.fillna(0).any()
+        }
+        if zeros and not reduce.understood(view, request).native:
+            tables = tables | {view.name: table.assign(**zeros)}
+    return tables
 
 
 def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:

@@ -13,6 +13,7 @@ from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Message, Text, mark, say
 from perfkit_core.model import schema
 from perfkit_core.model.columns import DEVICE
+from perfkit_core.model.meta import NO_DEVICE
 from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
@@ -49,7 +50,7 @@ def not_recorded(view: View, whole: pd.DataFrame, computed: Computed) -> tuple[s
     - Other columns, if they are empty and the request covers all events. If the event table has a column of the same
       name, the name is returned only if that column is empty, too (``computed.holds(name)`` is false).
     """
-    no_devices = any(finding.code == "no-device-events" for finding in computed.quality)
+    no_devices = any(finding.code == NO_DEVICE for finding in computed.quality)
     names = []
     for name in map(str, whole.columns):
         column = whole[name]

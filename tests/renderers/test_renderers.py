@@ -155,7 +155,7 @@ def test_what_events_hold_is_recorded_in_any_view() -> None:
 
 
 def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
-    """Formats for machines contain the zeros. If a device has work, its zeros are shown to people, too."""
+    """Formats for machines contain nulls. If a device has work, its zeros are shown to people, too."""
     zeros = {"self_device_ns": [0], "device_ratio": [0.0], "cpu_ns": [0]}
     found = pd.DataFrame({"name": ["a"], "device": ["cpu"]} | zeros)
     view = View("made", "Made", "made by hand", lambda trace, request: found)
@@ -165,7 +165,7 @@ def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
         assert "Not recorded: Self device, Device" in render(report)
         assert "Self device (ns)" not in render(report)
         assert "CPU (ns)" in render(report)
-    assert json.loads(as_json.render(report))["views"]["made"][0]["self_device_ns"] == 0
+    assert json.loads(as_json.render(report))["views"]["made"][0]["self_device_ns"] is None
     busy = trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)])
     assert "Self device (ns)" in text.render(summary_report(busy, [view], ViewRequest(), Display()))
 

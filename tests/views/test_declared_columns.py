@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.columns import Average, Share
+from perfkit_core.api import summarize
+from perfkit_core.model.columns import DEVICE, Average, Share
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.ranks.reduce import split
@@ -80,3 +81,34 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
         assert others <= names, known.name
         assert set(known.by) <= set(view.groupings), known.name
     assert {view.order} <= names if isinstance(view.order, str) else set(view.order or ()) <= names
+
+
+def on_device(view: View, table: pd.DataFrame) -> pd.DataFrame:
+    names = [name for name in map(str, table) if view.column(name).place == DEVICE and "bytes" not in name]
+    return table[[name for name in names if pd.api.types.is_numeric_dtype(table[name])]]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
+def test_device_columns_are_null_only_without_a_device(view: View) -> None:
+    """The native tables of the frameworks print 0 in both cases."""
+    events = [
+        host("step 0", "step", 0, 1000, step=0),
+        host("forward", "forward", 5, 600, phase="forward"),
+        host("label", "annotation", 10, 200),
+        host("mm", "operator", 20, 100),
+        host("launch", "runtime", 30, 10, correlation=1),
+        host("add", "operator", 300, 100),
+        host("memcpy", "runtime", 400, 10, correlation=2),
+    ]
+    work = [device("k", "kernel", 200, 300, correlation=1)]
+    without = on_device(view, summarize(trace(events), view.name))
+    assert without.isna().all(axis=None)
+    with_work = summarize(trace(events + work), view.name)
+    rows = with_work[with_work["calls"].notna()] if "calls" in with_work else with_work
+    if view.name not in ("device", "distributed"):  # these have rows of the host
+        assert on_device(view, rows).notna().all(axis=None)
+    if view.native:
+        native = summarize(trace(events), view.name, native=True)
+        native = native[native["calls"].notna()] if "calls" in native else native
+        zeros = on_device(view, native).drop(columns="self_device_ratio", errors="ignore")  # torch prints NaN
+        assert view.name == "device" or (zeros == 0).all(axis=None)

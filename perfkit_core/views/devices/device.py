@@ -112,7 +112,7 @@ COLUMNS: Final = (
     count("kernels", "Kernels", place=DEVICE),
     duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
     duration("span_ns", "Span", place=DEVICE, description="step time; without steps, the time range of all events"),
-    share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns"), place=DEVICE),
+    share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns")),  # of devices and of the CPU
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
 )
 
