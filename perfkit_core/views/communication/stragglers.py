@@ -3,6 +3,9 @@
 The view uses collectives that no rank can leave before the last rank has arrived. On aligned clocks, it measures how
 late each rank arrives, how long each rank waits for the last rank, and how long the last rank makes the others wait. A
 wait lasts from the rank's start to the last rank's start, but at most to the rank's end. The transfer follows the wait.
+
+If several ranks start last at the same time, the collective is tied: none of them is the last rank, and no rank has
+caused the waits of the others.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from perfkit_core.views.tables import lower_median, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
 _UNTIED: Final = message("no collectives of several ranks could be matched and aligned (--view clocks shows why)")
-_NUMBERS: Final = {"collectives": "int64", "last": "int64", "last_ratio": "Float64", "late_p50_ns": "Int64",
-                   "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
+_NUMBERS: Final = {"collectives": "int64", "tied": "int64", "last": "int64", "last_ratio": "Float64",
+                   "late_p50_ns": "Int64", "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
                    "doubtful_ns": "Int64", "incomplete": "int64"}  # fmt: skip
 _OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
                    "last_rank": "Int64", "incomplete": "int64"}  # fmt: skip
@@ -42,7 +45,7 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     calls = arrivals(partials)
     for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
         waited = calls[time].groupby(calls["meeting"]).transform("sum")
-        calls[caused] = waited.where(calls["last"] & calls["wait_ns"].notna())
+        calls[caused] = waited.where(calls["latest"] & calls["wait_ns"].notna())
     calls = calls[calls["chosen"].astype(bool) & calls["late_ns"].notna()]
     steps = instances.together(partials, "steps")
     steps = steps[steps["chosen"].astype(bool)]
@@ -57,25 +60,28 @@ def _of_ranks(calls: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
     total, size = time.sum(), time.size()
     average = pd.Series(rounded_division(total, size), total.index)
     durations = {"dur_ns": time.first()} if by_step else {"steps": size, "avg_step_ns": average}
-    grouped = calls.groupby(keys)
+    caused = ["caused_ns", "doubtful_ns"]
+    grouped = calls.assign(**calls[caused].where(calls["last"])).groupby(keys)
+    tied, last = grouped["tied"].sum(), grouped["last"].sum()
+    decided = (grouped.size() - tied).astype("Float64")
     columns = {
-        "collectives": grouped.size(), "last": grouped["last"].sum(), "last_ratio": grouped["last"].mean(),
+        "collectives": grouped.size(), "tied": tied, "last": last, "last_ratio": last / decided.where(decided > 0),
         "late_p50_ns": grouped["late_ns"].agg(lower_median), "late_max_ns": grouped["late_ns"].max(),
         "waited_ns": grouped["wait_ns"].sum(), "caused_wait_ns": grouped["caused_ns"].sum(),
         "doubtful_ns": grouped["doubtful_ns"].sum(), "incomplete": grouped["incomplete"].sum(),
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
-    result = result.fillna({"collectives": 0, "last": 0, "incomplete": 0})
+    result = result.fillna({"collectives": 0, "tied": 0, "last": 0, "incomplete": 0})
     result = result.astype({"rank": "Int64", **dict.fromkeys(durations, "Int64"), **_NUMBERS})
     order = ["step", "rank"] if by_step else ["caused_wait_ns", "rank"]
     return result.sort_values(order, ascending=by_step, kind="stable", ignore_index=True)
 
 
 def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    last, time = calls[calls["last"]], steps.groupby("step")["dur_ns"]
-    caused = last.groupby(["step", "rank"])["caused_ns"].sum().reset_index()
+    time = steps.groupby("step")["dur_ns"]
+    caused = calls[calls["last"]].groupby(["step", "rank"])["caused_ns"].sum().reset_index()
     caused = caused.sort_values(["caused_ns", "rank"], ascending=[False, True], kind="stable")
-    by_step = last.groupby("step")  # one row per collective: the row of its last rank
+    by_step = calls[calls["latest"]].groupby("step")  # one row per collective
     columns = {
         "min_step_ns": time.min(), "max_step_ns": time.max(), "collectives": by_step["match"].nunique(),
         "skew_p50_ns": by_step["skew_ns"].agg(lower_median), "skew_max_ns": by_step["skew_ns"].max(),
@@ -99,7 +105,8 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     - ``meeting``: number of the collective, equal on all aligned ranks.
     - ``late_ns``: start less the first rank's start. ``skew_ns``: last start less first start.
     - ``wait_ns``: wait for the last rank. ``doubt_ns``: part of the wait that clock errors could explain.
-    - ``last``: whether this rank started last. Of ranks with equal starts, only the lowest is marked.
+    - ``tied``: whether several ranks started last at the same time. ``last``: whether this rank alone started last.
+    - ``latest``: marks one row per meeting: that of the rank that started last. If tied, it is the lowest such rank.
     - ``incomplete``: whether a rank of the group is missing. The missing rank may have started last.
     - ``complete``: as in :func:`matched`, but False if a clock is not aligned. Then ``incomplete`` may be False too.
     """
@@ -113,7 +120,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
         met[edge] -= clock_model.ahead_ns(clocks, met["rank"].to_numpy(np.int64), met[edge].to_numpy())
     by_meeting = met.groupby("meeting")
     first, last = by_meeting["start"].transform("min"), by_meeting["start"].transform("max")
-    latest = met[met["start"] == last].sort_values("rank").drop_duplicates("meeting")
+    starts_last = met["start"] == last
+    latest = met[starts_last].sort_values("rank").drop_duplicates("meeting")
+    tied = met.index[starts_last.groupby(met["meeting"]).transform("sum") > 1]
     wait = (last - met["start"]).clip(upper=dur)
 
     # `error` is the largest of the clock uncertainty (`crossing`) of this rank, that of the last rank, and `ends`.
@@ -136,7 +145,9 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     expected = collectives["group_size"].fillna(collectives["of_ranks"] + unread)
     return collectives.assign(
         **columns,
-        last=collectives.index.isin(latest.index),
+        latest=collectives.index.isin(latest.index),
+        tied=collectives.index.isin(tied),
+        last=collectives.index.isin(latest.index.difference(tied)),
         complete=collectives["complete"] & (present == collectives["of_ranks"]),
         incomplete=(present > 0) & (present < expected),
     )
@@ -161,8 +172,9 @@ COLUMNS: Final = (
     ),
     duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
     count("collectives", "Collectives", per_step=True),
-    count("last", "Last", per_step=True, description="how often the rank came last"),
-    share("last_ratio", "Last"),
+    count("tied", "Tied", per_step=True, description="collectives at which several ranks came last at the same time"),
+    count("last", "Last", per_step=True, description="how often the rank alone came last"),
+    share("last_ratio", "Last", description="share of the collectives that are not tied"),
     duration("skew_p50_ns", "Skew p50", by=("step",), description="last rank's start less first rank's start"),
     duration("skew_max_ns", "Skew max", of_capture=True, by=("step",)),
     duration("late_p50_ns", "Late p50", description="rank's start less first rank's start"),

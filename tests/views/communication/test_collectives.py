@@ -489,3 +489,24 @@ def test_classes_of_sizes() -> None:
     assert size_class(sizes).tolist() == [
         "0 B", "1 to 2 B", "512 B to 1 KiB", "1 to 2 KiB", "512 KiB to 1 MiB", "4 to 8 MiB", "512 GiB to 1 TiB", None,
     ]  # fmt: skip
+
+
+def test_a_tie_has_no_last_rank() -> None:
+    """Ranks 1 and 2 come last together at the second collective, all ranks at the third, rank 2 alone at the last."""
+    starts = {0: (100, 1100, 2100, 3100), 1: (100, 1150, 2100, 3100), 2: (120, 1150, 2100, 3160)}
+    job = [
+        rank(number, *(collective(at, 1000 * i + 500, group_size=3) for i, at in enumerate(times)), world=3)
+        for number, times in starts.items()
+    ]
+    columns = "rank collectives tied last last_ratio waited_ns caused_wait_ns"
+    assert rows(stragglers.VIEW, concat_traces(job), columns, by=("rank",)) == [
+        (2, 4, 2, 2, 1.0, 0, 20 + 20 + 60 + 60),
+        (1, 4, 2, 0, 0.0, 20 + 60, 0),
+        (0, 4, 2, 0, 0.0, 20 + 50 + 60, 0),
+    ]
+    assert rows(stragglers.VIEW, concat_traces(job), "collectives waited_ns last_rank", by=("step",)) == [(4, 210, 2)]
+    equal = [rank(number, collective(100, 500), collective(600, 900)) for number in (0, 1)]
+    assert rows(stragglers.VIEW, concat_traces(equal), "rank tied last last_ratio") == [
+        (1, 2, 0, None),
+        (0, 2, 0, None),
+    ]
