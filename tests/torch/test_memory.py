@@ -56,6 +56,37 @@ def test_memory_of_each_operator_is_that_of_key_averages(
     assert len(mine) >= 8
 
 
+def test_frees_between_cycles_do_not_raise_the_peak(tmp_path: Path) -> None:
+    """Each cycle allocates 1 MiB that is freed after it, where torch records nothing. One block of 512 KiB lives from
+    the first cycle to the last."""
+    torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
+    from perfkit_torch import trace_handler
+
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=3)
+    handler, short, long = trace_handler(tmp_path), None, None
+    with torch.profiler.profile(schedule=schedule, profile_memory=True, on_trace_ready=handler) as profiler:
+        for step in range(9):
+            if step % 3 == 2:
+                if step == 2:
+                    long = torch.empty(512 << 10, dtype=torch.uint8)
+                short = torch.empty(1 << 20, dtype=torch.uint8)
+                if step == 8:
+                    del long
+            else:
+                short = None
+            profiler.step()
+    trace = load(tmp_path)
+    recorded = trace.ints("total_bytes", -1)[trace.rows("kind", "memory")]
+    assert recorded.max() == (3 << 20) + (512 << 10)  # torch's own total
+    (place,) = memory_places.table(trace, EVERYTHING).to_dict("records")
+    assert (place["start_bytes"], place["peak_bytes"], place["end_bytes"]) == (0, 3 << 19, 1 << 20)
+    levels = memory_curve.table(trace, EVERYTHING)["allocated_bytes"].tolist()
+    assert levels == [0, 1 << 19, 3 << 19, 3 << 19, 3 << 19, 1 << 20]
+    (row,) = memory_peak.table(trace, EVERYTHING).to_dict("records")
+    assert (row["name"], row["blocks"], row["bytes"]) == ("aten::empty", 2, 3 << 19)
+    assert short is not None
+
+
 @pytest.mark.parametrize("model", ["mlp", "conv", "transformer"])
 def test_peak_is_that_of_torchs_own_timeline(profiled: Callable[..., Any], tmp_path: Path, model: str) -> None:
     """torch tracks tensors, and perfkit tracks blocks. The numbers of allocations and frees and the bytes at the peak

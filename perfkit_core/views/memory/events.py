@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -115,6 +116,8 @@ class Levels:
     growth: IntArray  # sum of the changes since the recording began
     allocated: IntArray  # recorded total
     unexplained: IntArray  # change of the total less the event's own change; not 0 if events were lost or out of order
+    # In pools with :func:`restarts`, ``allocated`` is corrected: each cycle begins with the blocks that it or a later
+    # cycle frees, because the frees between the cycles are in no total.
     reserved: IntArray
     start: IntArray  # total before the first event, shape (pools,)
 
@@ -129,11 +132,13 @@ def levels(trace: Trace) -> Levels:
     pool, change, first, pools = events.pool, counted_bytes(events), events.first(), len(events.pool_rank)
     cumulated = np.cumsum(change)
     growth = cumulated - (cumulated[first] - change[first])[pool] if len(change) else cumulated
-    total = trace.ints("total_bytes", MISSING)[events.row]
-    complete = np.ones(pools, np.bool_)
-    complete[pool[total == MISSING]] = False
-    total = np.where(complete[pool], total, MISSING)
+    complete, total = _totals(trace)
     start = np.where(complete, total[first] - change[first], MISSING) if len(change) else total
+    made, begins = blocks(trace), restarts(trace)
+    for begin, following in pairwise([*begins.tolist(), len(total)]):
+        end = min(following, int(np.searchsorted(pool, pool[begin], side="right")))
+        alive = made.freed & (made.allocation < begin) & (begin <= made.end) & (pool[made.allocation] == pool[begin])
+        total[begin:end] = change[made.allocation[alive]].sum() + np.cumsum(change[begin:end])
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
     unexplained = np.where(complete[pool], total - before - change, MISSING)
@@ -142,6 +147,30 @@ def levels(trace: Trace) -> Levels:
     measured = np.zeros(pools, np.bool_)
     measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
     return Levels(growth, total, unexplained, np.where(measured[pool], reserved, MISSING), start)
+
+
+def _totals(trace: Trace) -> tuple[BoolArray, IntArray]:
+    """Return whether all events of each pool have a recorded total, and the totals, MISSING in all other pools."""
+    events = memory_events(trace)
+    total, complete = trace.ints("total_bytes", MISSING)[events.row], np.ones(len(events.pool_rank), np.bool_)
+    complete[events.pool[total == MISSING]] = False
+    return complete, np.where(complete[events.pool], total, MISSING)
+
+
+@once
+def restarts(trace: Trace) -> IntArray:
+    """Return the positions of the first events of all cycles but the first, in pools whose recorded total is the sum of
+    the recorded events (torch's total of the CPU). Such a total misses what was freed between two cycles, so it grows
+    with every cycle. The total of an allocator, in contrast, begins with what was allocated before the recording."""
+    events, (complete, total), ends = memory_events(trace), _totals(trace), step_ends(trace)
+    change, counted = counted_bytes(events), complete.copy()
+    for number, (begin, end) in enumerate(pairwise([*events.first().tolist(), len(total)])):
+        counted[number] &= bool((total[begin:end] == np.cumsum(change[begin:end])).all())
+    if not len(ends.step):
+        return ends.step
+    begins, first_step = ends.run_begin(), np.searchsorted(ends.pool, ends.pool)
+    later = counted[ends.pool] & (begins != begins[first_step]) & (begins < len(total))
+    return np.unique(begins[later])
 
 
 def before(level: Levels, events: MemoryEvents, position: int) -> int:
@@ -165,12 +194,14 @@ class Blocks:
     """Blocks that were allocated in the recording. All arrays contain positions of memory events.
 
     A block lives from its allocation to the next event at its address in the same pool. If this event is another
-    allocation, the free was not recorded, and the block is taken to end there. A free without a preceding allocation
-    frees a block from before the recording. Changes of the allocator's reserve are not blocks.
+    allocation, the free was not recorded, and the block is taken to end there. A block whose free was not recorded also
+    ends where a total restarts (:func:`restarts`). A free without a preceding allocation frees a block from before the
+    recording. Changes of the allocator's reserve are not blocks.
     """
 
     allocation: IntArray  # shape (blocks,)
     end: IntArray  # NEVER if the block is alive at the end of the recording, shape (blocks,)
+    freed: BoolArray  # whether a recorded free ends the block, shape (blocks,)
     repeated: IntArray  # allocations at an address in use
     unmatched: IntArray  # frees of blocks from before the recording
     resized: IntArray  # frees whose size differs from the allocation
@@ -194,13 +225,19 @@ def blocks(trace: Trace) -> Blocks:
     has_next, has_previous = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
     frees = events.change[at] < 0
     following = np.append(at[1:], NEVER)[: len(at)]
+    freed = has_next & np.append(frees[1:], False)[: len(at)]
+    begins = np.append(restarts(trace), NEVER)
+    restart = begins[np.searchsorted(begins, at, side="right")]
+    in_pool = events.pool[np.minimum(restart, len(events.pool) - 1)] == events.pool[at] if len(at) else has_next
     end = np.where(has_next, following, NEVER)
+    end = np.where(freed | (restart == NEVER) | ~in_pool, end, np.minimum(end, restart))
     opened = has_previous & np.append(False, ~frees)[: len(at)]
     resized = opened & frees & (events.change[at] + np.append(0, events.change[at])[: len(at)] != 0)
     order = np.argsort(at[~frees])
     return Blocks(
         allocation=at[~frees][order],
         end=end[~frees][order],
+        freed=freed[~frees][order],
         repeated=at[~frees & opened],
         unmatched=at[frees & ~opened],
         resized=at[resized],
