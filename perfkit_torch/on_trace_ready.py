@@ -64,6 +64,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         devices=_devices(torch),
         options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
+        cpu_utilisation={} if clock is None else clock.cpu_utilisation,
         extra={**annotation.extra(FRAMEWORK), **host},
     )
 

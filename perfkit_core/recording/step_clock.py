@@ -20,7 +20,7 @@ from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.storage import background
 from perfkit_core.system import failures
-from perfkit_core.system.machine import usable_cpus
+from perfkit_core.system.machine import processor_ticks, usable_cpus
 
 Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
@@ -56,6 +56,8 @@ class StepClock:
         self._usual = False  # whether the running step contains nothing but training, and perhaps recording
         self._since_cycle = self._unsaved = 0
         self._pid = os.getpid()
+        self._processors: tuple[int, ...] = ()  # reading at the start of the recorded steps
+        self._utilisation: dict[str, float] = {}
 
     def begins(self, step: int, action: Action) -> None:
         """End the running step, and begin ``step``."""
@@ -70,8 +72,11 @@ class StepClock:
         self._step, self._action, self._begun = step, action, begun
         if action is Action.RECORD:
             self._frames.start()
+            self._processors = self._processors or _processors()
         else:
             self._frames.stop()
+            self._utilisation = _utilisation(self._processors) or self._utilisation
+            self._processors = ()
 
     def interrupted(self) -> None:
         """Leave out the running step, which contains something else, for example a validation."""
@@ -81,6 +86,7 @@ class StepClock:
         """Leave out the running step, in which a cycle was taken from the profiler. Stop sampling, because the training
         may have ended."""
         self._usual = False
+        self._processors, self._utilisation = _processors() if self._action is Action.RECORD else (), {}
         self._frames.stop()
         self._since_cycle = self._unsaved = 0
 
@@ -97,6 +103,12 @@ class StepClock:
         """Return the steps that have ended, sorted by number."""
         steps = sorted((*self._before, *self._recorded, *self._after), key=lambda step: step.number)
         return TimedSteps(tuple(steps), self._first or 0, len(usable_cpus()))
+
+    @property
+    def cpu_utilisation(self) -> dict[str, float]:
+        """The CPU utilisation during the recorded steps of this cycle, as ratios: the time of all threads of the
+        process ("process"), divided by the elapsed time, and the busy share of the machine's processors ("system")."""
+        return _utilisation(self._processors) or self._utilisation
 
     @property
     def sampler(self) -> int | None:
@@ -121,6 +133,17 @@ class StepClock:
         self._unsaved += 1
         if self._since_cycle in SAVED_AFTER:
             self.save_rest()
+
+
+def _processors() -> tuple[int, ...]:
+    return time.perf_counter_ns(), time.process_time_ns(), *processor_ticks()
+
+
+def _utilisation(begun: tuple[int, ...]) -> dict[str, float]:
+    if not begun:
+        return {}
+    wall_ns, process_ns, busy, ticks = (now - before for now, before in zip(_processors(), begun, strict=True))
+    return {"process": process_ns / max(wall_ns, 1), **({"system": busy / ticks} if ticks else {})}
 
 
 class _Usage:

@@ -44,6 +44,18 @@ def _cpu_info(*keys: str) -> str:
     return next(filter(None, named), "")
 
 
+def processor_ticks() -> tuple[int, int]:
+    """Return how long the machine's processors have been busy, and how long they have existed, in ticks, summed over
+    the processors. Both are 0 if this is unknown."""
+    try:
+        _, *ticks = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
+        user, nice, system, idle, iowait, *others = map(int, ticks[:8])  # the rest is contained in user and nice
+    except (OSError, ValueError):
+        return 0, 0
+    busy = user + nice + system + sum(others)
+    return busy, busy + idle + iowait
+
+
 def usable_cpus() -> tuple[int, ...]:
     """Return the numbers of the logical processors that this process may use; all processors if this is unknown."""
     if hasattr(os, "sched_getaffinity"):

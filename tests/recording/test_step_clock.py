@@ -64,6 +64,22 @@ def test_the_clock_measures_a_step() -> None:
     assert first.ran_ns is None or first.ran_ns < first.wall_ns  # a sleeping thread does not run
 
 
+def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processors are read where steps 2, 4, 6 and 7 begin. Steps 2, 3 and 6 are recorded, in two cycles."""
+    readings = iter([(0, 0), (30, 40), (100, 100), (110, 140), (110, 140)])
+    monkeypatch.setattr(step_clock, "processor_ticks", lambda: next(readings))
+    clock = StepClock()
+    for number, action in enumerate([OFF, WARM_UP, RECORD, RECORD, OFF]):
+        clock.begins(number, action)
+    assert clock.cpu_utilisation["system"] == 0.75
+    assert clock.cpu_utilisation["process"] > 0
+    clock.cycle_taken()
+    assert clock.cpu_utilisation == {}
+    for number, action in enumerate([OFF, RECORD, OFF], 5):
+        clock.begins(number, action)
+    assert clock.cpu_utilisation["system"] == 0.25
+
+
 def test_only_the_latest_steps_are_kept() -> None:
     clock = StepClock()
     for number in range(500):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.system.machine import cpu_model, this_machine, usable_cpus
+from perfkit_core.system.machine import cpu_model, processor_ticks, this_machine, usable_cpus
 
 
 def test_threads_are_what_the_environment_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,17 @@ def test_only_the_processors_that_may_be_used_count() -> None:
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system has no /proc/cpuinfo")
 def test_the_processor_has_a_model_name() -> None:
     assert cpu_model() in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+
+
+def test_the_ticks_of_the_processors_are_those_of_psutil() -> None:
+    psutil = pytest.importorskip("psutil")
+
+    def native() -> tuple[int, int]:
+        times = psutil.cpu_times()
+        busy = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+        ticks = os.sysconf("SC_CLK_TCK")
+        return round(busy * ticks), round((busy + times.idle + times.iowait) * ticks)
+
+    before, ours, after = native(), processor_ticks(), native()
+    assert before[0] <= ours[0] <= after[0]
+    assert before[1] <= ours[1] <= after[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import perfkit_torch
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.frames import frames
+from perfkit_core.api import summarize
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 
@@ -61,6 +63,16 @@ def test_steps_inside_and_outside_of_the_window_are_timed(tmp_path: Path) -> Non
     assert base.measured_ns is not None
     assert base.measured_ns >= 20_000_000
     assert base.error is not None
+
+
+def test_the_cpu_utilisation_is_stored_as_by_paddle(tmp_path: Path) -> None:
+    """Waiting takes no CPU time of the process, and a process cannot use more than all processors."""
+    trace = recorded(tmp_path)
+    found = summarize(trace, "device").set_index("device")["utilisation_ratio"]
+    assert found.to_dict() == {f"cpu ({scope})": ratio for scope, ratio in trace.meta.cpu_utilisation.items()}
+    assert set(trace.meta.cpu_utilisation) == {"process", "system"}
+    assert 0 < trace.meta.cpu_utilisation["process"] <= (os.cpu_count() or 1)
+    assert 0 <= trace.meta.cpu_utilisation["system"] <= 1
 
 
 @pytest.mark.parametrize("options", [{}, {"with_stack": True}], ids=["plain", "with_stack"])
