@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,42 @@ def test_steps_equal_the_native_step_rows(tmp_path: Path) -> None:
     row = native(averages).set_index("name").loc["ProfilerStep*"]
     assert list(table["step"]) == [2, 3]
     assert table["dur_ns"].sum() == row["total_cpu_ns"]
+
+
+def _forked(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(50):
+        x = x @ x.sin()
+    return x
+
+
+def _forking(x: torch.Tensor) -> torch.Tensor:
+    task = torch.jit.fork(_forked, x)
+    y = x.cos()
+    return torch.jit.wait(task) + y
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.*deprecated:DeprecationWarning")
+def test_a_function_that_ends_on_another_thread(tmp_path: Path) -> None:
+    """All times but the function's self time equal torch's. The trace does not say on which thread the function
+    ended."""
+    x, forking = torch.randn(64, 64), torch.jit.script(_forking)
+    forking(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        forking(x)
+        time.sleep(0.2)  # the other thread ends its spans after the result is there
+    theirs = native(profiler.key_averages()).set_index("name")[["calls", "self_cpu_ns", "total_cpu_ns"]]
+    (event,) = (e for e in profiler.profiler.kineto_results.events() if e.name() == "_forking")
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    if any(e.get("args", {}).get("finished") is False for e in events):
+        pytest.skip("the profiler stopped before a span ended")
+    (written,) = (e for e in events if e["name"] == "_forking")
+    assert set(written["args"]) <= {"External id", "Record function id", "Ev Idx", "Sequence number", "Fwd thread id"}
+    mine = operators.table(load(tmp_path / "trace.json"), NATIVE).set_index("name")[list(theirs)]
+    others = theirs.index.drop("_forking")
+    different = mine.loc[others].astype("int64").compare(theirs.loc[others].astype("int64"))
+    assert different.empty, different.to_string()
+    assert mine.loc["_forking", "total_cpu_ns"] == theirs.loc["_forking", "total_cpu_ns"] == event.duration_ns()
+    if event.start_thread_id() != event.end_thread_id():
+        assert theirs.loc["_forking", "self_cpu_ns"] == 0
+    assert mine.loc["_forking", "self_cpu_ns"] > 0
