@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.assembly.steps import NO_STEPS
@@ -15,12 +18,15 @@ from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_core.recording.step_clock import StepClock
+from perfkit_core.recording.step_clock import StepClock, Utilisation
 from perfkit_torch import dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:
     import torch
 
+BUSY_THREAD: Final = 0.05
+"""Least CPU time of a busy thread, as a share of the time of the recorded steps. Threads that feed queues use less."""
+_NAMED_THREADS: Final = 3
 _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
 
 
@@ -55,6 +61,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK
 
+    used = Utilisation() if clock is None else clock.utilisation
     host = environment.host(torch.get_num_threads(), str(torch.get_default_dtype()))
     meta = TraceMeta(
         source="live",
@@ -64,7 +71,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         devices=_devices(torch),
         options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
         thread_names=_thread_names(place.rank),
-        cpu_utilisation={} if clock is None else clock.cpu_utilisation,
+        cpu_utilisation=used.cpu,
         extra={**annotation.extra(FRAMEWORK), **host},
     )
 
@@ -73,6 +80,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
 
     taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
+    taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
     unscheduled = getattr(profiler, "step_num", 0) and not getattr(profiler, "record_steps", True)
     return taken.then(_unscheduled) if unscheduled else taken
 
@@ -85,6 +93,22 @@ def _unscheduled(trace: Trace) -> Trace:
     )
     quality = tuple(Finding(NO_STEPS, text) if finding.code == NO_STEPS else finding for finding in trace.quality)
     return replace(trace, quality=quality)
+
+
+def _unrecorded_threads(trace: Trace, threads: Mapping[int, tuple[str, float]]) -> Trace:
+    """Say which other Python threads were busy, but have no events: torch records one thread only, and the threads of
+    its own backward pass."""
+    recorded = set(np.unique(trace.ints("tid")).tolist())
+    absent = [name for tid, (name, share) in threads.items() if tid not in recorded and share >= BUSY_THREAD]
+    if not absent:
+        return trace
+    text = message(
+        "Python threads were busy in the recorded steps, but have no events ({names}): if they run operators, record "
+        "them with {argument}",
+        names=", ".join(absent[:_NAMED_THREADS]) + (", …" if absent[_NAMED_THREADS:] else ""),
+        argument="experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True)",
+    )
+    return trace.with_findings(Finding("threads-not-recorded", text))
 
 
 def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:

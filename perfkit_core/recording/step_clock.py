@@ -12,7 +12,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from perfkit_core.model.frame_samples import FrameSamples
@@ -56,8 +58,8 @@ class StepClock:
         self._usual = False  # whether the running step contains nothing but training, and perhaps recording
         self._since_cycle = self._unsaved = 0
         self._pid = os.getpid()
-        self._processors: tuple[int, ...] = ()  # reading at the start of the recorded steps
-        self._utilisation: dict[str, float] = {}
+        self._start: _Processors | None = None  # reading at the start of the recorded steps
+        self._used = Utilisation()
 
     def begins(self, step: int, action: Action) -> None:
         """End the running step, and begin ``step``."""
@@ -72,11 +74,10 @@ class StepClock:
         self._step, self._action, self._begun = step, action, begun
         if action is Action.RECORD:
             self._frames.start()
-            self._processors = self._processors or _processors()
+            self._start = self._start or _Processors()
         else:
             self._frames.stop()
-            self._utilisation = _utilisation(self._processors) or self._utilisation
-            self._processors = ()
+            self._used, self._start = self.utilisation, None
 
     def interrupted(self) -> None:
         """Leave out the running step, which contains something else, for example a validation."""
@@ -86,7 +87,7 @@ class StepClock:
         """Leave out the running step, in which a cycle was taken from the profiler. Stop sampling, because the training
         may have ended."""
         self._usual = False
-        self._processors, self._utilisation = _processors() if self._action is Action.RECORD else (), {}
+        self._start, self._used = _Processors() if self._action is Action.RECORD else None, Utilisation()
         self._frames.stop()
         self._since_cycle = self._unsaved = 0
 
@@ -105,10 +106,9 @@ class StepClock:
         return TimedSteps(tuple(steps), self._first or 0, len(usable_cpus()))
 
     @property
-    def cpu_utilisation(self) -> dict[str, float]:
-        """The CPU utilisation during the recorded steps of this cycle, as ratios: the time of all threads of the
-        process ("process"), divided by the elapsed time, and the busy share of the machine's processors ("system")."""
-        return _utilisation(self._processors) or self._utilisation
+    def utilisation(self) -> Utilisation:
+        """What used the processors during the recorded steps of this cycle."""
+        return self._start.used() if self._start else self._used
 
     @property
     def sampler(self) -> int | None:
@@ -135,15 +135,47 @@ class StepClock:
             self.save_rest()
 
 
-def _processors() -> tuple[int, ...]:
-    return time.perf_counter_ns(), time.process_time_ns(), *processor_ticks()
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """What used the processors, as ratios.
+
+    - ``cpu``: the CPU time of all threads of the process ("process"), divided by the elapsed time, and the busy share
+      of the machine's processors ("system"). Unknown ratios are missing.
+    - ``threads``: thread id → name and CPU time, divided by the elapsed time, of the other Python threads.
+    """
+
+    cpu: dict[str, float] = field(default_factory=dict)
+    threads: dict[int, tuple[str, float]] = field(default_factory=dict)
 
 
-def _utilisation(begun: tuple[int, ...]) -> dict[str, float]:
-    if not begun:
-        return {}
-    wall_ns, process_ns, busy, ticks = (now - before for now, before in zip(_processors(), begun, strict=True))
-    return {"process": process_ns / max(wall_ns, 1), **({"system": busy / ticks} if ticks else {})}
+class _Processors:
+    """A reading of how long the processors have been busy."""
+
+    def __init__(self) -> None:
+        self._times = time.perf_counter_ns(), time.process_time_ns(), *processor_ticks()
+        self._threads = {number: (name, thread_ns) for number, name, thread_ns in _other_threads()}
+
+    def used(self) -> Utilisation:
+        now = _Processors()
+        wall_ns, process_ns, busy, ticks = (b - a for a, b in zip(self._times, now._times, strict=True))
+        wall_ns = max(wall_ns, 1)
+        cpu = {"process": process_ns / wall_ns, **({"system": busy / ticks} if ticks else {})}
+        begun = {number: thread_ns for number, (_, thread_ns) in self._threads.items()}
+        threads = {
+            number: (name, (thread_ns - begun.get(number, 0)) / wall_ns)
+            for number, (name, thread_ns) in now._threads.items()
+        }
+        return Utilisation(cpu, threads)
+
+
+def _other_threads() -> Iterator[tuple[int, str, int]]:
+    """Yield id, name and CPU time in ns of each Python thread but this one and those of perfkit. Yield nothing where
+    the system does not tell the time."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.name.startswith("perfkit"):
+            with contextlib.suppress(OSError, ValueError):  # the thread has ended, or this is no Linux
+                text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text(encoding="ascii")
+                yield thread.native_id or 0, thread.name, int(text.split()[0])
 
 
 class _Usage:

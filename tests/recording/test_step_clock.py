@@ -71,13 +71,13 @@ def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.M
     clock = StepClock()
     for number, action in enumerate([OFF, WARM_UP, RECORD, RECORD, OFF]):
         clock.begins(number, action)
-    assert clock.cpu_utilisation["system"] == 0.75
-    assert clock.cpu_utilisation["process"] > 0
+    assert clock.utilisation.cpu["system"] == 0.75
+    assert clock.utilisation.cpu["process"] > 0
     clock.cycle_taken()
-    assert clock.cpu_utilisation == {}
+    assert clock.utilisation.cpu == {}
     for number, action in enumerate([OFF, RECORD, OFF], 5):
         clock.begins(number, action)
-    assert clock.cpu_utilisation["system"] == 0.25
+    assert clock.utilisation.cpu["system"] == 0.25
 
 
 def test_only_the_latest_steps_are_kept() -> None:

@@ -104,3 +104,43 @@ def test_the_frames_of_other_steps_are_not_sampled(tmp_path: Path) -> None:
     at_ns, (begin, end) = frames(trace).at_ns, trace.meta.window_ns or (0, 0)
     assert begin - 100_000_000 < at_ns.min()
     assert at_ns.max() < end + 100_000_000
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["default", "profile_all_threads"])
+def test_busy_threads_without_events_are_named(tmp_path: Path, everything: bool) -> None:
+    """In each step, one thread computes while the training waits for it. Another thread waits all the time."""
+    begin, done, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+    config = {}
+    if everything:
+        try:
+            config["experimental_config"] = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        except TypeError:
+            pytest.skip("this torch cannot record all threads")
+
+    def compute() -> None:
+        values = torch.ones(256, 256)
+        while begin.acquire() and not end.is_set():
+            for _ in range(50):
+                values @ values
+            done.release()
+
+    threads = [threading.Thread(target=compute, name="ranker"), threading.Thread(target=end.wait, name="idle one")]
+    for thread in threads:
+        thread.start()
+    handler = perfkit_torch.trace_handler(tmp_path)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=perfkit_torch.schedule(wait=1, warmup=1, active=3, repeat=1), on_trace_ready=handler, **config,
+    ) as profiler:  # fmt: skip
+        for _ in range(6):
+            torch.ones(2) + 1
+            begin.release()
+            done.acquire()
+            profiler.step()
+    end.set()
+    begin.release()
+    for thread in threads:
+        thread.join()
+    texts = [finding.message for finding in load(tmp_path).quality if finding.code == "threads-not-recorded"]
+    assert len(texts) == (not everything)
+    assert all("(ranker)" in text and "profile_all_threads=True" in text for text in texts)
