@@ -14,6 +14,7 @@ from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_torch import collectives
+from perfkit_torch.server_ranges import serving_step
 
 _RUNTIMES: Final = (
     "Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "privateuse1_runtime",
@@ -101,7 +102,7 @@ def named_label(category: str, name: str) -> Label:
     if _COMMUNICATION.match(name):
         return Label(schema.COMMUNICATION)
     if category == "user_annotation":
-        return Label(schema.ANNOTATION)
+        return Label(schema.ANNOTATION if serving_step(name) is None else schema.STEP)
     return Label(schema.OPERATOR, schema.BACKWARD if _BACKWARD.match(name) else None)
 
 
@@ -130,7 +131,12 @@ def needs_reference(category: str, name: str) -> bool:
     describe the recording, or their meaning depends on their arguments."""
     if category in _DEVICE_KINDS:
         return _undirected_copy(_device_label(category, name))
-    return category == _RECORDING or name.startswith(_RECORDING_MARKS) or _STEP.fullmatch(name) is not None
+    return (
+        category == _RECORDING
+        or name.startswith(_RECORDING_MARKS)
+        or _STEP.fullmatch(name) is not None
+        or (category == "user_annotation" and serving_step(name) is not None)
+    )
 
 
 class TorchDialect(Dialect):
@@ -155,6 +161,7 @@ class TorchDialect(Dialect):
     scan_rules = ScanRules(needs_reference, device_arguments=("device", "Device Type", "Device Id"))
     communicates = staticmethod(collectives.communicates)
     described = staticmethod(collectives.described)
+    serving_step = staticmethod(serving_step)
 
     def __init__(self) -> None:
         self.window: tuple[msgspec.Raw, msgspec.Raw] | None = None

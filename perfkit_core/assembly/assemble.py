@@ -16,7 +16,7 @@ from msgspec import structs
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
-from perfkit_core.assembly import layers, steps
+from perfkit_core.assembly import layers, server_steps, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
@@ -40,14 +40,12 @@ def assemble(
     """Return the assembled trace. Data-quality warnings about steps, launches and phases are added to ``quality``."""
     draft, parent = _draft(recorded, meta, rank)
     external = draft.ints(EXTERNAL)
+    draft = server_steps.with_server_steps(draft)
     no_step = steps.empty_last_step(draft)
     if len(no_step):
-        kinds = draft.codes("kind")
-        values = [*kinds.values, *({schema.OTHER} - set(kinds.values))]
-        codes = kinds.codes.copy()
-        codes[no_step] = values.index(schema.OTHER)
-        draft = draft.with_columns(kind=pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string())))
+        draft = server_steps.with_kind(draft, no_step, schema.OTHER)
     draft, findings = _linked(draft, external, parent, operator_names)
+    draft = server_steps.with_times(draft)
     (phase, phase_findings), module = parallel.both(
         lambda: steps.assign_phases(draft), lambda: layers.assign(draft), len(draft)
     )

@@ -160,16 +160,17 @@ def with_labels(recorded: Recorded) -> Recorded:
     mask[rows] = True
     args = picked(columns["args"], rows).to_pylist()
     texts = [with_description(text, collective) for text, collective in zip(args, collectives, strict=True)]
-    columns = _replaced(columns, "args", mask, pa.array(texts, pa.string()))
+    columns = replaced(columns, "args", mask, pa.array(texts, pa.string()))
     sizes = np.array([_message_bytes(collective) for collective in collectives], np.int64)
     recorded_sizes = picked(columns["bytes"], rows)
-    columns = _replaced(columns, "bytes", mask, pc.coalesce(recorded_sizes, pa.array(sizes, mask=sizes < 0)))
+    columns = replaced(columns, "bytes", mask, pc.coalesce(recorded_sizes, pa.array(sizes, mask=sizes < 0)))
     plain = [value if label is None else label.name for value, label in zip(values, labels, strict=True)]
     renamed = pa.array(plain, pa.string()).take(names.indices).dictionary_encode()
     return replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
 
 
-def _replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
+def replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:
+    """Return the table with new values in the masked rows of one column."""
     pieces, row, used = [], 0, 0
     for piece in columns[name].chunks:
         here = mask[row : row + len(piece)]

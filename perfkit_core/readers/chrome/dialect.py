@@ -14,6 +14,7 @@ import msgspec
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly.labels import Collective
+from perfkit_core.assembly.server_steps import ServingStep
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 
@@ -145,6 +146,11 @@ class Dialect:
         """Return the collective of an event (None if none), and the size of its message in bytes (-1 if unknown).
         ``args``, ``shapes`` and ``dtypes`` are the event's values in these columns."""
         return None, -1
+
+    def serving_step(self, name: str) -> ServingStep | None:
+        """Return what the step of an inference server computes, if the name of a range says it. The method
+        :meth:`label` must declare such a range as a step without a number."""
+        return None
 
 
 SCAN_FROM_BYTES: Final = 4 << 20

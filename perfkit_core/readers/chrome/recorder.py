@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly import draft, labels
+from perfkit_core.assembly import draft, labels, server_steps
+from perfkit_core.model import schema
 from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
@@ -53,6 +54,8 @@ class Recorder:
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
         self._communicates = Numbers(np.bool_)
         """For each :class:`Origin`, whether its events may be collectives."""
+        self._served: dict[int, server_steps.ServingStep] = {}
+        """For the index of an :class:`Origin`, the step of a server that its name describes."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
@@ -135,9 +138,18 @@ class Recorder:
             self._rows.add(rows)
 
     def _describe(self, part: Rows) -> None:
-        """Add descriptions of collectives to ``args``, and message sizes to ``bytes`` if no size was recorded."""
-        for origin in self._origins.distinct[len(self._communicates) :]:
+        """Add descriptions of collectives and of a server's steps to ``args``, and message sizes to ``bytes`` if no
+        size was recorded."""
+        for number, origin in enumerate(self._origins.distinct[len(self._communicates) :], len(self._communicates)):
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
+            step = self._dialect.serving_step(origin.name or "") if origin.kind == schema.STEP else None
+            if step is not None:
+                self._served[number] = step
+        if self._served:
+            rows = np.flatnonzero(np.isin(part.origin, list(self._served)))
+            steps = [self._served[number] for number in part.origin[rows].tolist()]
+            pairs = zip(part.arguments(rows), steps, strict=True)
+            part.replace(rows, [server_steps.with_step(text, step) for text, step in pairs])
         at = np.flatnonzero(self._communicates.array()[part.origin])
         if not len(at):
             return
