@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from perfkit_core.errors import UsageError
 from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole, opened
+from perfkit_core.readers.choices import choosing
+from perfkit_core.readers.choices import chosen as choices_made
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.system.paths import PathLike, as_path
@@ -56,13 +60,14 @@ def summarize(
     Raises UsageError and SourceError.
     """
     (chosen,) = choose_views([view], single=True)
-    read = _profile(profile, workers=workers, scheduler=scheduler, step_on=step_on)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     rates = None if peaks is None else read_peaks(as_path(peaks))
     request = ViewRequest(
         groupings, None if steps is None else tuple(steps), pattern, kind, device, native, peaks=rates
     )
-    table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
+    with choosing(msgspec.structs.replace(choices_made(), step_on=step_on)):
+        read = _profile(profile, workers=workers, scheduler=scheduler)
+        table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 
 

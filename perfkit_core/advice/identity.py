@@ -18,8 +18,8 @@ from perfkit_core.model.report_data import Report, Section
 from perfkit_core.system.paths import PathLike
 
 
-def identity_report(sources: Sequence[PathLike], partial: bool = False, step_on: str | None = None) -> Report:
-    made = identities(sources, partial, step_on)
+def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
+    made = identities(sources, partial)
     with_steps, lines = made[made["steps"].notna()], []
     if not with_steps.empty:
         median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
@@ -40,7 +40,7 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False, step_on:
     return Report(say("Accuracy of the replay"), (), (section,))
 
 
-def identities(sources: Sequence[PathLike], partial: bool = False, step_on: str | None = None) -> pd.DataFrame:
+def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
     """Return a table with one row per source. Raises SourceError.
 
     - ``source``, and its number of ``events`` and ``steps`` (NA if no steps were recorded)
@@ -51,7 +51,7 @@ def identities(sources: Sequence[PathLike], partial: bool = False, step_on: str 
 
     rows = []
     for source in sources:
-        trace = load(source, partial=partial, step_on=step_on)
+        trace = load(source, partial=partial)
         facts = Facts(trace)
         advices = predict.identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None

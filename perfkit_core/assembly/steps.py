@@ -30,6 +30,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import family
 
 NO_STEPS: Final = "no-steps"
+NO_PHASES: Final = "no-phases"
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
@@ -171,7 +172,7 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
         findings = (Finding("forward-inferred", text, note=True),)
     elif not any_phase:
         text = message("neither data loading, forward, backward nor optimizer spans were recorded")
-        findings = (Finding("no-phases", text, note=True),)
+        findings = (Finding(NO_PHASES, text, note=True),)
     return texts(phase.astype(np.int32), PHASES), findings
 
 

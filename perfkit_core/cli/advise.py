@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @options.output
 @options.language
 @options.partial
-@options.step_on
+@options.choices
 def advise(
     sources: tuple[Path, ...],
     explain: str | None,
@@ -52,7 +52,6 @@ def advise(
     format_name: str | None,
     output: Path | None,
     partial: bool,
-    step_on: str | None,
 ) -> None:
     """Suggest changes, and predict how much time each change saves.
 
@@ -71,7 +70,7 @@ def advise(
         raise UsageError("--explain, --what-if and --identity cannot be combined", "use only one of them")
     if only_identity:
         with working("replaying"):
-            report = identity_report(sources, partial, step_on)
+            report = identity_report(sources, partial)
         emit(report, chosen, output)
     elif not sources and ledger is not None:
         emit(outcomes.report(ledger), chosen, output)
@@ -79,10 +78,10 @@ def advise(
         numbers = dict(map(_number, thresholds))
         places = list(map(without_secrets, sources))
         source = places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
-        trace = loaded(sources, partial, step_on).with_meta(source=source)
+        trace = loaded(sources, partial).with_meta(source=source)
         with working("replaying"):
             advices = _advices(trace, questions, options.names(rules), numbers)
-        _show(replace(advices, source=arguments(sources, step_on)), trace, explain, ledger, limit, chosen, output)
+        _show(replace(advices, source=arguments(sources)), trace, explain, ledger, limit, chosen, output)
     say_written(output)
 
 

@@ -73,7 +73,7 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
 @options.output
 @options.language
 @options.partial
-@options.step_on
+@options.choices
 def compare(
     runs: tuple[str, ...],
     baseline: tuple[str, ...],
@@ -83,7 +83,6 @@ def compare(
     format_name: str | None,
     output: Path | None,
     partial: bool,
-    step_on: str | None,
     **given: Any,
 ) -> int:
     """Compare runs with the first run, or with --baseline.
@@ -110,7 +109,7 @@ def compare(
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
     places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
     refuse_overwriting(output, [place for run in places for place in run])
-    captures = [[loaded([place], partial, step_on) for place in run] for run in places]
+    captures = [[loaded([place], partial) for place in run] for run in places]
     names = [name for name, _ in named]
     with working("comparing"):
         if against:
@@ -128,7 +127,7 @@ def compare(
         limit = _COMMENT_ROWS if limit is None else limit
     brief = chosen.name == "text" and not views
     if brief:
-        report = _first_look(report, f"perfkit compare {arguments([*baseline, *runs], step_on)} --view all")
+        report = _first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
     report = _only(report, tables)
     if chosen.name not in FOR_PEOPLE:

@@ -30,7 +30,7 @@ from perfkit_core.errors import UsageError
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
               "that runs during them.")  # fmt: skip
 @options.partial
-@options.step_on
+@options.choices
 def export(
     sources: tuple[Path, ...],
     to: str | None,
@@ -40,7 +40,6 @@ def export(
     stream: bool,
     steps: tuple[str, ...],
     partial: bool,
-    step_on: str | None,
 ) -> None:
     """Write a file for another tool: a timeline, stacks or events.
 
@@ -57,6 +56,7 @@ def export(
     """
     from perfkit_core.exporters import export
     from perfkit_core.plugins.contracts import ExportOptions
+    from perfkit_core.readers import choices
 
     refuse_overwriting(output, sources)
     if output is None and sys.stdout.isatty():
@@ -66,10 +66,11 @@ def export(
     chosen, export_options, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:
-        if chosen.name != "parquet" or output is None or len(sources) != 1 or align or wanted is not None or step_on:
+        changes = align or wanted is not None or choices.chosen() != choices.Choices()
+        if chosen.name != "parquet" or output is None or len(sources) != 1 or changes:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
             raise UsageError(
-                "--stream needs one trace file, Parquet output to a file, no --align, no --step and no --step-on", hint
+                "--stream needs one trace file, Parquet output to a file, and no option that changes what is read", hint
             )
         from perfkit_core.readers.load import stream as stream_events
 
@@ -77,7 +78,7 @@ def export(
             count = stream_events(sources[0], output, partial=partial)
         click.echo(f"wrote {output} with {count} events", err=True)
         return
-    trace = loaded(sources, partial, step_on)
+    trace = loaded(sources, partial)
     if align:
         from perfkit_core.views.communication.clocks import aligned
 

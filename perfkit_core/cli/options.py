@@ -70,19 +70,14 @@ def writable(text: str) -> Path:
     return path
 
 
-sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
-partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
-peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "
-                     "devices in this TOML file, in addition to the built-in rates.")  # fmt: skip
-step_on = click.option("--step-on", metavar="RANGE", help="Take each recorded range named RANGE as one step, instead "
-                       "of the recorded steps. RANGE is a name, or a REGEX that matches the name.")  # fmt: skip
-output = click.option("-o", "--output", type=writable, metavar="FILE",
-                      help="Write to FILE instead of the terminal. Missing folders are created.")  # fmt: skip
-language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
-                        expose_value=False, is_eager=True,
-                        callback=lambda context, _, value: context.with_resource(speaking(value)),
-                        help="Language of the output: English (en) or Chinese (zh).  [default: en]")  # fmt: skip
-"""The option ``--lang NAME``. Its value is not passed to the command."""
+def _choose(context: click.Context, param: click.Parameter, value: Any) -> None:
+    """Apply the value of an option to all profiles that the command reads."""
+    if value:
+        import msgspec
+
+        from perfkit_core.readers.choices import choosing, chosen
+
+        context.with_resource(choosing(msgspec.structs.replace(chosen(), **{str(param.name): value})))
 
 
 def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -94,6 +89,31 @@ def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
         return command
 
     return add
+
+
+sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
+partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
+choices = adding(
+    click.option("--step-on", metavar="RANGE", expose_value=False, callback=_choose, help="Take each recorded range "
+                 "named RANGE as one step, instead of the recorded steps. RANGE is a name, or a REGEX that matches the "
+                 "name."),
+    click.option("--step-kind", metavar="KIND", expose_value=False, callback=_choose, help="Count only steps of this "
+                 "kind of an inference server: prefill, decode, mixed, denoise or capture."),
+    click.option("--graph-capture", "graph_captures", multiple=True, metavar="FILE", expose_value=False,
+                 callback=_choose, help="Attribute kernels of replayed graphs to operators by FILE, a recording of the "
+                 "capture of the graphs or a folder of such recordings.  [default: NAME.capture.json.gz and the folder "
+                 "capture_traces beside the source]"),
+)  # fmt: skip
+"""Options that apply to all profiles a command reads. Their values are not passed to the command."""
+peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "
+                     "devices in this TOML file, in addition to the built-in rates.")  # fmt: skip
+output = click.option("-o", "--output", type=writable, metavar="FILE",
+                      help="Write to FILE instead of the terminal. Missing folders are created.")  # fmt: skip
+language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], envvar="PERFKIT_LANG",
+                        expose_value=False, is_eager=True,
+                        callback=lambda context, _, value: context.with_resource(speaking(value)),
+                        help="Language of the output: English (en) or Chinese (zh).  [default: en]")  # fmt: skip
+"""The option ``--lang NAME``. Its value is not passed to the command."""
 
 
 many_ranks = adding(
@@ -146,7 +166,6 @@ def profile(
     workers: int,
     scheduler: str | None,
     together_bytes: int = 0,
-    step_on: str | None = None,
 ) -> Iterator[Profile]:
     """Open the profile of the sources and show the progress with a spinner.
 
@@ -158,7 +177,7 @@ def profile(
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler cannot be combined", "a Dask cluster has its own workers")
     with reading(sources) as say:
-        yield opened(sources, keep, workers, scheduler, say, together_bytes, step_on)
+        yield opened(sources, keep, workers, scheduler, say, together_bytes)
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
@@ -176,10 +195,10 @@ def write_shard(
     request: ViewRequest,
     keep: bool,
     average: bool = False,
-    step_on: str | None = None,
 ) -> None:
     """Write the partial results of shard ``I/N`` of the ranks to ``output``. Raises UsageError and SourceError."""
     from perfkit_core.ranks import files, plan, run
+    from perfkit_core.readers.choices import chosen
     from perfkit_core.report.summary import check_average
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
@@ -190,7 +209,7 @@ def write_shard(
         raise UsageError("--shard requires an output file for partial results", f"use -o NAME{files.SUFFIX}")
     if average:
         check_average(views)
-    job = plan.Job(tuple(view.name for view in views), request, average, keep, step_on)
+    job = plan.Job(tuple(view.name for view in views), request, average, keep, chosen())
     with reading(sources) as show:
         whole = plan.plan(sources, keep)
         part = whole.share(number, of)

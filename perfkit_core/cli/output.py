@@ -95,14 +95,24 @@ def write(text: str, path: Path) -> None:
         raise unwritable(path, error) from None
 
 
-def arguments(sources: Iterable[str | Path], step_on: str | None = None) -> str:
-    """Return sources for a command that the user can copy, with ``--step-on``. The paths are as short as possible."""
+def arguments(sources: Iterable[str | Path]) -> str:
+    """Return sources for a command that the user can copy, with the options that apply to all profiles. The paths are
+    as short as possible."""
     places = [without_secrets(as_path(str(source))) for source in sources]
-    option = "" if step_on is None else shlex.join(["", "--step-on", step_on]).removeprefix("''")
+    option = _chosen_options()
     if len(places) > _MOST_IN_COMMAND:
         return f"SOURCE...{option}"
     short = (min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place for place in places)
     return shlex.join(short) + option
+
+
+def _chosen_options() -> str:
+    from perfkit_core.readers.choices import chosen
+
+    choices = chosen()
+    pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
+    pairs += [("--graph-capture", file) for file in choices.graph_captures]
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in pairs if value)
 
 
 def say_written(output: Path | None) -> None:
@@ -179,8 +189,8 @@ def reading(sources: Sequence[Path]) -> contextlib.AbstractContextManager[Callab
     return working(f"reading {', '.join(source.name or str(source) for source in sources[:3])}")
 
 
-def loaded(sources: Sequence[Path], partial: bool, step_on: str | None = None) -> Trace:
+def loaded(sources: Sequence[Path], partial: bool) -> Trace:
     from perfkit_core.readers.load import load
 
     with reading(sources):
-        return load(list(sources), partial=partial, step_on=step_on)
+        return load(list(sources), partial=partial)

@@ -23,14 +23,13 @@ _SUFFIXES: Final = ("", ".html", ".htm")
 @options.peaks
 @options.language
 @options.partial
-@options.step_on
+@options.choices
 @options.many_ranks
 def report(
     sources: tuple[Path, ...],
     output: Path,
     peaks: str | None,
     partial: bool,
-    step_on: str | None,
     workers: int,
     scheduler: str | None,
     shard: str | None,
@@ -48,9 +47,9 @@ def report(
         from perfkit_core.pages.profile import REQUEST, page_views
 
         request = replace(REQUEST, peaks=peaks)
-        options.write_shard(shard, sources, output, page_views(), request, partial, step_on=step_on)
+        options.write_shard(shard, sources, output, page_views(), request, partial)
         return
-    write_page(sources, output, partial, workers, scheduler, step_on, peaks)
+    write_page(sources, output, partial, workers, scheduler, peaks)
     say_written(output)
 
 
@@ -60,7 +59,6 @@ def write_page(
     partial: bool = False,
     workers: int = 1,
     scheduler: str | None = None,
-    step_on: str | None = None,
     peaks: str | None = None,
 ) -> None:
     """Write the page of one profile to ``output``. Raises SourceError and UsageError."""
@@ -71,7 +69,7 @@ def write_page(
     if output.suffix.lower() not in _SUFFIXES:
         hint = "use a name that ends in .html, or perfkit summary -o for other formats"
         raise UsageError(f"{output}: perfkit report writes only HTML", hint)
-    with options.profile(sources, partial, workers, scheduler, TOGETHER_BYTES, step_on) as profile:
+    with options.profile(sources, partial, workers, scheduler, TOGETHER_BYTES) as profile:
         of_partials = options.views_of_partials(profile)
         lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
         if lacking:

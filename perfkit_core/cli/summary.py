@@ -67,7 +67,7 @@ _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth"
 @options.output
 @options.language
 @options.partial
-@options.step_on
+@options.choices
 @options.many_ranks
 def summary(
     sources: tuple[Path, ...],
@@ -76,7 +76,6 @@ def summary(
     format_name: str | None,
     output: Path | None,
     partial: bool,
-    step_on: str | None,
     workers: int,
     scheduler: str | None,
     shard: str | None,
@@ -106,7 +105,7 @@ def summary(
     )
     if shard is not None:
         shard_views = choose_views(options.names(views) or DEFAULT_VIEWS)
-        options.write_shard(shard, sources, output, shard_views, request, partial, given["average"], step_on)
+        options.write_shard(shard, sources, output, shard_views, request, partial, given["average"])
         return
     minimums = options.names(given["minimums"])
     chosen = renderer(format_name, output, without=("html",))
@@ -116,7 +115,7 @@ def summary(
         columns=tuple(options.names(given["columns"])),
         limit=(ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None,
     )
-    with options.profile(sources, partial, workers, scheduler, step_on=step_on) as profile:
+    with options.profile(sources, partial, workers, scheduler) as profile:
         of_partials = options.views_of_partials(profile)
         chosen_views = choose_views(options.names(views) or of_partials or DEFAULT_VIEWS)
         # The first look at a profile: nothing is chosen but steps.
@@ -132,7 +131,7 @@ def summary(
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
     if brief:
-        report = replace(report, next=f"perfkit advise {arguments(sources, step_on)}")
+        report = replace(report, next=f"perfkit advise {arguments(sources)}")
     # Partial results already contain the paths of their sources.
     emit(report if of_partials else read_from(report, sources), chosen, output, brief and limit is None)
 

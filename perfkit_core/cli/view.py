@@ -30,8 +30,8 @@ _LONGEST_NAME: Final = 80
               "for this SOURCE in the cache folder of the user]")  # fmt: skip
 @options.language
 @options.partial
-@options.step_on
-def view(sources: tuple[Path, ...], output: Path | None, partial: bool, step_on: str | None) -> None:
+@options.choices
+def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     """Make the page of a profile and open it in the browser.
 
     The page is that of perfkit report. Without a SOURCE, it shows the newest run below the folder runs, in which
@@ -40,7 +40,7 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool, step_on:
     sources = sources or (newest_run(),)
     page = output or default_page(sources)
     refuse_overwriting(page, sources)
-    write_page(sources, page, partial, step_on=step_on)
+    write_page(sources, page, partial)
     say_written(page)
     if has_display() and webbrowser.open(page.absolute().as_uri()):
         return

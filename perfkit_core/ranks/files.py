@@ -21,6 +21,7 @@ from perfkit_core.language.messages import english, message
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
+from perfkit_core.readers.choices import Choices
 from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.system.paths import PathLike, as_path, open_binary, replacing
 
@@ -168,7 +169,8 @@ def asked(stored: Stored, job: Job) -> Job:
                 f"the partial results lack the view {view}", f"choose from {', '.join(stored.job.views)} (--view)"
             )
     made = replace(stored.job.request, sort=job.request.sort)
-    if job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps:
+    other = job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps
+    if other or job.choices not in (stored.job.choices, Choices()):
         raise UsageError(
             "the partial results were written with other options",
             "give the same --by, --step, --filter, … as for the shards, or omit these options",

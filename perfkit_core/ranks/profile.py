@@ -28,6 +28,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
+from perfkit_core.readers.choices import chosen
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
@@ -56,7 +57,7 @@ def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Compute
         return merge([reduce.reduce_trace(trace, job) for trace in ranks], views, job)
     (trace,) = ranks
     steps = step_numbers(trace)
-    request = replace(job.request, steps=steps) if job.own_steps and job.request.steps is None else job.request
+    request = replace(job.request, steps=steps) if job.only_steps else job.request
     tables = {view.name: view.table(trace, reduce.understood(view, request)) for view in views}
     tables = _without_device(tables, views, request, [trace.quality])
 
@@ -174,11 +175,10 @@ class Ranks:
     partial: bool = False
     workers: int = 1
     scheduler: str | None = None
-    step_on: str | None = None
     report: Callable[[str], None] = lambda text: None
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        job = _job(views, request, own_steps, self.partial, self.step_on)
+        job = _job(views, request, own_steps, self.partial)
         count = len(self.plan.ranks)
         with run.executor(self.workers, self.scheduler) as pool:
             partials, failed = run.run(pool, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
@@ -208,10 +208,8 @@ Profile = Whole | Ranks | Reduced
 """A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
-def _job(
-    views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False, step_on: str | None = None
-) -> Job:
-    return Job(tuple(view.name for view in views), request, own_steps, partial, step_on)
+def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:
+    return Job(tuple(view.name for view in views), request, own_steps, partial, chosen())
 
 
 def _of_source(computed: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:
@@ -226,25 +224,24 @@ def opened(
     scheduler: str | None = None,
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
-    step_on: str | None = None,
 ) -> Profile:
     """Return the profile of the sources: files and folders of one or more ranks, or files of partial results. Raises
     SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
-    with several ``workers`` or a ``scheduler``, each rank is read separately. ``step_on``: see
-    :func:`perfkit_core.readers.load.load`. Raises UsageError if partial results are given with it."""
+    with several ``workers`` or a ``scheduler``, each rank is read separately. Raises UsageError if other steps are chosen
+    for partial results."""
     if scheduler is not None:  # a Dask worker may have another current folder
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
-        if step_on is not None:
+        if chosen().step_on is not None:
             raise UsageError("partial results cannot be read with other steps", "give --step-on together with --shard")
         return Reduced(files.read_all(sources, partial))
     planned = plan(sources, partial)
     if len(planned.ranks) == 1:
-        return Whole(load.load(sources, partial=partial, step_on=step_on))
+        return Whole(load.load(sources, partial=partial))
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
-            trace = load.load(sources, partial=partial, step_on=step_on)
+            trace = load.load(sources, partial=partial)
             return Whole(trace.with_meta(source=planned.source))
-    return Ranks(planned, partial, workers, scheduler, step_on, report)
+    return Ranks(planned, partial, workers, scheduler, report)

@@ -13,7 +13,7 @@ from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import join_ranks, trace_folder
+from perfkit_core.readers import choices, join_ranks, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
@@ -31,15 +31,25 @@ def load(
     partial: bool = False,
     step_on: str | None = None,
     plugins: Plugins | None = None,
+    graph_capture: paths.PathLike | Sequence[paths.PathLike] = (),
+    step_kind: str | None = None,
 ) -> Trace:
     """Read one source, or one source for each rank, as one Trace.
 
     A source is a trace file, a run folder or a folder of trace files. It is a path, or a URL that fsspec supports
     (``s3://…``, ``gs://…``, ``https://…``). If ``partial`` is set, the readable parts of damaged files are kept, and a
-    data-quality warning reports the loss. ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by
-    default, the recorded steps are used. ``plugins`` provides the readers; the default is all installed plugins. Raises
-    SourceError, and UsageError if no range matches ``step_on``.
+    data-quality warning reports the loss. ``plugins`` provides the readers; the default is all installed plugins.
+    Raises SourceError, and UsageError if no range matches ``step_on``.
+
+    ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by default, the recorded steps are used.
+    ``graph_capture`` names recordings of graph captures (files or folders), by which kernels of replayed graphs are
+    attributed to operators. By default, those beside the sources are used. ``step_kind`` keeps only steps of this kind
+    of an inference server, such as ``decode``.
     """
+    if graph_capture or step_kind or step_on:
+        captures = [graph_capture] if isinstance(graph_capture, (str, os.PathLike)) else graph_capture
+        with choices.choosing(choices.Choices(tuple(map(str, captures)), step_kind, step_on)):
+            return load(sources, partial=partial, plugins=plugins)
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
     traces: list[Trace] = []
@@ -52,8 +62,9 @@ def load(
             if not partial or len(failed) == len(files):
                 raise failed[min(failed)] from None
     trace = join_ranks.one_job(traces)
-    if step_on is not None:
-        trace = with_steps_on(trace, step_on)
+    chosen = choices.chosen().step_on
+    if chosen is not None:
+        trace = with_steps_on(trace, chosen)
     if len(given) == 1 < len(files):
         trace = named(trace, paths.as_path(given[0]))
     reasons = {number: paths.readable(error.message) for number, error in failed.items()}
@@ -103,7 +114,12 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         if not start and paths.is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "the profiler may have been interrupted before writing it")
         trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
-    return named(trace, path)
+
+    def read(other: Path) -> Trace:
+        with paths.reaching(other):
+            return read_with(reader(other, head(other), plugins or get_plugins()), other, partial)
+
+    return named(choices.applied(trace, path, read), path)
 
 
 def named(trace: Trace, path: Path) -> Trace:

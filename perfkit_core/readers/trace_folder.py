@@ -11,7 +11,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import Source
-from perfkit_core.readers import join_ranks, run_folder
+from perfkit_core.readers import graph_captures, join_ranks, run_folder
 from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import is_file, is_folder, readable
 
@@ -30,6 +30,7 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     visible = [file for file in named if not file.name.startswith(".")]
     # rank2 precedes rank10
     files = sorted(visible, key=lambda file: [(text, int(n or -1)) for text, n in _NUMBERS.findall(file.name)])
+    files = [file for file in files if not graph_captures.is_beside(file, files)]
     # An empty or damaged file counts as a profile, so that its reader reports what is wrong. A file of which only the
     # container is known (sniffed as 1), such as any SQLite file, does not.
     heads = {file: bytestream.head(file) for file in files}

@@ -1,0 +1,356 @@
+"""Attribution of the kernels of a replayed graph to the operators that were recorded while the graph was captured.
+
+A server captures the kernels of a step into a graph (CUDA graph, HIP graph) once, and replays the graph in later steps.
+A recording of these steps has one launch of the graph and its kernels, but none of the operators, because they do not
+run. A recording of the capture has the operators and their launches, but none of the kernels.
+
+- A *captured graph* is the sequence of launches, copies and fills that one thread makes between the runtime calls that
+  begin and end the capture.
+- The *nodes* of a replay are the device events of one launch of a graph: in the order of their graph node ids, or in
+  time order if the ids were not recorded.
+- If the node names equal the names that the launches recorded, in the same order, nodes and launches match one by one.
+  Graphs with several streams may run in another order. Then the n-th node of a name matches the n-th launch of this
+  name. Nodes and launches whose numbers differ for a name match along the longest common subsequence.
+- If the launches have no names (CUDA), nodes and launches match in order, and only if their kinds are equal.
+
+The operators, annotations and layer calls around the matched launches become host events below the launch of the graph.
+They take no time, because the host does not run them. Their category is :data:`CATEGORY`. Each matched node is launched
+by the innermost of these events.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.assembly.draft import by_time
+from perfkit_core.assembly.server_steps import CAPTURE, serving_steps
+from perfkit_core.assembly.steps import NO_PHASES
+from perfkit_core.language.messages import message
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace, once
+
+CATEGORY: Final = "graph_capture"
+"""Category of the events that come from the recording of a capture."""
+ATTRIBUTED: Final = "graph-kernels-attributed"
+UNATTRIBUTED: Final = "graph-kernels-without-operators"
+_GRAPH_LAUNCH: Final = re.compile(r"(?:cuda|hip|cu)GraphLaunch")
+_BEGIN: Final = re.compile(r"(?:cuda|hip|cu)StreamBeginCapture")
+_END: Final = re.compile(r"(?:cuda|hip|cu)StreamEndCapture")
+_NODE_CALLS: Final = {
+    schema.KERNEL: re.compile(r"(?:cuda|hip|cu)(?:Ext)?(?:Module|Cooperative)?Launch(?:Cooperative)?Kernel"),
+    schema.MEMCPY: re.compile(r"(?:cuda|hip|cu)Memcpy\w*Async"),
+    schema.MEMSET: re.compile(r"(?:cuda|hip|cu)Memset\w*Async"),
+}
+"""Kind of a node → runtime calls that add such a node to the graph."""
+_AROUND: Final = (schema.OPERATOR, schema.COMMUNICATION, schema.ANNOTATION, schema.FORWARD)
+"""Kinds of host events that are copied from the recording of the capture."""
+_LEAST_COMMON: Final = 0.5
+"""At least this share of the nodes must match a captured graph. Otherwise the replay is of another graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedGraph:
+    """A captured graph. ``launches`` are rows of ``trace``, with a kind and a name (None: not recorded) for each."""
+
+    trace: Trace
+    begin: int  # row of the call that begins the capture
+    launches: IntArray
+    kinds: tuple[str, ...]
+    names: tuple[str | None, ...]
+    batch: int | None  # batch size for which the graph was captured
+
+
+@once
+def graph_launches(trace: Trace) -> BoolArray:
+    """Return the mask of the runtime calls that launch a graph, shape (rows,)."""
+    return trace.host & trace.rows("kind", schema.RUNTIME) & _named(trace, _GRAPH_LAUNCH)
+
+
+def _named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
+    names = trace.codes("name")
+    mask: BoolArray = names.lookup(np.array([bool(pattern.match(name)) for name in names.values], np.bool_), False)
+    return mask
+
+
+@once
+def replayed(trace: Trace) -> tuple[BoolArray, BoolArray]:
+    """Return the masks of the device work that graphs launched, and of the part of it that belongs to an operator."""
+    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") != NO_ROW))
+    launch, parent = trace.ints("launched_by")[work], trace.ints("parent")
+    of_graph, of_operator = np.zeros((2, len(trace)), np.bool_)
+    graphs = graph_launches(trace)
+    if graphs.any():
+        graph = nesting.nearest_on_path(parent, graphs)[launch]
+        inner = nesting.nearest_on_path(parent, trace.operators)[launch]
+        of_graph[work] = graph != NO_ROW
+        of_operator[work] = (graph != NO_ROW) & (inner > graph)
+    return of_graph, of_operator
+
+
+def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """Return a note on the share of the device time of replayed graphs that belongs to operators."""
+    of_graph, of_operator = replayed(trace)
+    total = int(trace.ints("dur_ns")[of_graph].sum())
+    if not total:
+        return ()
+    share = int(trace.ints("dur_ns")[of_operator].sum()) / total
+    values = {"share": share, "time": total, "launches": int(graph_launches(trace).sum())}
+    if not sources:
+        text = message(
+            "{time:ns} of device work was launched by replays of graphs, which record no operators: to attribute it "
+            "to operators and layers, record the capture of the graphs, too (--graph-capture FILE)",
+            **values,
+        )
+        return (Finding(UNATTRIBUTED, text, note=True),)
+    text = message(
+        "{share:ratio} of the device time of graph replays ({time:ns}) is attributed to the operators that the "
+        "captures recorded: {sources:list}",
+        **values, sources=list(sources),
+    )  # fmt: skip
+    return (Finding(ATTRIBUTED, text, note=share > 0),)
+
+
+def captured_graphs(trace: Trace, batch: int | None = None) -> list[CapturedGraph]:
+    """Return the graphs that a recording of captures contains, in time order. ``batch`` is the batch size of those
+    whose range does not say it."""
+    edges = {
+        True: np.flatnonzero(trace.host & _named(trace, _BEGIN)),
+        False: np.flatnonzero(trace.host & _named(trace, _END)),
+    }
+    calls = {kind: trace.host & _named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
+    ran = np.zeros(len(trace) + 1, np.bool_)  # calls with device work ran at once and are no nodes
+    ran[trace.ints("launched_by")] = True
+    nodes = np.flatnonzero(np.logical_or.reduce(list(calls.values())) & ~ran[:-1])
+    kind_of = {row: kind for kind, mask in calls.items() for row in np.flatnonzero(mask).tolist()}
+    tid, pid, start = trace.ints("tid"), trace.ints("pid"), trace.ints("start_ns")
+    rows, steps = serving_steps(trace)
+    graphs = []
+    for begin in edges[True].tolist():
+        mine = (tid == tid[begin]) & (pid == pid[begin])
+        ends = edges[False][mine[edges[False]] & (start[edges[False]] > start[begin])]
+        if not len(ends):
+            continue
+        launches = nodes[mine[nodes] & (start[nodes] > start[begin]) & (start[nodes] < start[ends[0]])]
+        batches = [
+            step.requests for row, step in zip(rows.tolist(), steps, strict=True)
+            if step.kind == CAPTURE and start[row] <= start[begin] < trace.end_ns[row]
+        ]  # fmt: skip
+        args = map(_arguments, trace.pick("args", launches).to_pylist())
+        names = tuple(name if isinstance(name := arg.get("kernel"), str) else None for arg in args)
+        kinds = tuple(kind_of[row] for row in launches.tolist())
+        graphs.append(CapturedGraph(trace, begin, launches, kinds, names, batches[-1] if batches else batch))
+    return graphs
+
+
+def _arguments(text: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def attributed(trace: Trace, graphs: Sequence[CapturedGraph], sources: Sequence[str]) -> Trace:
+    """Return the trace with the operators of the captured graphs below the launches of the replays."""
+    known: dict[Any, tuple[CapturedGraph, IntArray] | None] = {}
+    replays = []
+    for launch, nodes in _replays(trace):
+        kinds = tuple(np.array(trace.codes("kind").values)[trace.codes("kind").codes[nodes]].tolist())
+        names = tuple(trace.codes("name").codes[nodes].tolist())
+        batch = _batch(trace, launch)
+        if (kinds, names, batch) not in known:
+            texts = tuple(trace.codes("name").values[code] for code in names)
+            known[kinds, names, batch] = _best(graphs, kinds, texts, batch)
+        match = known[kinds, names, batch]
+        if match is not None:
+            replays.append((launch, nodes, *match))
+    result = _with_operators(trace, replays) if replays else trace
+    return result.with_findings(*about_graphs(result, sources))
+
+
+def _replays(trace: Trace) -> Iterator[tuple[int, IntArray]]:
+    """Yield the row of each launch of a graph, and the rows of its nodes, in the order of the nodes."""
+    launched_by, start = trace.ints("launched_by"), trace.ints("start_ns")
+    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & graph_launches(trace)[launched_by])
+    work = work[launched_by[work] != NO_ROW]
+    ids = [_arguments(text).get("graph node id") for text in trace.pick("args", work).to_pylist()]
+    number = np.array([value if isinstance(value, int) else -1 for value in ids], np.int64)
+    order = np.lexsort((work, start[work], number, launched_by[work]))
+    work = work[order]
+    for part in np.split(work, np.flatnonzero(np.diff(launched_by[work])) + 1):
+        if len(part):
+            yield int(launched_by[part[0]]), part
+
+
+def _batch(trace: Trace, launch: int) -> int | None:
+    """Return the number of tokens that the step of a launch computes, or None if the step does not say it."""
+    rows, steps = serving_steps(trace)
+    step, rank = trace.ints("step"), trace.ints("rank")
+    at = np.flatnonzero((step[rows] == step[launch]) & (rank[rows] == rank[launch]))
+    return steps[at[0]].tokens if len(at) and step[launch] >= 0 else None
+
+
+def _best(
+    graphs: Sequence[CapturedGraph], kinds: tuple[str, ...], names: tuple[str, ...], batch: int | None
+) -> tuple[CapturedGraph, IntArray] | None:
+    """Return the captured graph that matches the nodes best, and for each node its launch (an index, -1: none). Of
+    equally good graphs, return the one with the smallest batch size that the step fits in, else the first."""
+    rated = []
+    for graph in graphs:
+        match = _matched(graph, kinds, names)
+        fits = graph.batch is not None and batch is not None and graph.batch >= batch
+        rated.append(((match >= 0).mean(), -(graph.batch or 0) if fits else float("-inf"), graph, match))
+    best = max(rated, key=lambda each: each[:2], default=None)
+    return best[2:] if best is not None and best[0] >= _LEAST_COMMON else None
+
+
+def _matched(graph: CapturedGraph, kinds: tuple[str, ...], names: tuple[str, ...]) -> IntArray:
+    """Return the index of the launch of each node, -1 if none."""
+    unnamed = any(name is None and kind == schema.KERNEL for kind, name in zip(graph.kinds, graph.names, strict=True))
+
+    def texts(kinds: Sequence[str], names: Sequence[str | None]) -> list[str]:
+        if unnamed:
+            return list(kinds)
+        # the calls for copies and fills do not record the names of these nodes
+        return [f"{kind} {name}" if kind == schema.KERNEL else kind for kind, name in zip(kinds, names, strict=True)]
+
+    calls, nodes = texts(graph.kinds, graph.names), texts(kinds, names)
+    if calls == nodes:
+        return np.arange(len(nodes))
+    found = np.full(len(nodes), NO_ROW, np.int64)
+    if unnamed:
+        return found
+    places: dict[str, list[int]] = defaultdict(list)
+    wants: dict[str, list[int]] = defaultdict(list)
+    for items, at in ((calls, places), (nodes, wants)):
+        for number, text in enumerate(items):
+            at[text].append(number)
+    if all(len(places[text]) == len(numbers) for text, numbers in wants.items()):
+        for text, numbers in wants.items():
+            found[numbers] = places[text]
+        return found
+    for block in difflib.SequenceMatcher(None, calls, nodes, autojunk=False).get_matching_blocks():
+        found[block.b : block.b + block.size] = np.arange(block.a, block.a + block.size)
+    return found
+
+
+_Replay = tuple[int, IntArray, CapturedGraph, IntArray]
+"""The row of the launch, the rows of the nodes, the captured graph, and the index of each node's launch in it."""
+
+
+def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
+    equal: dict[tuple[int, bytes], list[_Replay]] = defaultdict(list)
+    for replay in replays:
+        equal[id(replay[2]), replay[3].tobytes()].append(replay)
+    parents, launched_by, tables = [trace.ints("parent")], trace.ints("launched_by").copy(), []
+    texts = {name: _Texts(trace, name) for name in ("module", "phase")}
+    count = len(trace)
+    for group in equal.values():
+        launches, nodes = np.array([replay[0] for replay in group]), np.array([replay[1] for replay in group])
+        captured = group[0][2].trace
+        rows, inner = _around(*group[0][2:])
+        first = count + len(rows) * np.arange(len(group))[:, None]  # index of the first event of each replay
+        launched_by[nodes] = np.where(inner >= 0, first + inner, launches[:, None])
+        for name, of_nodes in texts.items():
+            values = captured.pick(name, rows).to_pylist()
+            of_nodes.put(nodes, [None if event < 0 else values[event] for event in inner.tolist()])
+        above = nesting.nearest_above(captured.ints("parent"), _mask(captured, rows))[rows]
+        parents.append(np.where(above < 0, launches[:, None], first + np.searchsorted(rows, above)).ravel())
+        tables.append(_events(trace, launches, captured, rows))
+        count += len(rows) * len(group)
+    own = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()}).events
+    table = pa.concat_tables([own, *tables]).unify_dictionaries().combine_chunks()
+    references = {
+        "parent": np.concatenate(parents),
+        "launched_by": np.append(launched_by, np.full(count - len(trace), NO_ROW)),
+    }
+    order = by_time(table["start_ns"].to_numpy(), table["dur_ns"].to_numpy())
+    if order is None:
+        order = np.arange(count)
+    table = table.take(pa.array(order))
+    for name, rows in references.items():
+        field = schema.SCHEMA.field(name)
+        table = table.set_column(table.column_names.index(name), field, pa.array(nesting.renumbered(rows, order)))
+    return _with_phases(Trace(table, trace.meta, trace.quality))
+
+
+def _with_phases(trace: Trace) -> Trace:
+    """Return the trace with the phase ``other`` for events outside all phases, if it has phases."""
+    phase, other = _Texts(trace, "phase"), (trace.ints("self_ns") >= 0) | (trace.ints("launched_by") != NO_ROW)
+    rows = np.flatnonzero(other & (trace.codes("phase").codes < 0))
+    if not trace.known("phase") or not len(rows):
+        return trace
+    phase.put(rows[None], [schema.OTHER] * len(rows))
+    quality = tuple(finding for finding in trace.quality if finding.code != NO_PHASES)
+    return Trace(trace.with_columns(phase=phase.column()).events, trace.meta, quality)
+
+
+class _Texts:
+    """A text column of a trace in which some cells are replaced."""
+
+    def __init__(self, trace: Trace, name: str) -> None:
+        codes = trace.codes(name)
+        self._codes, self._values = codes.codes.copy(), list(codes.values)
+
+    def put(self, rows: IntArray, texts: Sequence[str | None]) -> None:
+        """Replace the cells of ``rows``, shape (replays, nodes), by one text for each node. None keeps the cell."""
+        for text in dict.fromkeys(texts):
+            if text is not None:
+                if text not in self._values:
+                    self._values.append(text)
+                self._codes[rows[:, [other == text for other in texts]]] = self._values.index(text)
+
+    def column(self) -> pa.ChunkedArray:
+        return arrays.texts(self._codes, self._values)
+
+
+def _around(graph: CapturedGraph, match: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of the events around the matched launches, and the index of each node's innermost event in these
+    rows (-1 if none)."""
+    trace = graph.trace
+    after = trace.ints("start_ns") >= trace.ints("start_ns")[graph.begin]
+    inside = trace.host & trace.rows("kind", *_AROUND) & after
+    nearest = nesting.nearest_on_path(trace.ints("parent"), inside)
+    inner = np.where(match >= 0, nearest[graph.launches[match]], NO_ROW)
+    innermost = _mask(trace, inner[inner >= 0])
+    used = innermost | nesting.holds(trace.ints("parent"), innermost)
+    rows = np.flatnonzero(inside & used)
+    return rows, np.where(inner >= 0, np.searchsorted(rows, inner), NO_ROW)
+
+
+def _mask(trace: Trace, rows: IntArray) -> BoolArray:
+    mask = np.zeros(len(trace), np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _events(trace: Trace, launches: IntArray, captured: Trace, rows: IntArray) -> pa.Table:
+    """Return the captured events as events of each replay: at the start of its launch, without duration."""
+    count = len(rows) * len(launches)
+    kept = ("name", "kind", "module", "phase", "shapes", "dtypes", "stack", "flops", "op_name", "args", "bytes")
+    of_launch = ("start_ns", "rank", "pid", "tid", "device", "step")
+    of_event, at = np.tile(rows, len(launches)), np.repeat(launches, len(rows))
+    cells = {name: captured.pick(name, of_event) for name in kept}
+    cells |= {name: trace.pick(name, at) for name in of_launch}
+    cells["category"] = pa.array([CATEGORY] * count)
+    cells |= dict.fromkeys(("dur_ns", "self_ns", "parent", "launched_by"), pa.array(np.zeros(count, np.int64)))
+
+    def column(field: pa.Field) -> pa.Array:
+        values = cells.get(field.name, pa.nulls(count, field.type))
+        if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        return values.cast(field.type)
+
+    return pa.table([column(field) for field in schema.SCHEMA], schema=schema.SCHEMA)

@@ -1,0 +1,63 @@
+"""Choices that apply to all profiles which a command or a Python call reads: recordings of graph captures, and the kind
+of steps to keep. They are set once (:func:`choosing`), and apply when a file is read (:func:`applied`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perfkit_core.assembly import server_steps
+from perfkit_core.errors import UsageError
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers import graph_captures
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """What to do with each profile after reading.
+
+    - ``graph_captures``: files or folders with recordings of graph captures.
+    - ``step_kind``: kind of the steps of a server to keep, one of ``server_steps.KINDS``, or None for all.
+    - ``step_on``: name of the ranges that are steps, or None for the recorded steps. It applies to joined files.
+    """
+
+    graph_captures: tuple[str, ...] = ()
+    step_kind: str | None = None
+    step_on: str | None = None
+
+
+_NONE: Final = Choices()
+_CHOSEN: Final[ContextVar[Choices]] = ContextVar("choices", default=_NONE)
+
+
+def chosen() -> Choices:
+    return _CHOSEN.get()
+
+
+@contextmanager
+def choosing(choices: Choices) -> Iterator[None]:
+    """Apply the choices to all profiles that are read inside this context."""
+    token = _CHOSEN.set(choices)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def applied(trace: Trace, path: Path, read: Callable[[Path], Trace]) -> Trace:
+    """Return the trace of a file with the choices applied. ``read`` reads another file. Raises SourceError, and
+    UsageError if the trace has steps of a server, but none of the chosen kind."""
+    choices = chosen()
+    trace = graph_captures.with_operators(trace, path, choices.graph_captures, read)
+    if choices.step_kind is None:
+        return trace
+    kinds = {step.kind for step in server_steps.serving_steps(trace)[1]}
+    if choices.step_kind not in kinds:
+        names = ", ".join(kind for kind in server_steps.KINDS if kind in kinds)
+        hint = f"recorded kinds: {names}" if names else "only inference servers record kinds of steps"
+        raise UsageError(f"{path}: no step of the kind {choices.step_kind} was recorded", hint)
+    return server_steps.of_kind(trace, choices.step_kind)

@@ -1,0 +1,119 @@
+"""The recordings of graph captures that belong to a trace file.
+
+They are given (``--graph-capture``), or found beside the trace file ``NAME.json.gz``:
+
+- ``NAME.capture.json.gz``
+- the files in the folder ``capture_traces``, in which servers write them
+
+Servers write one file for each batch size. The batch size is in the file ``execution_details.json`` of the folder
+(``[{"file": …, "batch_size": 32}]``), or in the file name (``bs_32_rank0.json.gz``). A file is read if steps of the
+trace use its batch size, or if its batch size is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.assembly import graph_capture
+from perfkit_core.assembly.server_steps import serving_steps
+from perfkit_core.errors import SourceError
+from perfkit_core.language.messages import message
+from perfkit_core.model.meta import Finding
+from perfkit_core.model.trace import Trace
+from perfkit_core.system.paths import as_path, exists, is_folder, reaching, readable
+
+FOLDER: Final = "capture_traces"
+DETAILS: Final = "execution_details.json"
+_SUFFIX: Final = re.compile(r"\.json(?:\.gz)?$", re.IGNORECASE)
+_CAPTURE: Final = ".capture"
+_BATCH: Final = re.compile(r"bs_(\d+)(?!\d)")
+
+
+def is_beside(file: Path, others: Iterable[Path]) -> bool:
+    """Return whether a file is the recording of a graph capture that belongs to another of the files."""
+    stem = _SUFFIX.sub("", file.name)
+    return stem.endswith(_CAPTURE) and any(
+        _SUFFIX.sub("", other.name) == stem.removesuffix(_CAPTURE) for other in others
+    )
+
+
+def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
+    """Return the trace with the operators of captured graphs (:mod:`perfkit_core.assembly.graph_capture`). Raises
+    SourceError if a given file does not exist or has no captured graph."""
+    if not graph_capture.graph_launches(trace).any():
+        if given:
+            text = message("the recording has no launches of graphs, so the recording of the capture is not used")
+            return trace.with_findings(Finding("graph-capture-unused", text, note=True))
+        return trace
+    places = [as_path(place) for place in given] if given else _beside(path)
+    files = [file for place in places for file in _files(place)]
+    graphs, names = [], []
+    for file, batch in _needed(files, _batches(trace)):
+        captured = read(file)
+        found = graph_capture.captured_graphs(captured, batch)
+        if not found and given:
+            raise SourceError(
+                f"{file}: no graph was captured in this recording", "record while the server captures its graphs"
+            )
+        graphs += found
+        names += [readable(file.name)] if found else []
+    if not graphs:
+        return trace.with_findings(*graph_capture.about_graphs(trace))
+    return graph_capture.attributed(trace, graphs, names)
+
+
+def _beside(path: Path) -> list[Path]:
+    if not _SUFFIX.search(path.name):
+        return []
+    stem = _SUFFIX.sub("", path.name)
+    places = [path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")]
+    with reaching(path):
+        return [place for place in (*places, path.with_name(FOLDER)) if exists(place)]
+
+
+def _files(place: Path) -> list[tuple[Path, int | None]]:
+    """Return the files of a place, and their batch sizes, as far as known."""
+    with reaching(place):
+        if not exists(place):
+            raise SourceError(f"{place}: no such file or folder", "check the path")
+        if not is_folder(place):
+            return [(place, None)]
+        names = sorted(file for file in place.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)
+        sizes = _details(place / DETAILS)
+    matches = {file: _BATCH.match(file.name) for file in names}
+    return [(file, sizes.get(file.name, int(match[1]) if match else None)) for file, match in matches.items()]
+
+
+def _details(file: Path) -> dict[str, int]:
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8")) if exists(file) else []
+    except ValueError:
+        return {}
+    return {
+        entry["file"]: entry["batch_size"]
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str) and isinstance(entry.get("batch_size"), int)
+    }
+
+
+def _batches(trace: Trace) -> set[int] | None:
+    """Return the numbers of tokens of the steps that launch graphs, or None if a step does not say it."""
+    rows, steps = serving_steps(trace)
+    tokens = {int(trace.ints("step")[row]): step.tokens for row, step in zip(rows, steps, strict=True)}
+    launching = set(trace.ints("step")[graph_capture.graph_launches(trace)].tolist())
+    sizes = {tokens.get(step) for step in launching}
+    return None if None in sizes else {size for size in sizes if size is not None}
+
+
+def _needed(files: Sequence[tuple[Path, int | None]], batches: set[int] | None) -> list[tuple[Path, int | None]]:
+    """Return the files that steps with these batch sizes may have replayed. A step replays the graph of the smallest
+    batch size that it fits in."""
+    known = sorted({batch for _, batch in files if batch is not None})
+    if batches is None or not known:
+        return list(files)
+    used = {next((batch for batch in known if batch >= size), None) for size in batches}
+    return [(file, batch) for file, batch in files if batch is None or batch in used]
