@@ -225,10 +225,11 @@ def opened(
     report: Callable[[str], None] = lambda text: None,
     together_bytes: int = 0,
 ) -> Profile:
-    """Return the profile of the sources: files and folders of one or more ranks, or files of partial results. Raises
-    SourceError. If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or
-    with several ``workers`` or a ``scheduler``, each rank is read separately. Raises UsageError if other steps are chosen
-    for partial results."""
+    """Return the profile of the sources: files and folders of one or more ranks, or files of partial results.
+
+    If the unpacked files have at most ``together_bytes``, all ranks are read as one trace. Otherwise, or with several
+    ``workers`` or a ``scheduler``, each rank is read separately. Raises SourceError, and UsageError if other steps are
+    chosen for partial results."""
     if scheduler is not None:  # a Dask worker may have another current folder
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):

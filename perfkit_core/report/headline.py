@@ -10,6 +10,7 @@ import pandas as pd
 from perfkit_core.language.messages import Message, mark, message, worded
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.meta import EDGES, spelled
+from perfkit_core.report import server_headline
 from perfkit_core.report.verdict import verdict
 
 _MANY_STEPS: Final = 10
@@ -28,9 +29,11 @@ _CATEGORY_NAMES: Final = {
 
 
 def headline(tables: Mapping[str, pd.DataFrame]) -> tuple[Message, ...]:
-    """Return the verdict, and sentences on the step time. ``tables`` contains the tables of the views ``steps``,
-    ``partition``, ``model``, ``device`` and ``operators``, as far as they are known."""
-    return (*verdict(tables), *_steps(tables))
+    """Return the verdict, and sentences on the step time; for an inference server, sentences on its steps. ``tables``
+    contains the tables of the views ``steps``, ``partition``, ``model``, ``device``, ``operators`` and ``serving``, as
+    far as they are known."""
+    served = tuple(server_headline.sentences(tables.get(server_headline.VIEW)))
+    return served or (*verdict(tables), *_steps(tables))
 
 
 def step_time(steps: pd.DataFrame | None) -> Iterator[Message]:

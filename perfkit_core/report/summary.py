@@ -20,7 +20,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Computed, Profile, Whole
 from perfkit_core.ranks.reduce import understood
-from perfkit_core.report import facts
+from perfkit_core.report import facts, server_headline
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.headline import step_time
 from perfkit_core.report.verdict import VIEWS, verdict
@@ -69,7 +69,9 @@ def of_all(request: ViewRequest) -> bool:
     return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 
-_OF_VERDICT: Final = (*VIEWS, "steps")
+_OF_VERDICT: Final = (*VIEWS, "steps", server_headline.VIEW)
+_OF_TRAINING: Final = ("partition", "model")
+"""Views of the steps on the host, which a server launches before the device has finished earlier steps."""
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
@@ -85,7 +87,8 @@ def summary_report(
     brief: bool = False,
 ) -> Report:
     """Return a report with one section per view. A grouping, order or filter applies to the views that support it. A
-    ``brief`` report begins with a verdict, and leaves out empty sections. Raises UsageError if no view supports a
+    ``brief`` report begins with a verdict, and leaves out empty sections. Of an inference server, it shows the steps
+    by kind instead of the steps on the host. Raises UsageError if no view supports a
     grouping."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
@@ -101,6 +104,9 @@ def summary_report(
     if computed.averaged and not display.average:  # The partial results are averages already.
         check_average(views)
     display = replace(display, average=computed.averaged)
+    served = tuple(server_headline.sentences(computed.tables.get(server_headline.VIEW))) if brief else ()
+    if served:
+        views = [*choose_views([server_headline.VIEW]), *(view for view in views if view.name not in _OF_TRAINING)]
     tables = {view.name: computed.tables[view.name] for view in views}
     check(tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps
@@ -111,7 +117,7 @@ def summary_report(
     sections = tuple(_section(computed, view, display, steps) for view in views)
     sentences: tuple[Message, ...] = ()
     if brief:
-        sentences = (*verdict(computed.tables), *step_time(computed.tables["steps"]))
+        sentences = served or (*verdict(computed.tables), *step_time(computed.tables["steps"]))
         sections = tuple(section for section in sections if not section.table.empty) or sections
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}

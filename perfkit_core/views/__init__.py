@@ -27,13 +27,13 @@ from perfkit_core.views.memory import (
 )
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import families, graph, memory_manipulation, operator_kinds, operator_tree, operators
-from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, step_phases, step_trace, steps
+from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, serving, step_phases, step_trace, steps
 
 _FILES = (
-    steps, partition, ranks, step_trace, input_pipeline, overview, step_phases, distributed, collectives, stragglers,
-    clocks, operators, operator_tree, operator_kinds, families, user_annotations, memory_manipulation, modules, code,
-    graph, kernels, memcpy, device, roofline, gemm, model_flops, memory, memory_places, memory_peak, memory_curve,
-    memory_steps, memory_leaks, memory_checks, findings,
+    steps, serving, partition, ranks, step_trace, input_pipeline, overview, step_phases, distributed, collectives,
+    stragglers, clocks, operators, operator_tree, operator_kinds, families, user_annotations, memory_manipulation,
+    modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops, memory, memory_places, memory_peak,
+    memory_curve, memory_steps, memory_leaks, memory_checks, findings,
 )  # fmt: skip
 VIEWS = (
     *(file.VIEW for file in _FILES),

@@ -1,0 +1,201 @@
+"""View ``serving``: the steps of an inference server, by what they compute (prefill, decode, both, denoising).
+
+The names of the ranges say what a step computes. The time of a step and the gap before it are defined in
+:mod:`perfkit_core.assembly.server_steps`. They are unknown for the first step.
+
+- Busy: union of the device work that the step launched.
+- Shares of families: device time of the family, divided by all device time that the steps launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.assembly.graph_capture import replayed
+from perfkit_core.assembly.server_steps import KINDS, serving_steps
+from perfkit_core.language.messages import message
+from perfkit_core.model.columns import DEVICE, DUR, RANK, Average, Column, count, description, duration, key, share
+from perfkit_core.model.schema import DEVICE_WORK
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.views import select
+from perfkit_core.views.communication.instances import communication
+from perfkit_core.views.operators.families import event_families
+from perfkit_core.views.steps.step_rows import position, step_frame
+from perfkit_core.views.tables import in_order_of, integers, rounded_division, stacked
+
+GROUPINGS: Final = ("step", "rank")
+ATTENTION: Final = "attention"
+MATMUL: Final = "matmul"
+EXPERTS: Final = "mixture_of_experts"
+COMMUNICATION: Final = "communication"
+OTHER: Final = "other"
+PARTS: Final = (ATTENTION, MATMUL, EXPERTS, COMMUNICATION, OTHER)
+"""Parts of the device time of a step. Kernels that communicate are communication, whatever their family."""
+_COUNTS: Final = ("requests", "context_requests", "generation_requests", "tokens", "context_keys", "generation_keys")
+
+
+def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per step of a server, sorted by rank and start, with the columns of ``--by step``. Raises
+    UsageError."""
+    rows, steps = serving_steps(trace)
+    order = np.lexsort((rows, trace.ints("rank")[rows]))
+    rows, steps = rows[order], [steps[at] for at in order.tolist()]
+    table = step_frame(trace, rows).assign(kind=[step.kind for step in steps])
+    for name in _COUNTS:
+        table[name] = pd.array([getattr(step, name) for step in steps], "Int64")
+    table["keys"] = table["context_keys"].fillna(0) + table["generation_keys"].fillna(0)
+    table.loc[table["context_keys"].isna() & table["generation_keys"].isna(), "keys"] = pd.NA
+    for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
+        table[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
+    table = table.assign(**_device(trace, rows, request))
+    chosen = select.in_steps(trace, request)[rows]
+    result: pd.DataFrame = table[chosen].reset_index(drop=True)
+    return result
+
+
+def _device(trace: Trace, rows: Any, request: ViewRequest) -> dict[str, Any]:
+    """Return the device time of each step: the union, the parts, and the part that replays of graphs launched."""
+    device = trace.rows("kind", *DEVICE_WORK)
+    work = np.flatnonzero(device & (trace.ints("step") >= 0) & select.accounted(trace, request))
+    step = position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
+    work, step = work[step >= 0], step[step >= 0]
+    dur, families = trace.ints("dur_ns")[work], event_families(trace)
+    number = np.array([PARTS.index(name) if name in PARTS else PARTS.index(OTHER) for name in families.values] + [-1])
+    part = np.where(families.codes[work] < 0, PARTS.index(OTHER), number[families.codes[work]])
+    part[communication(trace).device[work]] = PARTS.index(COMMUNICATION)
+    known = np.full(len(rows), bool(device.any()))
+
+    def total(mask: Any) -> Any:
+        return integers(groupby.sums(step[mask], len(rows), dur[mask]), known)
+
+    busy = intervals.union_length_by(step, len(rows), trace.ints("start_ns")[work], trace.end_ns[work])
+    return {
+        "busy_ns": integers(busy, known),
+        "device_ns": total(np.ones(len(work), np.bool_)),
+        **{f"{name}_ns": total(part == at) for at, name in enumerate(PARTS)},
+        "graph_ns": total(replayed(trace)[0][work]),
+    }
+
+
+def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
+    """Return the table of the steps of all ranks: one row per step, or per kind of steps."""
+    select.check_groupings("serving", request, GROUPINGS)
+    steps = stacked(partials)
+    if "step" in request.by or steps.empty:
+        return steps if "step" in request.by else pd.DataFrame(columns=[c.name for c in COLUMNS if not c.by])
+    keys = ["rank", "kind"] if "rank" in request.by else ["kind"]
+    rows = [
+        {**dict(zip(keys, name, strict=True)), **_of_kind(group)}
+        for name, group in steps.groupby(keys, dropna=False, sort=False)
+    ]
+    table = in_order_of(pd.DataFrame(rows), "kind", KINDS)
+    whole = [name for name in map(str, table) if name.endswith("_ns") or name in ("tokens", "rank")]
+    return table.astype(dict.fromkeys(whole, "Int64"))
+
+
+def _of_kind(steps: pd.DataFrame) -> dict[str, Any]:
+    """Return the numbers of the steps of one kind. A number is NA if no step has it."""
+    timed, keyed = steps[steps["step_ns"].notna()], steps[steps["keys"].notna()]
+    tokens, device = _sum(steps["tokens"]), _sum(steps["device_ns"])
+    time, timed_tokens = _sum(timed["step_ns"]), _sum(timed["tokens"])
+    return {
+        "steps": len(steps),
+        "requests": _ratio(_sum(steps["requests"]), int(steps["requests"].notna().sum())),
+        "step_ns": _mean(time, len(timed)),
+        "token_ns": _mean(time, timed_tokens),
+        "tokens_per_s": _ratio(timed_tokens, time, 1e9),
+        "tokens": tokens,
+        "busy_ns": _mean(_sum(steps["busy_ns"]), len(steps)),
+        "busy_ratio": _ratio(_sum(timed["busy_ns"]), time),
+        "gap_ns": _mean(_sum(timed["gap_ns"]), int(timed["gap_ns"].notna().sum())),
+        "gap_ratio": _ratio(_sum(timed["gap_ns"]), time),
+        **{f"{name}_ratio": _ratio(_sum(steps[f"{name}_ns"]), device) for name in (*PARTS, "graph")},
+        "busy_token_ns": _mean(_sum(steps["busy_ns"]), tokens),
+        "range_ns": _mean(_sum(steps["dur_ns"]), len(steps)),
+        "keys": _ratio(_sum(keyed["keys"]), _sum(keyed["requests"])),
+    }
+
+
+def _sum(values: pd.Series[Any]) -> int | None:
+    known = values.dropna()
+    return int(known.sum()) if len(known) else None
+
+
+def _mean(total: int | None, number: int | None) -> Any:
+    return int(rounded_division(total, number)) if total is not None and number else pd.NA
+
+
+def _ratio(part: int | None, whole: int | None, factor: float = 1.0) -> float:
+    return part / whole * factor if part is not None and whole else float("nan")
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per kind of steps, or per step (``--by step``), with :data:`COLUMNS`. Raises UsageError."""
+    return merge([by_step(trace, request)], request)
+
+
+_TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", COMMUNICATION: "Communication",
+                  OTHER: "Other"}  # fmt: skip
+_OF_DEVICE: Final = "share of the device time that the steps launched"
+_ALWAYS: Final = (
+    key("kind", "Kind", words=True),
+    description("requests", "Requests", unit="count", description="requests of a step; average"),
+    duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
+    count("tokens", "Tokens", exact=True, adds_up=True, description="tokens that the steps compute"),
+    count(
+        "keys",
+        "Keys",
+        merge=Average("keys"),
+        description="keys that attention reads; average per request, with --by step sum",
+    ),
+    duration("busy_ns", "Busy", place=DEVICE, description="union of the device work of a step; average"),
+    duration("gap_ns", "Gap", description="idle time of the device before the first work of a step; average"),
+)
+_OF_KINDS: Final = (
+    description("steps", "Steps", unit="count", exact=True),
+    duration("token_ns", "Time per token", description="time of the steps, divided by their tokens"),
+    count("tokens_per_s", "Tokens/s"),
+    duration("range_ns", "Range", merge=Average("range_ns"), description="duration of the range on the host; average"),
+    duration("busy_token_ns", "Busy per token", place=DEVICE, merge=Average("busy_token_ns")),
+    share("busy_ratio", "Busy", place=DEVICE, description="share of the time of the steps"),
+    share("gap_ratio", "Gap", description="share of the time of the steps"),
+    *(share(f"{name}_ratio", _TITLES[name], place=DEVICE, description=_OF_DEVICE) for name in PARTS),
+    share("graph_ratio", "Graph replays", place=DEVICE, description=_OF_DEVICE),
+)
+_OF_STEPS: Final = (
+    key("step", "Step", thing="step"),
+    replace(DUR, description="duration of the range on the host"),
+    count("context_requests", "Prefill requests", exact=True),
+    count("generation_requests", "Decode requests", exact=True),
+    count("context_keys", "Prefill keys", exact=True),
+    count("generation_keys", "Decode keys", exact=True),
+    duration("device_ns", "Device", place=DEVICE, description="device work of the step, summed over streams"),
+    *(duration(f"{name}_ns", _TITLES[name], place=DEVICE) for name in PARTS),
+    duration("graph_ns", "Graph replays", place=DEVICE),
+)
+COLUMNS: Final[tuple[Column, ...]] = (
+    replace(RANK, by=("rank", "step")),
+    *_ALWAYS,
+    *_OF_KINDS,
+    *(replace(column, by=("step",)) for column in _OF_STEPS),
+)
+
+VIEW = View(
+    name="serving",
+    title="Steps of the server",
+    description="time, batch, tokens and device time of prefill, decode and other steps of an inference server",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    explain_empty=lambda trace: message(
+        "no steps of an inference server were recorded: their ranges say what a step computes"
+    ),
+    reduction=Reduction(by_step, merge),
+)
