@@ -99,6 +99,7 @@ def compare(
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.report import comparison_report
+    from perfkit_core.compare.step_kinds import of_one_kind
     from perfkit_core.report.summary import cut
 
     chosen = renderer(format_name, output)
@@ -109,7 +110,7 @@ def compare(
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
     places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
     refuse_overwriting(output, [place for run in places for place in run])
-    captures = [[loaded([place], partial) for place in run] for run in places]
+    captures = of_one_kind([[loaded([place], partial) for place in run] for run in places])
     names = [name for name, _ in named]
     with working("comparing"):
         if against:

@@ -21,6 +21,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
+from perfkit_core.compare.step_kinds import of_one_kind
 from perfkit_core.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.language.messages import SIDES
 from perfkit_core.language.units import format_duration, format_ratio
@@ -88,8 +89,9 @@ class Comparison:
 
 def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike | Sequence[PathLike]) -> Comparison:
     """Return a :class:`Comparison` of two runs. Each is a Trace, or a source that :func:`perfkit_core.load` reads.
-    Raises SourceError."""
-    base, other = as_trace(base), as_trace(other)
+    Only steps of one kind of an inference server are compared. Raises SourceError, and UsageError if the runs have no
+    kind of steps in common."""
+    ((base,), (other,)) = of_one_kind([[as_trace(base)], [as_trace(other)]])
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
