@@ -17,6 +17,7 @@ import numpy as np
 
 from perfkit_core.advice import experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
+from perfkit_core.advice.decode_steps import of_main_kind
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
@@ -120,11 +121,12 @@ def what_ifs(
 def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
-    """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Raises UsageError and SourceError."""
+    """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Of an inference server, only the steps
+    of the kind with the most time count. Raises UsageError and SourceError."""
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
-    return Facts(as_trace(source, plugins), numbers)
+    return Facts(of_main_kind(as_trace(source, plugins)), numbers)
 
 
 @once

@@ -18,6 +18,9 @@ from tests.support.remedy_code import FILL, filled, ident, names, of, unknown_ar
 REMEDIES = read_remedies("perfkit_paddle")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
 NO_CODE = {
+    "decode-gap",
+    "decode-without-graph",
+    "small-decode-batch",
     "waiting-operator",
     "outlier-steps",
     "outlier-steps-clock",

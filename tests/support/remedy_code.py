@@ -19,7 +19,8 @@ RULES: Final = (
     "low-device-utilisation", "exposed-communication", "data-parallel", "accumulation-sync", "rank-skew",
     "recompilation", "outlier-steps", "unbatched-loop", "micro-batches", "double-precision", "emulated-precision",
     "autograd-in-inference", "rebuilt-constants", "tensors-from-lists", "save-each-step", "too-few-threads",
-    "conv-layout", "repeated-forward", "data-on-training-thread",
+    "conv-layout", "repeated-forward", "data-on-training-thread", "decode-gap", "decode-without-graph",
+    "small-decode-batch",
 )  # fmt: skip
 """The ids of all rules, sorted by number."""
 FILL: Final = {"workers": "4", "threads": "3", "half_short": "bf16", "passes": "8", "dtype": "float16"}

@@ -24,6 +24,9 @@ torch = pytest.importorskip("torch")
 REMEDIES = read_remedies("perfkit_torch")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
 NO_CODE = {
+    "decode-gap",
+    "decode-without-graph",
+    "small-decode-batch",
     "waiting-operator",
     "outlier-steps",
     "outlier-steps-clock",

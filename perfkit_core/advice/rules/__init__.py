@@ -64,5 +64,8 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("conv-layout", 46, 1, "Use the channels-last layout for images"),
     _rule("repeated-forward", 47, 1, "Run the forward pass once"),
     _rule("data-on-training-thread", 48, 1, "Prepare batches in the workers"),
+    _rule("decode-gap", 49, 1, "Prepare the next decode step while the device works"),
+    _rule("decode-without-graph", 50, 1, "Replay decode steps as graphs"),
+    _rule("small-decode-batch", 51, 1, "Decode more requests at once"),
 )
 """All built-in rules, sorted by number."""

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, operators, within
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
@@ -35,6 +36,11 @@ _RECURS: Final = 3
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
+    # rule 50 gives this advice on an inference server
+    return [] if is_served(facts) else of_launches(facts)
+
+
+def of_launches(facts: Facts) -> list[Candidate]:
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     if not len(kernels):

@@ -4,6 +4,7 @@ Predicted: nothing, because the recording does not show the cost of a larger bat
 
 from __future__ import annotations
 
+from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.rules.memory_near_limit import peaks
 from perfkit_core.language.messages import message
@@ -13,6 +14,8 @@ from perfkit_core.model.schema import DATALOADER
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     facts.need_device()
+    if is_served(facts):  # the device works after the step, and rules 49 to 51 give advice
+        return []
     busy_ratio, loading_ratio = (ns / max(facts.step_ns, 1) for ns in (facts.busy_ns, facts.loading_ns))
     if busy_ratio >= facts.thresholds.busy_share or loading_ratio > facts.thresholds.loader_share:
         return []
