@@ -2,57 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import pandas as pd
 
-from perfkit_core.assembly.server_steps import CAPTURE
-from perfkit_core.language.messages import Message, mark, message
+from perfkit_core.assembly.server_steps import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
+from perfkit_core.language.messages import Message, mark, message, plural
 
-VIEW = "serving"
-_NAMES = {
-    "prefill": mark("Serving, prefill"),
-    "decode": mark("Serving, decode"),
-    "mixed": mark("Serving, prefill with decode"),
-    "denoise": mark("Serving, denoising"),
+VIEW: Final = "serving"
+_NAMES: Final = {
+    PREFILL: mark("Serving, prefill"),
+    DECODE: mark("Serving, decode"),
+    MIXED: mark("Serving, prefill with decode"),
+    DENOISE: mark("Serving, denoising"),
 }
 
 
 def sentences(table: pd.DataFrame | None) -> Iterator[Message]:
-    """Yield a sentence for each kind of steps: its batch, its time and its tokens per second. Without the table, or in
-    a recording of a training, yield nothing."""
+    """Yield sentences on each kind of steps: its batch, its time, its tokens per second, and how busy the device is.
+    Without the table, or in a recording of a training, yield nothing."""
     if table is None or table.empty or "kind" not in table:
         return
     for row in table[table["kind"] != CAPTURE].to_dict("records"):
-        known = {name: value for name, value in row.items() if not pd.isna(value)}
-        what = message(_NAMES[row["kind"]])
-        batch = message("")
-        if "requests" in known:
-            batch = message(" of {requests:count} requests on average", requests=known["requests"])
-            if row["steps"] == 1:
-                batch = message(" of {requests:count} requests", requests=known["requests"])
-        steps = message("{count} steps{batch}", count=row["steps"], batch=batch)
-        if row["steps"] == 1:
-            steps = message("1 step{batch}", batch=batch)
-        values = {"what": what, "steps": steps, "time": known.get("step_ns"), "busy": known.get("busy_ns")}
-        if "step_ns" in known:
-            rate = message("")
-            if "tokens_per_s" in known:
-                rate = message(", {rate:count} tokens/s", rate=known["tokens_per_s"])
-            device = message("")
-            if "busy_ns" in known and "gap_ratio" in known:
-                device = message(
-                    ". The device is busy for {busy:ratio} of this time, and idle for {gap:ratio} before the step's "
-                    "first work",
-                    busy=known["busy_ratio"], gap=known["gap_ratio"],
-                )  # fmt: skip
-            yield message("{what}: {steps}, {time:ns} per step{rate}{device}.", **values, rate=rate, device=device)
-        elif "busy_ns" in known and "tokens" in known:
-            text = mark(
-                "{what}: {steps} with {tokens:count} tokens, {busy:ns} of device work ({rate:count} tokens/s if the "
-                "device never waits)."
-            )
-            per_s = known["tokens"] / max(known["busy_ns"] * row["steps"], 1) * 1e9
-            yield message(text, **values, tokens=known["tokens"], rate=per_s)
+        known = {str(name): value for name, value in row.items() if not pd.isna(value)}
+        values = {"steps": _steps(known), "time": _time(known)}
+        if "step_ns" in known and "busy_ns" in known:
+            device = message(
+                "The device is busy for {busy:ratio} of this time, and idle for {gap:ratio} before the first work of a "
+                "step.",
+                busy=known["busy_ratio"], gap=known.get("gap_ratio", 0.0),
+            )  # fmt: skip
+            yield message("{steps} {time} {device}", **values, device=device)
         else:
-            yield message("{what}: {steps}, {range:ns} per step on the host.", **values, range=row["range_ns"])
+            yield message("{steps} {time}", **values)
+
+
+def _steps(known: Mapping[str, Any]) -> Message:
+    values = {"what": message(_NAMES[known["kind"]]), "requests": known.get("requests")}
+    if "requests" not in known:
+        return plural("{what}: {n:count} step.", "{what}: {n:count} steps.", known["steps"], **values)
+    return plural(
+        "{what}: {n:count} step with {requests:count} requests.",
+        "{what}: {n:count} steps with {requests:count} requests on average.",
+        known["steps"], **values,
+    )  # fmt: skip
+
+
+def _time(known: Mapping[str, Any]) -> Message:
+    if "step_ns" in known and "tokens_per_s" in known:
+        text = mark("A step takes {time:ns} on average ({rate:count} tokens/s).")
+        return message(text, time=known["step_ns"], rate=round(known["tokens_per_s"]))
+    if "step_ns" in known:
+        return message("A step takes {time:ns} on average.", time=known["step_ns"])
+    if known.get("busy_ns") and "tokens" in known:
+        text = mark("A step has {time:ns} of device work ({rate:count} tokens/s if the device never waits).")
+        busy_ns = known["busy_ns"]
+        return message(text, time=busy_ns, rate=round(known["tokens"] / known["steps"] / busy_ns * 1e9))
+    return message("The range of a step takes {time:ns} on the host.", time=known["range_ns"])

@@ -30,7 +30,7 @@ from perfkit_core.views.operators import families, graph, memory_manipulation, o
 from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, serving, step_phases, step_trace, steps
 
 _FILES = (
-    steps, serving, partition, ranks, step_trace, input_pipeline, overview, step_phases, distributed, collectives,
+    steps, partition, ranks, step_trace, input_pipeline, serving, overview, step_phases, distributed, collectives,
     stragglers, clocks, operators, operator_tree, operator_kinds, families, user_annotations, memory_manipulation,
     modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops, memory, memory_places, memory_peak,
     memory_curve, memory_steps, memory_leaks, memory_checks, findings,

@@ -145,7 +145,7 @@ _TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", 
                   OTHER: "Other"}  # fmt: skip
 _OF_DEVICE: Final = "share of the device time that the steps launched"
 _ALWAYS: Final = (
-    key("kind", "Kind", words=True),
+    key("kind", "Kind", words=KINDS),
     description("requests", "Requests", unit="count", description="requests of a step; average"),
     duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
     count("tokens", "Tokens", exact=True, adds_up=True, description="tokens that the steps compute"),
