@@ -27,14 +27,15 @@ import pyarrow as pa
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.assembly import labels
+from perfkit_core.language.messages import mark
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace, once
 
-PREFILL: Final = "prefill"
-DECODE: Final = "decode"
-MIXED: Final = "mixed"
-DENOISE: Final = "denoise"
-CAPTURE: Final = "capture"
+PREFILL: Final = mark("prefill")
+DECODE: Final = mark("decode")
+MIXED: Final = mark("mixed")
+DENOISE: Final = mark("denoise")
+CAPTURE: Final = mark("capture")
 KINDS: Final = (PREFILL, DECODE, MIXED, DENOISE, CAPTURE)
 """Kinds of steps. A mixed step computes prompts and continues answers. A capture records a graph of kernels, whose
 replays are later steps."""

@@ -44,6 +44,8 @@ def is_beside(file: Path, others: Iterable[Path]) -> bool:
 def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
     """Return the trace with the operators of captured graphs (:mod:`perfkit_core.assembly.graph_capture`). Raises
     SourceError if a given file does not exist or has no captured graph."""
+    if not given and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand
+        return trace
     if not graph_capture.graph_launches(trace).any():
         if given:
             text = message("the recording has no launches of graphs, so the recording of the capture is not used")
@@ -67,8 +69,6 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
 
 
 def _beside(path: Path) -> list[Path]:
-    if not _SUFFIX.search(path.name):
-        return []
     stem = _SUFFIX.sub("", path.name)
     places = [path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")]
     with reaching(path):
