@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 """Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""
-_COMMENT: Final = ("gate", "runs", "new_step_time", "new_causes", "new_layers", "step_time", "normalised", "devices",
-                   "causes", "step_parts")  # fmt: skip
+_COMMENT: Final = ("gate", "runs", "serving", "new_step_time", "new_causes", "new_layers", "step_time", "normalised",
+                   "devices", "causes", "step_parts")  # fmt: skip
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
 _COMMENT_ROWS: Final = 10
-_SCREEN: Final = ("gate", "runs", "new_waterfall", "waterfall", "operators_device", "operators")
+_SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")
 """Tables of the first look in a terminal, unless ``--view`` selects others."""
 _SCREEN_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
@@ -98,6 +98,7 @@ def compare(
     option is invalid.
     """
     from perfkit_core.compare import change, multi_run
+    from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report
     from perfkit_core.compare.step_kinds import of_one_kind
     from perfkit_core.report.summary import cut
@@ -110,13 +111,14 @@ def compare(
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
     places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
     refuse_overwriting(output, [place for run in places for place in run])
-    captures = of_one_kind([[loaded([place], partial) for place in run] for run in places])
+    whole = [[loaded([place], partial) for place in run] for run in places]
+    captures = of_one_kind(whole)
     names = [name for name, _ in named]
     with working("comparing"):
         if against:
             report = change.against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
         elif len(names) == 2:
-            report = comparison_report(captures[0], captures[1], wanted, names)
+            report = comparison_report(captures[0], captures[1], wanted, names, kinds_section(whole))
         else:
             report = multi_run.multi_run_report(
                 [multi_run.Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted

@@ -113,14 +113,21 @@ def comparison_report(
     other: Trace | Sequence[Trace],
     asked: Asked = _PLAIN,
     names: Sequence[str] = (),
+    kinds: Section | None = None,
 ) -> Report:
     """Return the report on two runs, each given as one trace or as several captures.
 
-    ``names`` are the labels of the runs; by default they are made from the file names. Raises UsageError for options
-    that do not apply to the runs.
+    ``names`` are the labels of the runs; by default they are made from the file names. ``kinds`` is the table of the
+    steps of two servers (:mod:`perfkit_core.compare.kinds_table`). Raises UsageError for options that do not apply to
+    the runs.
     """
     sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
-    return report_of(pair(sides[0], sides[1], asked), sides, names)
+    report = report_of(pair(sides[0], sides[1], asked), sides, names)
+    if kinds is None:
+        return report
+    gates = [section for section in report.sections if section.name == "gate"]
+    others = report.sections[len(gates) :]
+    return replace(report, sections=(*gates, *declared([kinds], COLUMNS), *others))
 
 
 def report_of(

@@ -46,3 +46,16 @@ def test_other_runs_stay_unchanged(tmp_path: Path) -> None:
     training, decode = only(tmp_path / "a.json", "ProfilerStep#1"), only(tmp_path / "b.json", "step[DECODE bs=8]")
     runs = [[load(training)], [load(decode)]]
     assert of_one_kind(runs) == runs
+
+
+def test_the_table_has_all_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A has decode steps of 605 µs from end to end and one mixed step, B has decode steps of 1000 µs."""
+    whole, decode = decode_and_prefill(tmp_path / "a.json"), only(tmp_path / "b.json", "step[DECODE bs=8]")
+    assert main(["compare", str(whole), str(decode), "--view", "serving", "--format", "csv"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == "kind,statistic,base_ns,other_ns,difference_ns,change_ratio"
+    numbers = dict(row.split(",", 1)[1].split(",", 1) for row in rows[1:])
+    assert {row.split(",")[0] for row in rows[1:]} == {"decode"}
+    assert numbers["time of a step"].startswith("605000,1000000,395000,")
+    assert numbers["busy time of a step"].startswith("100000,100000,0,")
+    assert numbers["time per token"].startswith("75625,125000,")

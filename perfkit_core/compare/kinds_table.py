@@ -1,0 +1,47 @@
+"""The steps of two inference servers side by side, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pandas as pd
+
+from perfkit_core.assembly.server_steps import KINDS
+from perfkit_core.compare.comparison import with_difference
+from perfkit_core.language.messages import mark, say
+from perfkit_core.model.report_data import Section
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views.steps import serving
+
+_MEASURES: Final = {
+    "step_ns": mark("time of a step"),
+    "token_ns": mark("time per token"),
+    "busy_ns": mark("busy time of a step"),
+    "gap_ns": mark("gap before a step"),
+    "range_ns": mark("range of a step on the host"),
+}
+
+
+def kinds_section(runs: Sequence[Sequence[Trace]]) -> Section | None:
+    """Return the table of the steps of two servers by kind, or None if a run has no steps of a server. Each run has one
+    capture or more."""
+    tables = []
+    for run in runs:
+        request = ViewRequest()
+        table = serving.merge([serving.by_step(trace, request) for trace in run], request)
+        if table.empty:
+            return None
+        tables.append(table.set_index("kind"))
+    base, other = tables
+    rows = [
+        {"kind": kind, "statistic": name, "base_ns": base.loc[kind, measure], "other_ns": other.loc[kind, measure]}
+        for kind in KINDS if kind in base.index and kind in other.index
+        for measure, name in _MEASURES.items()
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["kind", "statistic", "base_ns", "other_ns"])
+    table = table[table["base_ns"].notna() & table["other_ns"].notna()].reset_index(drop=True)
+    note = say("Averages over all steps of a kind, as in the view serving. Steps on the host are compared below.")
+    compared = with_difference(table.astype({"base_ns": "int64", "other_ns": "int64"}))
+    return Section("serving", say("Steps of the servers"), compared, note, say("no kind of steps is in both runs"))
