@@ -19,8 +19,8 @@ from perfkit_core.exporters.lanes import lanes
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.attribution import owners
-from perfkit_core.views.grouping import SEPARATOR
 from perfkit_core.views.memory.events import counted_bytes, memory_events
+from perfkit_core.views.user_code import SEPARATOR
 
 NO_LAUNCH: Final = "no launch recorded"
 STEP: Final = "step"

@@ -237,6 +237,7 @@ VOCABULARY: Final = by_name(
 BY: Final = {
     "shape": (SHAPES,),
     "stack": (key("stack", "Stack"),),
+    "line": (key("line", "Line of code"),),
     "thread": (TID,),
     "stream": (STREAM,),
     "overload": (key("overload", "Overload"),),

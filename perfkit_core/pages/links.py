@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.place import Owner, owner_of
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.model.report_data import Links, Marks
@@ -17,6 +16,7 @@ from perfkit_core.model.schema import KERNEL
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.replay import critical_path
 from perfkit_core.views import code, grouping
+from perfkit_core.views.user_code import Owner, owner_of
 
 MOST: Final = 12
 """A pair is kept if it is among this many pairs with most time of either of its two things."""

@@ -33,6 +33,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import ratio
+from perfkit_core.views.user_code import SEPARATOR
 
 _LINE: Final = r"^(?P<file>.+?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:(?:: ?| )(?P<function>.*))?$"
 _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
@@ -101,7 +102,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
     leaf = []  # node of each stack's innermost frame, which comes first in the text
     for text in stack.values:
         node = NO_ROW
-        for name in reversed(text.split(grouping.SEPARATOR)):
+        for name in reversed(text.split(SEPARATOR)):
             node = nodes.setdefault((node, grouping.called(name)), len(nodes))
         leaf.append(node)
     key, names = pd.factorize(np.array([name for _, name in nodes], object))

@@ -18,8 +18,9 @@ from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import categorical, texts, texts_at
+from perfkit_core.views.user_code import SEPARATOR
+from perfkit_core.views.user_code import innermost as line_of
 
-SEPARATOR: Final = ";"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 _UNKNOWN: Final = np.iinfo(np.int64).min
 
@@ -138,6 +139,11 @@ def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
     return key
 
 
+def _line(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    stack = stacks(trace, rows)
+    return categorical(stack.codes, [line_of(text, trace.meta.framework) for text in stack.categories])
+
+
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
     return texts_at(trace.codes("name"), nearest)
@@ -150,6 +156,7 @@ def _is_label(trace: Trace) -> BoolArray:
 _KEYS: Final[dict[str, tuple[str, Key]]] = {
     "shape": ("shapes", text_key("shapes")),
     "stack": ("stack", _stack(stacks)),
+    "line": ("line", _line),
     "thread": ("tid", _number("tid")),
     "stream": ("stream", _number("stream")),
     "overload": ("overload", lambda trace, rows, argument: calls.overloads(trace, rows)),

@@ -88,11 +88,12 @@ def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
     return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
 
 
-def categorical(codes: npt.NDArray[Any], names: Sequence[str]) -> pd.Categorical:
-    """Return a text column. ``codes`` are indexes into ``names``, or -1 for null. ``names`` may contain duplicates."""
-    values = list(dict.fromkeys(names))
-    position = {text: code for code, text in enumerate(values)}
-    table = np.array([*(position[text] for text in names), -1], np.int64)
+def categorical(codes: npt.NDArray[Any], names: Sequence[str | None]) -> pd.Categorical:
+    """Return a text column. ``codes`` are indexes into ``names``, or -1 for null. ``names`` may contain duplicates, and
+    None for null."""
+    values = list(dict.fromkeys(text for text in names if text is not None))
+    position: dict[str | None, int] = {text: code for code, text in enumerate(values)}
+    table = np.array([*(position.get(text, -1) for text in names), -1], np.int64)
     return pd.Categorical.from_codes(table[codes], categories=pd.Index(values, dtype=object))
 
 

@@ -8,11 +8,12 @@ import click
 import numpy as np
 import pytest
 
-from perfkit_core.advice.place import Places, innermost
+from perfkit_core.advice.place import Places
 from perfkit_core.advice.remedies import mode, remedied
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.readers.load import load
+from perfkit_core.views.user_code import innermost
 from tests.support.events import device, host, trace
 
 SITE = "/opt/env/lib/python3.11/site-packages"

@@ -25,11 +25,13 @@ from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory
 from perfkit_core.views.operators import calls
 from perfkit_core.views.steps.step_rows import cut_off_rows
 from perfkit_core.views.tables import plain, texts
+from perfkit_core.views.user_code import SEPARATOR
+from perfkit_core.views.user_code import innermost as line_of
 
 IN_STEP: Final = mark("(in a step, outside operators)")
 OUTSIDE: Final = mark("(outside host events)")
-GROUPINGS: Final = ("phase", "module", "step", "thread", "category", "rank")
-_OF_THE_OWNER: Final = ("shape", "stack", "category")
+GROUPINGS: Final = ("phase", "module", "line", "step", "thread", "category", "rank")
+_OF_THE_OWNER: Final = ("shape", "stack", "line", "category")
 _CATEGORY: Final = {"category": ("category", grouping.text_key("category"))}
 
 # Categories of events in Paddle's recordings
@@ -47,7 +49,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         event, owner = np.arange(len(events.row)), innermost(trace, events.row)
     rows, change, reserve = events.row[event], events.change[event], events.reserve[event]
     by: dict[str, Any] = {
-        "name": names(trace, owner, steps_apart=request.native),
+        "name": names(trace, owner, rows, steps_apart=request.native),
         "device": texts(trace.codes("device"), rows),
         "type": texts(Codes(reserve.astype(np.int32), ["allocated", "reserved"]), np.arange(len(rows))),
     }
@@ -101,16 +103,33 @@ def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequenc
     above = trace.ints("parent")[rows]
     operator = np.where(above == NO_ROW, NO_ROW, calls.outermost(trace)[above])
     owner = np.where(operator == NO_ROW, above, operator)
-    own = {"name": names(trace, owner), "pool": events.pool[event]}
+    own = {"name": names(trace, owner, rows), "pool": events.pool[event]}
     return own | keys(trace, request, rows, owner, known)
 
 
-def names(trace: Trace, owner: IntArray, steps_apart: bool = False) -> pd.Categorical:
+def names(trace: Trace, owner: IntArray, rows: IntArray, steps_apart: bool = False) -> pd.Categorical:
+    """Return the names of the owners of the memory events ``rows``. If the owner is no operator, and the memory event
+    has a stack of its own, the name is the line of code of this stack."""
     recorded = trace.codes("name")
-    labels = list(dict.fromkeys([*recorded.values, IN_STEP, OUTSIDE]))
+    own, lines = _own_lines(trace, np.where(np.append(trace.operators, False)[owner], NO_ROW, rows))
+    labels = list(dict.fromkeys([*recorded.values, IN_STEP, OUTSIDE, *lines]))
+    position = {label: code for code, label in enumerate(labels)}
     step = np.append(trace.rows("kind", STEP) & (not steps_apart), False)[owner]
-    code = np.where(step, labels.index(IN_STEP), np.append(recorded.codes, labels.index(OUTSIDE))[owner])
-    return pd.Categorical.from_codes(code, categories=pd.Index(labels, dtype=object))
+    code = np.where(step, position[IN_STEP], np.append(recorded.codes, position[OUTSIDE])[owner])
+    line = np.array([*(position[line] for line in lines), NO_ROW], np.int64)[own]
+    return pd.Categorical.from_codes(np.where(line == NO_ROW, code, line), categories=pd.Index(labels, dtype=object))
+
+
+def _own_lines(trace: Trace, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """Return for each row the index of its line of code in a list (-1: it has no stack, or is NO_ROW), and the list."""
+    if not trace.known("stack"):
+        return np.full(len(rows), NO_ROW), []
+    stack = trace.codes("stack")
+    codes = np.append(stack.codes, NO_ROW)[rows]
+    used, own = np.unique(codes, return_inverse=True)
+    texts = [stack.values[code] for code in used if code >= 0]
+    lines = [line_of(text, trace.meta.framework) or text.partition(SEPARATOR)[0] for text in texts]
+    return own - (len(used) - len(texts)), lines
 
 
 def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
@@ -120,7 +139,9 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
     for item in request.by:
         name = split_grouping(item)[0]
         source = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
-        if name == "module":  # the nearest ancestor that has a module
+        if name in ("stack", "line") and trace.known("stack"):  # a memory event may have a stack of its own
+            source = np.where(trace.codes("stack").codes[rows] >= 0, rows, source)
+        elif name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
         elif name == "phase":  # phases are inferred only for host events: use the parent

@@ -16,7 +16,7 @@ from perfkit_core.views.select import since_first_event
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per event, and a row at time 0 with the memory that was allocated before the recording."""
     events, level = memory_events(trace), levels(trace)
-    counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row)))
+    counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row), events.row))
     # the row at time 0 is not an event: show it only without filters
     unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()

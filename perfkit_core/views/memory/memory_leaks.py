@@ -27,7 +27,7 @@ from perfkit_core.views.memory.events import NEVER, StepEnds
 from perfkit_core.views.memory.memory import by_owner, chosen
 from perfkit_core.views.tables import plain, rounded_division
 
-GROUPINGS: Final = ("module", "phase", "shape", "stack", "thread")
+GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "thread")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from perfkit_core.views.memory.memory import by_owner
 from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 
-GROUPINGS: Final = ("module", "phase", "shape", "stack", "step", "thread")
+GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "step", "thread")
 BEFORE: Final = mark("(allocated before the recording)")
 UNEXPLAINED: Final = mark("(not explained by the events)")
 

@@ -17,7 +17,7 @@ from perfkit_core.views.select import since_first_event
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per device, with :data:`COLUMNS`. Numbers that were not recorded are NA."""
     events, level = memory_events(trace), memory.levels(trace)
-    counted = np.flatnonzero(chosen(trace, request, events.row, names(trace, innermost(trace, events.row))))
+    counted = np.flatnonzero(chosen(trace, request, events.row, names(trace, innermost(trace, events.row), events.row)))
     pools = np.unique(events.pool[counted])
     process_peaks = memory.arguments(trace, events.row[counted], [["peak_allocated"], ["peak_reserved"]])
     bounds = np.searchsorted(events.pool[counted], pools[1:])  # events are sorted by pool
