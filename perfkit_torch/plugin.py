@@ -21,10 +21,13 @@ from perfkit_core.system.packages import later
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
-    from perfkit_torch import source
+    from perfkit_torch import memory_snapshot, source
 
-    return [Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read,
-                   source.peek, source.stream)]  # fmt: skip
+    return [
+        Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read,
+               source.peek, source.stream),
+        Source("torch-memory", "memory snapshots of torch (.pickle)", memory_snapshot.sniff, memory_snapshot.read),
+    ]  # fmt: skip
 
 
 @hookimpl

@@ -93,11 +93,14 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
 
 def empty_last_step(trace: Trace) -> IntArray:
     """Return the row of the last step, shape (1,), if nothing was computed in it. Otherwise return no row, shape (0,).
-    A call of step() after the last iteration opens such a step. The step may load data."""
+    A call of step() after the last iteration opens such a step. The step may load data. If the step before has no work
+    either, the recording does not contain work, and no row is returned."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))[-2:]
     worked = _worked_in(trace, rows)
     if len(rows) == 2 and not worked[0]:  # the steps of this recording only load data
         worked = _worked_in(trace, rows, loading=True)
+    if len(rows) == 2 and not worked.any():
+        return rows[:0]
     return rows[-1:][~worked[-1:]]
 
 

@@ -72,6 +72,8 @@ def of_all(request: ViewRequest) -> bool:
 _OF_VERDICT: Final = (*VIEWS, "steps", server_headline.VIEW)
 _OF_TRAINING: Final = ("partition", "model")
 """Views of the steps on the host, which a server launches before the device has finished earlier steps."""
+_OF_MEMORY: Final = ("memory_places", "memory_peak")
+"""Views of a brief report on a recording that has memory events, but no operators."""
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()
@@ -88,8 +90,8 @@ def summary_report(
 ) -> Report:
     """Return a report with one section per view. A grouping, order or filter applies to the views that support it. A
     ``brief`` report begins with a verdict, and leaves out empty sections. Of an inference server, it shows the steps
-    by kind instead of the steps on the host. Raises UsageError if no view supports a
-    grouping."""
+    by kind instead of the steps on the host. If no operators were recorded, it shows the recorded memory. Raises
+    UsageError if no view supports a grouping."""
     known = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
@@ -118,6 +120,11 @@ def summary_report(
     sentences: tuple[Message, ...] = ()
     if brief:
         sentences = served or (*verdict(computed.tables), *step_time(computed.tables["steps"]))
+        if computed.tables["operators"].empty:
+            memory = choose_views(_OF_MEMORY)
+            of_memory = profile.compute(memory, computed.request)
+            recorded = tuple(_section(of_memory, view, display, steps) for view in memory)
+            sections = sections if all(section.table.empty for section in recorded) else recorded
         sections = tuple(section for section in sections if not section.table.empty) or sections
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}

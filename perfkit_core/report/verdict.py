@@ -48,13 +48,18 @@ _CPU_BOUND: Final = mark("Compute-bound: operators compute for {share:ratio} of 
 def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     """Yield one sentence on what limits the steps. Without steps, yield sentences on the whole recording instead.
     Without the table of the view partition, yield nothing."""
-    partition = tables.get("partition")
-    if partition is None:
+    partition, operators = tables.get("partition"), tables.get("operators")
+    if partition is None or _only_ranges(operators, tables.get("device")):
         return
     if len(partition) and partition["total_ns"].sum():
         yield _of_steps(partition)
     else:
         yield from _of_recording(tables)
+
+
+def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -> bool:
+    """Return whether neither operators nor device work were recorded, so that nothing is known about waits."""
+    return operators is not None and operators.empty and devices is not None and not devices["busy_ns"].any()
 
 
 def _of_steps(partition: pd.DataFrame) -> Message:

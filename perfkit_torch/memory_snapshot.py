@@ -1,0 +1,231 @@
+"""Reader of the memory snapshots that ``torch.cuda.memory._dump_snapshot`` writes.
+
+A snapshot has the history of each device's allocator, and the memory segments at the time of the snapshot. The history
+may begin after the first allocations, because it was switched on late or ``max_entries`` dropped the oldest entries.
+The levels are therefore computed backward from the segments. A block of the segments that the history did not allocate
+becomes an allocation at the beginning of the history.
+
+Sizes are those that the program requested. The allocator rounds them up. A block is allocated until its free is
+requested, even if another stream still uses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.algorithms.arrays import IntArray, texts
+from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.steps import NO_STEPS
+from perfkit_core.errors import SourceError
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.schema import CPU, MEMORY
+from perfkit_core.model.trace import Trace
+from perfkit_core.storage.bytestream import DAMAGED, open_bytes
+from perfkit_torch import operator_names, plain_pickle
+from perfkit_torch.dialect import MEMORY_EVENT, TorchDialect
+
+Entry = Mapping[str, Any]
+
+_KEYS: Final = (b"device_traces", b"segments")
+MOST_BYTES: Final = 4 << 30
+"""Largest pickle that is read. As Python objects, its content takes about five times this memory."""
+_MOST_FRAMES: Final = 1000
+"""Number of innermost frames of a stack that are kept. Python allows that many calls by default."""
+MOST_STACK_TEXT: Final = 1 << 30
+"""Largest number of characters of all different stacks."""
+_NATIVE: Final = re.compile(r"(?:.*\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|inc|s)|.*\.so(?:\.[\d.]+)?|\?\?|)", re.IGNORECASE)
+"""File names of frames that are not Python code."""
+_BLOCKS: Final = {"alloc": 1, "free_requested": -1}
+_SEGMENTS: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_SIGNS: Final = _BLOCKS | _SEGMENTS
+_ALIVE: Final = "active_allocated"
+_WITHOUT_STEPS: Final = message(
+    "the snapshot has no training steps: it has the profiler's steps if _record_memory_history is called with "
+    "global_record_annotations=True"
+)
+
+
+def sniff(path: Path, head: bytes) -> int:
+    """Return how well the reader suits the file: 2 for a pickle with a key of a snapshot, else 0."""
+    return 2 if head.startswith(b"\x80") and any(key in head for key in _KEYS) else 0
+
+
+def read(path: Path, partial: bool = False) -> Trace:
+    """Return the Trace of a snapshot. A truncated pickle cannot be read in part. Raises SourceError."""
+    try:
+        with open_bytes(path) as file:
+            data = file.read(MOST_BYTES + 1)
+    except DAMAGED as error:
+        raise SourceError(f"{path}: damaged or truncated data ({error})", "write the file again") from None
+    if len(data) > MOST_BYTES:
+        raise SourceError(f"{path}: a snapshot of more than {MOST_BYTES >> 30} GiB", "record with a lower max_entries")
+    content = plain_pickle.load(data, path)
+    try:
+        return _trace(content, len(data), str(path))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        text = f"{path}: not a memory snapshot of torch ({type(error).__name__}: {error})"
+        raise SourceError(text, "perfkit reads the files of torch.cuda.memory._dump_snapshot") from None
+
+
+def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
+    histories, segments = content["device_traces"], content["segments"]
+    # Each entry takes bytes of the file, unless a list occurs several times.
+    if sum(map(len, histories)) + sum(len(segment["blocks"]) for segment in segments) > size:
+        raise ValueError("the same lists occur many times")
+    timed = all("time_us" in entry for history in histories for entry in history)
+    stacks = _Stacks()
+    tables = [
+        _device_table(f"cuda:{number}", history, [each for each in segments if each["device"] == number], timed, stacks)
+        for number, history in enumerate(histories)
+    ]
+    memory = pa.concat_tables(tables)
+    if not len(memory):
+        raise ValueError("no memory was allocated")
+    memory = memory.set_column(0, "stack", texts(memory["stack"].to_numpy().astype(np.int32), stacks.values))
+    ranges = list(_ranges(content.get("external_annotations") or []))
+    if ranges:  # A snapshot does not say which thread did what: everything gets into one thread.
+        thread = pa.array(np.zeros(len(memory), np.int64))
+        memory = memory.append_column("pid", thread).append_column("tid", thread)
+        memory = pa.concat_tables([memory, pa.Table.from_pylist(ranges)], promote_options="permissive")
+    settings = content.get("allocator_settings")
+    meta = TraceMeta(
+        source=source,
+        format="torch-memory-snapshot",
+        framework="torch",
+        clock="epoch" if timed else "relative",
+        devices=tuple(Device(name) for name in pa.compute.unique(memory["device"]).to_pylist() if name != CPU),
+        options={"profile_memory": True, "with_stack": bool(stacks.values)},
+        extra={"allocator_settings": settings} if settings else {},
+    )
+    trace = assemble(Recorded(memory), meta, _findings(histories, timed), None, operator_names.operator_name)
+    without_steps = Finding(NO_STEPS, _WITHOUT_STEPS, note=True)
+    quality = tuple(without_steps if finding.code == NO_STEPS else finding for finding in trace.quality)
+    return Trace(trace.events, trace.meta, quality)
+
+
+def _device_table(
+    device: str, history: Sequence[Entry], segments: Sequence[Entry], timed: bool, stacks: _Stacks
+) -> pa.Table:
+    """Return the memory events of a device, in the order of the history. ``stack`` has codes of ``stacks``."""
+    entries = [entry for entry in history if entry["action"] in _SIGNS]
+    alive = {address: block for segment in segments for address, block in _alive(segment)}
+    made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
+    begin = {"time_us": history[0]["time_us"]} if history and timed else {}
+    older = [{**block, **begin, "addr": at, "action": "alloc"} for at, block in alive.items() if at not in made]
+    entries = [*older, *entries]
+    change = _integers(_SIGNS[entry["action"]] * entry["size"] for entry in entries)
+    of_block = np.array([entry["action"] in _BLOCKS for entry in entries], np.bool_)
+    ends = [sum(block["size"] for block in alive.values()), sum(segment["total_size"] for segment in segments)]
+    total, reserved = (
+        end - int(part.sum()) + np.cumsum(part)
+        for end, part in zip(ends, (np.where(of_block, change, 0), np.where(of_block, 0, change)), strict=True)
+    )
+    time = _integers(entry.get("time_us", 0) if timed else at for at, entry in enumerate(entries))
+    time = np.maximum.accumulate(time) if len(time) else time  # threads may read the clock in another order
+    names = {action: action if action in _BLOCKS else f"Reserved ({action})" for action in _SIGNS}
+    return pa.table({
+        "stack": np.array([stacks.code(entry.get("frames") or []) for entry in entries], np.int64),
+        "name": pa.repeat(MEMORY_EVENT, len(entries)),
+        "kind": pa.repeat(MEMORY, len(entries)),
+        "category": pa.array([names[entry["action"]] for entry in entries], pa.string()),
+        "start_ns": time * 1000 if timed else time,
+        "dur_ns": np.zeros(len(entries), np.int64),
+        "device": pa.repeat(device, len(entries)),
+        "bytes": change,
+        "address": _integers(entry["addr"] for entry in entries),
+        "total_bytes": total,
+        "args": pa.array([f'{{"Total Reserved": {level}}}' for level in reserved.tolist()], pa.string()),
+    })  # fmt: skip
+
+
+def _integers(values: Iterable[Any]) -> IntArray:
+    """Return the values as an array. Raises ValueError or OverflowError for other values than 64-bit integers."""
+    return np.asarray(pa.array(list(values), pa.int64()).to_numpy())
+
+
+def _alive(segment: Entry) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the address, the requested size and the frames of each allocated block of a segment. Before torch 2.1, the
+    block's history has the size and the frames."""
+    address = segment["address"]
+    for block in segment["blocks"]:
+        history = block.get("history") or [{}]
+        size = block.get("requested_size", history[0].get("real_size", block["size"]))
+        if block["state"] == _ALIVE:
+            yield address, {"size": size, "frames": block.get("frames") or history[0].get("frames")}
+        address += block["size"]
+
+
+class _Stacks:
+    """The different stacks of a snapshot as texts (``values``), innermost frame first. Only Python frames count."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._of_list: dict[int, int] = {}
+        self._frames: dict[int, str] = {}
+        self._length = 0
+
+    def code(self, frames: Sequence[Entry]) -> int:
+        """Return the index of a stack in ``values``, or -1 if it has no Python frames."""
+        code = self._of_list.get(id(frames))
+        if code is None:
+            text = ";".join(filter(None, map(self._frame, frames[:_MOST_FRAMES])))
+            code = self._codes.setdefault(text, len(self.values)) if text else -1
+            if code == len(self.values):
+                self._length += len(text)
+                if self._length > MOST_STACK_TEXT:
+                    raise ValueError(f"more than {MOST_STACK_TEXT} characters of stacks")
+                self.values.append(text)
+            self._of_list[id(frames)] = code
+        return code
+
+    def _frame(self, frame: Entry) -> str:
+        text = self._frames.get(id(frame))
+        if text is None:
+            file, line, name = str(frame["filename"]), frame["line"], str(frame["name"])
+            text = "" if _NATIVE.fullmatch(file) else f"{file}({line}): {name}".replace(";", ",")
+            self._frames[id(frame)] = text
+        return text
+
+
+def _ranges(annotations: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+    """Yield the events of the ranges that began and ended in the history, such as steps of the profiler."""
+    dialect, open_us = TorchDialect(), dict[str, list[int]]()
+    for entry in annotations:
+        name = entry["name"]
+        if entry["stage"] == "START":
+            open_us.setdefault(name, []).append(entry["time_us"])
+        elif open_us.get(name):
+            label, begin = dialect.label("user_annotation", name), open_us[name].pop()
+            yield {"name": name, "kind": label.kind, "category": "user_annotation", "start_ns": begin * 1000,
+                   "dur_ns": max(entry["time_us"] - begin, 0) * 1000, "device": CPU, "pid": 0, "tid": 0,
+                   "step": label.step, "phase": label.phase}  # fmt: skip
+
+
+def _findings(histories: Sequence[Sequence[Entry]], timed: bool) -> tuple[Finding, ...]:
+    findings = []
+    failed = [(number, entry) for number, each in enumerate(histories) for entry in each if entry["action"] == "oom"]
+    if failed:
+        device, last = failed[-1]
+        text = plural(
+            "the device ran out of memory: cuda:{device} had {free:bytes} free, and {size:bytes} were requested",
+            "the devices ran out of memory {n} times: at last, cuda:{device} had {free:bytes} free, and {size:bytes} "
+            "were requested",
+            len(failed),
+            device=device,
+            free=int(last.get("device_free", 0)),
+            size=int(last["size"]),
+        )
+        findings.append(Finding("out-of-memory", text))
+    if not timed:
+        text = message("the snapshot has no times: the order of its entries takes their place")
+        findings.append(Finding("no-times", text, note=True))
+    return tuple(findings)

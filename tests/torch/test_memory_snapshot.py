@@ -1,0 +1,274 @@
+"""Memory snapshots of torch, compared with a replay of their entries and with torch's own flame graph of a snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from perfkit_core.api import summarize
+from perfkit_core.cli.main import main
+from perfkit_core.errors import SourceError
+from perfkit_core.readers.load import load
+from perfkit_core.testing.conformance import check_round_trip, check_source
+from perfkit_core.testing.traces import check_trace
+from perfkit_torch.plugin import perfkit_sources
+from tests.support.allocator import LIBRARY, MIB, START_US, Allocator, stack, written
+
+SOURCE = next(source for source in perfkit_sources() if source.name == "torch-memory")
+MAIN = ("/home/u/train.py", 50, "main")
+FORWARD = stack((LIBRARY, 100, "relu"), ("/home/u/model.py", 30, "forward"), MAIN)
+STATE = stack((LIBRARY, 77, "_init_group"), MAIN)
+
+
+def training(kept: int | None = None, ranges: bool = True) -> dict[str, Any]:
+    """Return the snapshot of three steps. Each allocates and frees two activations, and leaves 100 bytes. The first
+    step also allocates two optimizer states."""
+    allocator = Allocator()
+    for line in (10, 11):
+        allocator.alloc(1000, stack(("/home/u/model.py", line, "__init__"), MAIN))
+    for step in range(3):
+        allocator.mark(f"ProfilerStep#{step}", "START")
+        activations = [allocator.alloc(size, FORWARD) for size in (5000, 6000)]
+        if step == 0:
+            allocator.mark("Optimizer.step#Adam.step", "START")
+            for size in (1000, 1000):
+                allocator.alloc(size, STATE)
+            allocator.mark("Optimizer.step#Adam.step", "END")
+        for address in activations:
+            allocator.free(address)
+        allocator.alloc(100, stack(MAIN))
+        allocator.mark(f"ProfilerStep#{step}", "END")
+    if not ranges:
+        allocator.ranges.clear()
+    return allocator.snapshot(kept)
+
+
+def table(path: Path, view: str, columns: str, **options: Any) -> list[tuple[Any, ...]]:
+    found = summarize(path, view, **options)[columns.split()]
+    return [tuple(row) for row in found.astype(object).where(found.notna(), None).to_numpy().tolist()]
+
+
+def test_the_reader_keeps_the_contract_of_sources(tmp_path: Path) -> None:
+    path = written(training(), tmp_path / "snapshot.pickle")
+    check_source(SOURCE, path)
+    trace = load(path)
+    check_trace(trace)
+    check_round_trip(trace, tmp_path)
+    assert trace.meta.extra["allocator_settings"] == {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False}
+    assert {finding.code for finding in trace.quality if not finding.note} == set()
+
+
+def test_the_peak_by_line_of_the_users_code(tmp_path: Path) -> None:
+    """At the peak, in the second step: parameters, optimizer states, the bytes that one step left, and activations."""
+    path = written(training(), tmp_path / "snapshot.pickle")
+    assert table(path, "memory_peak", "name device blocks bytes") == [
+        ("/home/u/model.py:30 (forward)", "cuda:0", 2, 11_000),
+        ("/home/u/train.py:50 (main)", "cuda:0", 4, 2200),
+        ("/home/u/model.py:10 (__init__)", "cuda:0", 1, 1000),
+        ("/home/u/model.py:11 (__init__)", "cuda:0", 1, 1000),
+    ]
+    by_stack = dict(table(path, "memory_peak", "stack bytes", by=("stack=1",)))
+    assert by_stack[f"{LIBRARY}(100): relu"] == 11_000
+    assert by_stack[f"{LIBRARY}(77): _init_group"] == 2000
+    assert table(path, "memory_places", "allocations frees start_bytes peak_bytes end_bytes peak_reserved_bytes") == [
+        (13, 6, 0, 15_200, 4300, 2 * MIB)
+    ]
+
+
+def test_recorded_ranges_are_steps_and_phases(tmp_path: Path) -> None:
+    path = written(training(), tmp_path / "snapshot.pickle")
+    assert table(path, "memory_leaks", "name steps of_steps blocks bytes") == [
+        ("/home/u/train.py:50 (main)", 2, 2, 4, 2200)
+    ]
+    assert table(path, "memory_steps", "step allocated_bytes growth_bytes") == [
+        (0, 13_100, 2100), (1, 11_100, 100), (2, 11_100, 100),
+    ]  # fmt: skip
+    by_phase = dict(table(path, "memory_peak", "phase bytes", by=("phase",), pattern="train"))
+    assert by_phase["optimizer"] == 2000
+
+
+def test_without_ranges_there_are_no_steps(tmp_path: Path) -> None:
+    path = written(training(ranges=False), tmp_path / "snapshot.pickle")
+    assert table(path, "memory_places", "peak_bytes") == [(15_200,)]
+    assert summarize(path, "memory_leaks").empty
+
+
+def test_a_first_look_shows_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(training(), tmp_path / "snapshot.pickle")
+    assert main(["summary", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "--view memory_peak" in text
+    assert "-bound" not in text
+
+
+def test_memory_that_ran_out_is_a_finding(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.alloc(10)
+    allocator.fail(1 << 30, 5 * MIB)
+    (finding,) = (one for one in load(written(allocator.snapshot(), tmp_path / "s.pickle")).quality if not one.note)
+    assert finding.message == ("the device ran out of memory: cuda:0 had 5.00 MiB free, and 1.00 GiB were requested")
+
+
+def test_the_state_alone_is_one_moment(tmp_path: Path) -> None:
+    """With ``enabled="state"``, torch records no history."""
+    snapshot = training()
+    snapshot["device_traces"] = [[]]
+    path = written(snapshot, tmp_path / "snapshot.pickle")
+    assert table(path, "memory_places", "allocations peak_bytes end_bytes") == [(7, 4300, 4300)]
+    assert sum(row[0] for row in table(path, "memory_peak", "bytes")) == 4300
+
+
+def test_snapshots_of_torch_2_0(tmp_path: Path) -> None:
+    """They have no times. The sizes and stacks of blocks are in the histories of the blocks."""
+    snapshot = training(ranges=False)
+    for entry in snapshot["device_traces"][0]:
+        del entry["time_us"]
+    for block in snapshot["segments"][0]["blocks"]:
+        real = {"addr": block["address"], "real_size": block.pop("requested_size"), "frames": block.pop("frames")}
+        del block["address"]
+        block["history"] = [real] if block["state"] != "inactive" else []
+    path = written(snapshot, tmp_path / "old.pickle")
+    assert table(path, "memory_places", "peak_bytes end_bytes") == [(15_200, 4300)]
+    assert load(path).quality[0].code == "no-times"
+    snapshot["device_traces"] = [[]]
+    assert sum(row[0] for row in table(written(snapshot, path), "memory_peak", "bytes")) == 4300
+
+
+ACTIONS = st.lists(st.tuples(st.sampled_from(["alloc", "alloc", "free", "cache"]), st.integers(1, 3 * MIB)), min_size=1)
+OLD = "(allocated before the recording)"
+
+
+@hypothesis.given(ACTIONS, st.integers(0, 60), st.integers(0, 1))
+def test_levels_and_blocks_equal_a_replay(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]], dropped: int, device: int
+) -> None:
+    """The history lacks its first entries. The levels after the other entries are as with all entries. The blocks at
+    the peak are those of a replay. The lines of blocks are unknown if the history lacks their allocation, and they
+    are freed before the end."""
+    allocator = Allocator(device)
+    for action, number in (("alloc", MIB), *actions):
+        if action == "alloc":
+            allocator.alloc(number, stack((f"file{number % 3}.py", number % 2, "f")))
+        elif action == "free" and allocator.blocks:
+            allocator.free(list(allocator.blocks)[number % len(allocator.blocks)])
+        elif action == "cache":
+            allocator.empty_cache()
+    first = min(dropped, len(allocator.history) - 1)
+    live: dict[int, tuple[int, str]] = {}
+    level = reserved = 0
+    moments: list[tuple[int, int, Counter[str]]] = []
+    for number, entry in enumerate([*allocator.history, None]):
+        if number >= first and (number == first or allocator.history[number - 1]["action"] != "free_completed"):
+            names = Counter[str]()
+            for size, line in live.values():
+                names[line] += size
+            moments.append((level, reserved, names))
+        if entry is None:
+            break
+        size, address = entry["size"], entry["addr"]
+        if entry["action"] == "alloc":
+            frame = entry["frames"][1]
+            known = number >= first or address in allocator.blocks
+            live[address] = (size, f"{frame['filename']}:{frame['line']} (f)" if known else OLD)
+            level += size
+        elif entry["action"] == "free_requested":
+            level -= live.pop(address)[0]
+        elif entry["action"] != "free_completed":
+            reserved += size if entry["action"] == "segment_alloc" else -size
+    path = tmp_path_factory.mktemp("snapshot") / "snapshot.pickle"
+    written(allocator.snapshot(len(allocator.history) - first), path)
+    if len(moments) == 1 and not allocator.blocks:  # the snapshot describes no memory
+        return
+    curve = table(path, "memory_curve", "allocated_bytes reserved_bytes")[-len(moments) :]
+    assert [row[0] for row in curve] == [level for level, _, _ in moments]
+    assert [row[1] or 0 for row in curve[1:]] == [reserved for _, reserved, _ in moments[1:]]
+    _, _, names = max(moments, key=lambda moment: moment[0])  # the first of equal levels
+    assert dict(table(path, "memory_peak", "name bytes")) == names
+
+
+def test_blocks_at_the_end_equal_torchs_flame_graph(tmp_path: Path) -> None:
+    """torch's own reader sums the sizes of the live blocks of a snapshot by stack, outermost frame first."""
+    viz = pytest.importorskip("torch.cuda._memory_viz", reason="needs torch: pip install 'perfkit[torch]'")
+    snapshot = training()
+    snapshot["device_traces"] = [[]]
+    theirs = Counter[str]()
+    for line in viz.memory(snapshot, format_flamegraph=str).splitlines():
+        frames, size = line.rsplit(" ", 1)
+        if "active_allocated" in frames and "<gaps>" not in frames:
+            theirs[frames.split(";", 2)[2].removesuffix(";CUDACachingAllocator.cpp:1:malloc")] += int(size)
+    mine = Counter[str]()
+    for text, size in table(written(snapshot, tmp_path / "s.pickle"), "memory_peak", "stack bytes", by=("stack",)):
+        frames = [frame.replace("(", ":", 1).replace("): ", ":", 1) for frame in text.split(";")]
+        mine[";".join(frame.split("/")[-1] for frame in reversed(frames))] += size
+    assert mine == theirs
+    assert len(mine) == 4
+
+
+class _Command:
+    def __reduce__(self) -> tuple[Callable[..., int], tuple[str]]:
+        return os.system, ("touch hacked",)
+
+
+KEYS = b"\x80\x04}\x8c\x08segments"
+HOSTILE = {
+    "command": pickle.dumps({"segments": [], "device_traces": _Command()}),
+    "old protocol": KEYS + b"cos\nsystem\n.",
+    "memo of 32 GB": KEYS + b"r\xf0\xff\xff\xff.",
+    "nested tuples as a key": KEYS + b"\x85" * 300_000 + b"K\x01s.",
+    "nested lists": KEYS + b"]" * 300_000 + b"a" * 299_999 + b"s.",
+    "text longer than the file": KEYS + b"\x8d" + b"\xff" * 7 + b"\x7f.",
+    "text of negative length": KEYS + b"\x8d" + b"\xff" * 8 + b".",
+    "empty stack": KEYS + b"sss.",
+    "a list as a key": KEYS + b"]K\x01s.",
+    "an unknown memo": KEYS + b"h\x07s.",
+    "no text": KEYS[:4] + b"\x8c\x08segments\x8c\x02\xff\xfes.",
+    "truncated": pickle.dumps({"segments": [], "device_traces": []})[:-5],
+    "no snapshot": pickle.dumps({"segments": 1, "device_traces": 2}),
+    "no memory": pickle.dumps({"segments": [], "device_traces": []}),
+    "a huge number": pickle.dumps(
+        {"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 1 << 70, "time_us": 1}]]}
+    ),
+    "texts as numbers": pickle.dumps(
+        {"segments": [], "device_traces": [[{"action": "alloc", "addr": "1", "size": "1", "time_us": 1}]]}
+    ),
+    "one list many times": pickle.dumps({"segments": [], "device_traces": [[{"action": "alloc"}] * 99] * 99}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_pickle_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(HOSTILE[name])
+    assert main(["summary", str(path)]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert str(path) in lines[0]
+    assert not (tmp_path / "hacked").exists()
+
+
+@hypothesis.given(st.integers(0, 10**6), st.integers(0, 255))
+def test_a_changed_byte_gives_a_trace_or_an_error(tmp_path_factory: pytest.TempPathFactory, at: int, byte: int) -> None:
+    data = bytearray(pickle.dumps(training()))
+    data[at % len(data)] = byte
+    path = tmp_path_factory.mktemp("changed") / "snapshot.pickle"
+    path.write_bytes(data)
+    with contextlib.suppress(SourceError):
+        check_trace(SOURCE.read(path, False))
+
+
+def test_times_count_from_1970(tmp_path: Path) -> None:
+    trace = load(written(training(), tmp_path / "snapshot.pickle"))
+    assert int(trace.ints("start_ns")[0]) == (START_US + 7) * 1000
+    assert trace.meta.clock == "epoch"
