@@ -19,14 +19,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray, texts
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.schema import CPU, MEMORY
+from perfkit_core.model.schema import BACKWARD, CPU, MEMORY, PHASES
 from perfkit_core.model.trace import Trace
 from perfkit_core.storage.bytestream import DAMAGED, open_bytes
 from perfkit_torch import operator_names, plain_pickle
@@ -46,6 +46,10 @@ _NATIVE: Final = re.compile(r"(?:.*\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|inc|s)|.*\.so(
 _BLOCKS: Final = {"alloc": 1, "free_requested": -1}
 _SEGMENTS: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _SIGNS: Final = _BLOCKS | _SEGMENTS
+_PHASE: Final = re.compile(
+    r"torch[/\\](?:(?P<optimizer>optim[/\\])|(?P<backward>(?:_tensor|autograd[/\\]__init__)\.py\(\d+\): backward)"
+    r"|(?P<forward>nn[/\\]modules[/\\]module\.py\(\d+\): _\w*call_impl)|(?P<dataloader>utils[/\\]data[/\\]))"
+)
 _ALIVE: Final = "active_allocated"
 _WITHOUT_STEPS: Final = message(
     "the snapshot has no training steps: it has the profiler's steps if _record_memory_history is called with "
@@ -94,7 +98,10 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
     if ranges:  # A snapshot does not say which thread did what: everything gets into one thread.
         thread = pa.array(np.zeros(len(memory), np.int64))
         memory = memory.append_column("pid", thread).append_column("tid", thread)
-        memory = pa.concat_tables([memory, pa.Table.from_pylist(ranges)], promote_options="permissive")
+        table = pa.Table.from_pylist(ranges)
+        phase = table["phase"].cast(pa.string()).dictionary_encode()
+        table = table.set_column(table.column_names.index("phase"), "phase", phase)
+        memory = pa.concat_tables([memory, table], promote_options="permissive")
     settings = content.get("allocator_settings")
     meta = TraceMeta(
         source=source,
@@ -131,8 +138,12 @@ def _device_table(
     time = _integers(entry.get("time_us", 0) if timed else at for at, entry in enumerate(entries))
     time = np.maximum.accumulate(time) if len(time) else time  # threads may read the clock in another order
     names = {action: action if action in _BLOCKS else f"Reserved ({action})" for action in _SIGNS}
+    stack = np.array([stacks.code(entry.get("frames")) for entry in entries], np.int64)
+    # Some snapshots give a free the stack of the allocation, so that its phase is unknown.
+    phase = np.where(of_block & (change > 0), stacks.phase(stack), NO_ROW)
     return pa.table({
-        "stack": np.array([stacks.code(entry.get("frames") or []) for entry in entries], np.int64),
+        "stack": stack,
+        "phase": texts(phase.astype(np.int32), PHASES),
         "name": pa.repeat(MEMORY_EVENT, len(entries)),
         "kind": pa.repeat(MEMORY, len(entries)),
         "category": pa.array([names[entry["action"]] for entry in entries], pa.string()),
@@ -168,13 +179,22 @@ class _Stacks:
 
     def __init__(self) -> None:
         self.values: list[str] = []
+        self._phases: list[int] = []
         self._codes: dict[str, int] = {}
         self._of_list: dict[int, int] = {}
         self._frames: dict[int, str] = {}
         self._length = 0
 
-    def code(self, frames: Sequence[Entry]) -> int:
-        """Return the index of a stack in ``values``, or -1 if it has no Python frames."""
+    def phase(self, codes: IntArray) -> IntArray:
+        """Return the phases in which the stacks were recorded, as indexes of PHASES, or -1. A thread without Python
+        frames is one of autograd's threads."""
+        without_frames = PHASES.index(BACKWARD) if self.values else NO_ROW
+        return np.array([*self._phases, NO_ROW, without_frames])[codes]
+
+    def code(self, frames: Sequence[Entry] | None) -> int:
+        """Return the index of a stack in ``values``, -1 if it has no Python frames, or -2 if it was not recorded."""
+        if frames is None:
+            return -2
         code = self._of_list.get(id(frames))
         if code is None:
             text = ";".join(filter(None, map(self._frame, frames[:_MOST_FRAMES])))
@@ -184,6 +204,7 @@ class _Stacks:
                 if self._length > MOST_STACK_TEXT:
                     raise ValueError(f"more than {MOST_STACK_TEXT} characters of stacks")
                 self.values.append(text)
+                self._phases.append(_phase(text))
             self._of_list[id(frames)] = code
         return code
 
@@ -194,6 +215,12 @@ class _Stacks:
             text = "" if _NATIVE.fullmatch(file) else f"{file}({line}): {name}".replace(";", ",")
             self._frames[id(frame)] = text
         return text
+
+
+def _phase(stack: str) -> int:
+    """Return the index of the phase in PHASES that the innermost of torch's files in a stack stands for, or -1."""
+    match = _PHASE.search(stack)
+    return NO_ROW if match is None else PHASES.index(str(match.lastgroup))
 
 
 def _ranges(annotations: Iterable[Entry]) -> Iterator[dict[str, Any]]:

@@ -20,10 +20,9 @@ FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
     "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "critical_path",
-    "distributed",
-    "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds", "operator_tree", "kernels",
-    "memcpy", "memory_manipulation", "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks",
-    "annotations", "device",
+    "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds",
+    "operator_tree", "kernels", "memcpy", "memory_manipulation", "memory_places", "memory_categories", "memory",
+    "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
 """Order of the views on the page. Other views follow in the order in which they were registered."""
 REQUEST: Final = ViewRequest(by=("families.operator",))
@@ -87,7 +86,9 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
         names = [section.name for section in sections]
         if "memory_places" in names:  # The memory curve precedes the tables on memory.
             lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
-            sections.insert(names.index("memory_places"), replace(pictures.memory_section(trace), lines=lines))
+            curve = replace(pictures.memory_section(trace), lines=lines)
+            at = names.index("memory_places")
+            sections[at:at] = (curve, pictures.category_section(trace))
     else:
         sections[1:1] = reports.elsewhere()
     return replace(

@@ -9,13 +9,15 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import Text, english, mark, message, render, say
+from perfkit_core.language.messages import Text, english, mark, message, render, say, worded
 from perfkit_core.model.columns import POSITION, Column, by_name, size
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.report.headline import stragglers
-from perfkit_core.views.memory import memory_curve
+from perfkit_core.views.memory import categories, memory_curve
+from perfkit_core.views.memory import events as memory
+from perfkit_core.views.select import since_first_event
 from perfkit_core.views.steps import partition
 from perfkit_core.views.tables import rounded_division
 
@@ -56,6 +58,44 @@ def memory_section(trace: Trace) -> Section:
     chart = Chart("line", "time_ns", tuple(curve.columns[1:]))
     title, empty = say("Memory over time"), say("no memory events were recorded")
     return Section("memory_curve", title, curve, note, empty, 10, chart, columns=tuple(columns))
+
+
+def category_section(trace: Trace) -> Section:
+    """Return the section with the memory over time by category, for the device with the highest peak.
+
+    Each row of its table is a time interval. ``time_ns`` is its end, in ns since the first memory event. The other
+    columns are the bytes of each category at the moment of the interval with the most allocated memory.
+    """
+    title, empty = say("Memory over time by category"), memory.explain_no_blocks(trace)
+    if not memory.has_blocks(trace):
+        return Section("memory_category_curve", title, pd.DataFrame(columns=["time_ns"]), empty=empty)
+    events, level = memory.memory_events(trace), categories.levels(trace)
+    position, _ = memory.peaks(trace, ViewRequest())
+    pool = int(level.at(events, np.arange(len(position)), position).sum(axis=1).argmax())
+    first, stop = np.searchsorted(events.pool, [pool, pool + 1])
+    levels = np.vstack([level.before[pool], level.after[first:stop]])
+    time = np.append(0, since_first_event(trace, events.row[first:stop]))
+    ends = np.linspace(0, time[-1], STRETCHES + 1)[1:].round().astype(np.int64)
+    # An interval begins with the level of the last event before it, and ends with its last event.
+    begins = np.maximum(np.searchsorted(time, np.append(0, ends[:-1]), side="right") - 1, 0)
+    bounds = zip(begins, np.searchsorted(time, ends, side="right"), strict=True)
+    total = levels.sum(axis=1)
+    highest = levels[[begin + int(total[begin:end].argmax()) for begin, end in bounds]]
+    columns, table = [Column("time_ns", "Time", "ns", POSITION)], {"time_ns": ends}
+    for number in np.flatnonzero(highest.any(axis=0)).tolist():
+        category = categories.CATEGORIES[number]
+        name = f"{category}_bytes"
+        table[name] = highest[:, number]
+        columns.append(size(name, worded(category, categories.COLUMN), quantity="level", proper=True))
+    place = memory.pool_table(trace, events, np.array([pool]), {}).iloc[0]
+    device = place["device"]
+    if len(events.pool_rank) > 1 and pd.notna(place["rank"]):
+        device = say("rank {rank} {device}", rank=int(place["rank"]), device=device)
+    text = mark("{device}, at the highest level in each of {count} time intervals.")
+    chart = Chart("bar", "time_ns", tuple(column.name for column in columns[1:]))
+    note = say(text, device=device, count=STRETCHES)
+    curve = pd.DataFrame(table)
+    return Section("memory_category_curve", title, curve, note, empty, 10, chart, columns=tuple(columns))
 
 
 RANKS_VIEW: Final = "ranks"

@@ -18,6 +18,7 @@ from perfkit_core.views.devices import device, kernels, memcpy
 from perfkit_core.views.hardware import gemm, model_flops, roofline
 from perfkit_core.views.memory import (
     memory,
+    memory_categories,
     memory_checks,
     memory_curve,
     memory_leaks,
@@ -32,8 +33,8 @@ from perfkit_core.views.steps import input_pipeline, overview, partition, ranks,
 _FILES = (
     steps, partition, ranks, step_trace, input_pipeline, serving, overview, step_phases, distributed, collectives,
     stragglers, clocks, operators, operator_tree, operator_kinds, families, user_annotations, memory_manipulation,
-    modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops, memory, memory_places, memory_peak,
-    memory_curve, memory_steps, memory_leaks, memory_checks, findings,
+    modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops, memory, memory_places,
+    memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks, memory_checks, findings,
 )  # fmt: skip
 VIEWS = (
     *(file.VIEW for file in _FILES),

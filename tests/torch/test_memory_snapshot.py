@@ -18,10 +18,11 @@ from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.load import load
+from perfkit_core.report.pictures import category_section
 from perfkit_core.testing.conformance import check_round_trip, check_source
 from perfkit_core.testing.traces import check_trace
 from perfkit_torch.plugin import perfkit_sources
-from tests.support.allocator import LIBRARY, MIB, START_US, Allocator, stack, written
+from tests.support.allocator import LIBRARY, MIB, NATIVE, START_US, Allocator, stack, written
 
 SOURCE = next(source for source in perfkit_sources() if source.name == "torch-memory")
 MAIN = ("/home/u/train.py", 50, "main")
@@ -100,6 +101,38 @@ def test_without_ranges_there_are_no_steps(tmp_path: Path) -> None:
     path = written(training(ranges=False), tmp_path / "snapshot.pickle")
     assert table(path, "memory_places", "peak_bytes") == [(15_200,)]
     assert summarize(path, "memory_leaks").empty
+
+
+def test_categories_follow_from_the_stacks(tmp_path: Path) -> None:
+    """The model makes two parameters. A step keeps 3,000 bytes until the backward pass, which runs without Python
+    frames, and makes gradients of the sizes of the parameters. The peak is in the update, which makes the states."""
+    packages = "/usr/lib/python3.11/site-packages/torch/"
+    module = (f"{packages}nn/modules/module.py", 1700, "_call_impl")
+    adam = (f"{packages}optim/adam.py", 77, "_init_group")
+    allocator, sizes = Allocator(), (4096, 512)
+    for size in sizes:
+        allocator.alloc(size, stack(("/home/u/model.py", 10, "__init__"), MAIN))
+    for _ in range(2):
+        output = allocator.alloc(3000, stack(("/home/u/model.py", 30, "forward"), module, MAIN))
+        temporary = allocator.alloc(700, stack(("/home/u/model.py", 31, "forward"), module, MAIN))
+        allocator.free(temporary)
+        gradients = [allocator.alloc(size, [NATIVE]) for size in sizes]
+        allocator.free(output)
+        if len(allocator.blocks) == 4:
+            for size in (*sizes, *sizes):
+                allocator.alloc(size, stack(adam, MAIN))
+        update = allocator.alloc(9000, stack(adam, MAIN))
+        allocator.free(update)
+        for gradient in gradients:
+            allocator.free(gradient)
+    path = written(allocator.snapshot(), tmp_path / "snapshot.pickle")
+    assert dict(table(path, "memory_categories", "category bytes")) == {
+        "parameters": 4608, "gradients": 4608, "optimizer_states": 9216, "temporaries": 9000, "unknown": 0,
+    }  # fmt: skip
+    by_phase = dict(table(path, "memory_peak", "phase bytes", by=("phase",)))
+    assert by_phase == {None: 4608, "backward": 4608, "optimizer": 18_216}
+    picture = category_section(load(path)).table
+    assert picture["activations_bytes"].max() == 3000
 
 
 def test_a_first_look_shows_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,8 @@ _CHAPTERS: Final = {
     "layers": (mark("Layers"), ("modules",)),
     "code": (mark("Code"), ("code",)),
     "memory": (mark("Memory"), (
-        "memory_curve", "memory_places", "memory", "memory_peak", "memory_steps", "memory_leaks",
+        "memory_curve", "memory_category_curve", "memory_places", "memory_categories", "memory", "memory_peak",
+        "memory_steps", "memory_leaks",
     )),
     "communication": (mark("Communication"), ("distributed", "collectives")),
     "ranks": (mark("Ranks"), ("ranks", "stragglers", "clocks")),

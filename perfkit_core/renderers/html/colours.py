@@ -34,7 +34,9 @@ _THINGS: Final = {
 _SAME: Final = {
     "device_compute": "kernel", "compute": "operator", "exposed_communication": "communication",
     "exposed_copy": "memcpy", "memset": "memcpy", "input_wait": "dataloader", "launch_and_host": "runtime",
-    "framework": "python", "operator_detail": "operator", "overhead": "sync",
+    "framework": "python", "operator_detail": "operator", "overhead": "sync", "parameters": "kernel",
+    "gradients": "backward", "optimizer_states": "optimizer", "activations": "forward", "inputs": "dataloader",
+    "temporaries": "memcpy", "workspace": "operator", "unknown": "idle",
 }  # fmt: skip
 """Category or kind → the thing whose colour it has. A category has the colour of the events that make it up."""
 SPARE: Final = (

@@ -7,7 +7,7 @@ events of a pool are sorted by time; events at the same time keep their recorded
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -20,12 +20,16 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views.select import selected
 from perfkit_core.views.steps.step_rows import step_rows
 
 MISSING: Final = int(np.iinfo(np.int64).min)
 """Marks an unknown number."""
 NEVER: Final = int(np.iinfo(np.int64).max)
 """End of a block that is alive at the end of the recording."""
+UNSELECTED: Final = -2
+"""Stands for the position of an event if no event is selected. The position before the first event is -1."""
 RESERVE: Final = "Reserved"
 """Prefix of the categories of memory events that change the allocator's reserve."""
 RESERVED_ARGUMENTS: Final = ("Total Reserved", "current_reserved")
@@ -187,6 +191,19 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
     start, best = before(level, events, int(at[0])), level.best(at)
     top = int(best.argmax())
     return (int(at[top]), int(best[top])) if best[top] > start else (int(at[0]) - 1, start)
+
+
+def peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
+    """Return the event position of each pool's peak (UNSELECTED if no event is selected), and the total at the peak
+    (MISSING if no totals were recorded). Both have shape (pools,). The request's pattern is not used."""
+    events, level = memory_events(trace), levels(trace)
+    at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
+    position, total = np.full(len(events.pool_rank), UNSELECTED), np.full(len(events.pool_rank), MISSING)
+    pools = np.unique(events.pool[at])
+    for pool, mine in zip(pools, np.split(at, np.searchsorted(events.pool[at], pools[1:])), strict=False):
+        position[pool], best = peak(level, events, mine)
+        total[pool] = best if level.start[pool] != MISSING else MISSING
+    return position, total
 
 
 @dataclass(frozen=True, slots=True)

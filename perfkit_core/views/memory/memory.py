@@ -144,8 +144,9 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
         elif name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
-        elif name == "phase":  # phases are inferred only for host events: use the parent
-            source = np.where(parent[rows] == NO_ROW, rows, parent[rows])
+        elif name == "phase":  # the phase "other" is inferred only for host events: use the parent
+            own = (trace.codes("phase").codes[rows] >= 0) | (parent[rows] == NO_ROW)
+            source = np.where(own, rows, parent[rows])
         columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
     return columns
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray, matches
+from perfkit_core.algorithms.arrays import matches
 from perfkit_core.language.messages import mark
 from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, RATIO, added_by, count, size
 from perfkit_core.model.trace import Trace
@@ -20,7 +20,6 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING
 from perfkit_core.views.memory.memory import by_owner
-from perfkit_core.views.select import selected
 from perfkit_core.views.tables import plain
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "step", "thread")
@@ -32,7 +31,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per operator and device. If the request names steps, the peak within these steps is used."""
     events, level, made = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
     pools = len(events.pool_rank)
-    position, total = _peaks(trace, request)
+    position, total = memory.peaks(trace, request)
     event = made.allocation[made.alive(position[events.pool[made.allocation]])]
     by = by_owner(trace, request, event, GROUPINGS)
     frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": events.change[event]})
@@ -62,19 +61,6 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if request.pattern is not None:
         result = result[matches(result["name"].to_list(), request.pattern)]
     return result.reset_index(drop=True)
-
-
-def _peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
-    """Return the event position of each pool's peak (-1 if no event is selected), and the total at the peak (MISSING if
-    no totals were recorded). Both have shape (pools,)."""
-    events, level = memory.memory_events(trace), memory.levels(trace)
-    at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
-    position, total = np.full(len(events.pool_rank), -1, np.int64), np.full(len(events.pool_rank), MISSING)
-    pools = np.unique(events.pool[at])
-    for pool, mine in zip(pools, np.split(at, np.searchsorted(events.pool[at], pools[1:])), strict=False):
-        position[pool], peak = memory.peak(level, events, mine)
-        total[pool] = peak if level.start[pool] != MISSING else MISSING
-    return position, total
 
 
 COLUMNS: Final = (

@@ -33,6 +33,7 @@
 
   // Marks the highest point of each line, except lines that are close to 0.
   const peaks = (figure, { of, colour }) => {
+    if (figure.stacked) return [];
     const highest = figure.series.map((one) => Math.max(...one.values.filter((value) => value !== null)));
     return figure.series.flatMap((one, index) => {
       if (!figure.x.continuous || highest[index] < Math.max(...highest) / 20 || highest[index] <= 0) return [];

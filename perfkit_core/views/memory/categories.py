@@ -1,0 +1,218 @@
+"""What allocated memory holds: parameters, gradients, optimizer states, activations, inputs, temporaries or workspace.
+
+The category of a block follows from the phase in which it was allocated, and from how long it lived. A phase ends when
+another of forward, backward and optimizer begins. docs/semantics.md lists the rules (memory_categories).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.language.messages import mark
+from perfkit_core.model import architecture
+from perfkit_core.model.columns import key
+from perfkit_core.model.schema import BACKWARD, DATALOADER, FORWARD, MEMORY, NESTED_KINDS, OPTIMIZER
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.operators.names import family
+from perfkit_core.views.memory import events as memory
+from perfkit_core.views.memory.events import MISSING, NEVER, Blocks, MemoryEvents
+
+CATEGORIES: Final = (
+    mark("parameters"), mark("gradients"), mark("optimizer_states"), mark("activations"), mark("inputs"),
+    mark("temporaries"), mark("workspace"), mark("unknown"),
+)  # fmt: skip
+COLUMN: Final = key("category", "Category", words="ids")
+PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, INPUTS, TEMPORARIES, WORKSPACE, UNKNOWN = range(len(CATEGORIES))
+_PHASES: Final = (FORWARD, BACKWARD, OPTIMIZER)
+_LASTING: Final = (ACTIVATIONS, GRADIENTS, STATES)
+"""Category of a block that was allocated in one of _PHASES, and lived longer than the phase."""
+_OUTSIDE: Final = len(_PHASES)
+_LIBRARIES: Final = ("matmul", "conv", "attention", "rnn")
+"""Families of operators that use workspace."""
+_STATES_PER_PARAMETER: Final = (
+    (re.compile(r"adam|lamb", re.IGNORECASE), 2),
+    (re.compile(r"adagrad|lion|momentum", re.IGNORECASE), 1),
+)
+"""Names of optimizers, and how many values they keep for each parameter."""
+_GRANULE: Final = 512
+"""Allocators of devices round sizes up to multiples of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Bytes of each category. The sum over the categories is the total that was recorded, or else the known blocks."""
+
+    before: IntArray  # before the first event of a pool, shape (pools, categories)
+    after: IntArray  # after an event, shape (events, categories)
+
+    def at(self, events: MemoryEvents, pool: IntArray, position: IntArray) -> IntArray:
+        """Return the levels of each ``pool`` after the event at ``position``, shape (len(pool), categories)."""
+        begun = (position >= events.first()[pool])[:, None]
+        return np.where(begun, self.after[np.maximum(position, 0)], self.before[pool])
+
+
+@once
+def levels(trace: Trace) -> Levels:
+    events, level, made, code = (
+        memory.memory_events(trace),
+        memory.levels(trace),
+        memory.blocks(trace),
+        of_blocks(trace),
+    )
+    size = events.change[made.allocation]
+    old = _of_old_frees(events, made, code)
+    before = _before(trace, events, made, code, old)
+    change = np.zeros((len(events.row), len(CATEGORIES)), np.int64)
+    change[made.allocation, code] += size
+    ended = made.end != NEVER
+    np.subtract.at(change, (made.end[ended], code[ended]), size[ended])
+    totals = (level.start != MISSING)[events.pool]
+    freed = totals[made.unmatched]
+    change[made.unmatched[freed], old[freed]] += events.change[made.unmatched[freed]]
+    after, first = change, events.first().tolist()
+    for pool, (begin, end) in enumerate(pairwise([*first, len(change)])):
+        after[begin:end] = before[pool] + np.cumsum(change[begin:end], axis=0)
+    after[totals, UNKNOWN] += (level.allocated - after.sum(axis=1))[totals]
+    return Levels(before, after)
+
+
+@once
+def of_blocks(trace: Trace) -> IntArray:
+    """Return the category of each block of :func:`perfkit_core.views.memory.events.blocks`, shape (blocks,)."""
+    events, made = memory.memory_events(trace), memory.blocks(trace)
+    row = events.row[made.allocation]
+    start = trace.ints("start_ns")
+    end = np.where(made.end == NEVER, NEVER, start[events.row[np.where(made.end == NEVER, 0, made.end)]])
+    phase, following, loading = _spans(trace, events.pool_rank[events.pool[made.allocation]], row)
+    lasting = (end == NEVER) | (end >= following)
+    code = np.full(len(row), UNKNOWN)
+    code[~lasting] = TEMPORARIES
+    inside = phase != _OUTSIDE
+    code[inside & lasting] = np.append(_LASTING, UNKNOWN)[phase[inside & lasting]]
+    libraries = np.array([family(name) in _LIBRARIES for name in trace.codes("op_name").values], np.bool_)
+    mask = trace.operators & trace.codes("op_name").lookup(libraries, False)
+    operator = nesting.nearest_on_path(trace.ints("parent"), mask)[row]
+    code[(operator != NO_ROW) & (end <= np.append(trace.end_ns, 0)[operator])] = WORKSPACE
+    code[(~inside | loading) & lasting & (end != NEVER)] = INPUTS
+    kept = ~inside & lasting & (end == NEVER)
+    for pool in range(len(events.pool_rank)):
+        mine = events.pool[made.allocation] == pool
+        sizes, _ = _parameter_sizes(trace, events, made, code, pool)
+        size = events.change[made.allocation]
+        code[_matched(np.flatnonzero(mine & kept), size, sizes)] = PARAMETERS
+    return code
+
+
+def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
+    """Return for each memory event ``row`` its phase as an index of _PHASES or _OUTSIDE, the time at which the next
+    other phase begins (NEVER if none does), and whether it lies in data loading.
+
+    Events between forward and backward belong to forward, and events between backward and the optimizer to backward.
+    """
+    codes, parent = trace.codes("phase"), trace.ints("parent")[row]
+    known = np.array([_PHASES.index(name) if name in _PHASES else _OUTSIDE for name in codes.values] + [_OUTSIDE])
+    of_event = known[codes.codes]
+    own = np.where(parent == NO_ROW, of_event[row], of_event[parent])
+    own = np.where(of_event[row] == _OUTSIDE, own, of_event[row])
+    loads = np.array([name == DATALOADER for name in codes.values] + [False])[codes.codes]
+    nested = trace.host & trace.rows("kind", *NESTED_KINDS) | trace.rows("kind", MEMORY)
+    marks = np.flatnonzero(nested & (of_event != _OUTSIDE))
+    phase, following = own.copy(), np.full(len(row), NEVER)
+    time, start = trace.ints("start_ns")[row], trace.ints("start_ns")
+    for each in np.unique(rank):
+        mine = np.flatnonzero(rank == each)
+        begin = marks[trace.ints("rank")[marks] == each]
+        begin = begin[np.flatnonzero(np.diff(of_event[begin], prepend=-1))]  # where the phase changes
+        if not len(begin):
+            continue
+        at = np.searchsorted(start[begin], time[mine], side="right")
+        now = np.append(_OUTSIDE, of_event[begin])[at]
+        between = (own[mine] == _OUTSIDE) & (now != _PHASES.index(OPTIMIZER))
+        phase[mine] = np.where(between, now, own[mine])
+        following[mine] = np.append(start[begin], NEVER)[at]
+    return phase, following, np.where(parent == NO_ROW, loads[row], loads[parent])
+
+
+def _parameter_sizes(
+    trace: Trace, events: MemoryEvents, made: Blocks, code: IntArray, pool: int
+) -> tuple[Counter[int], int]:
+    """Return the sizes of the parameters on a device, and the sum. They are the sizes in the recorded model. Without
+    it, they are the sizes of the gradients of the backward pass that allocated the most bytes of gradients."""
+    models, device = architecture.from_meta(trace.meta), trace.codes("device").values[events.pool_device[pool]]
+    layers = [layer for model in models for layer in model.layers if layer.device in (None, device)]
+    own = [part.bytes for layer in layers for part in layer.parameters if part.tied_to is None and part.bytes]
+    if own:
+        return Counter(own), sum(own)
+    at = made.allocation[(code == GRADIENTS) & (events.pool[made.allocation] == pool)]
+    if not len(at):
+        return Counter(), 0
+    rank = np.full(len(at), events.pool_rank[pool])
+    _, following, _ = _spans(trace, rank, events.row[at])
+    _, passes = np.unique(following, return_inverse=True)
+    largest = np.bincount(passes, events.change[at]).argmax()
+    sizes = events.change[at[passes == largest]].tolist()
+    return Counter(sizes), sum(sizes)
+
+
+def _matched(candidates: IntArray, size: IntArray, wanted: Counter[int]) -> IntArray:
+    """Return the candidates whose sizes are wanted, the first ones of each size."""
+    left = wanted.copy()
+    if not len(candidates):
+        return candidates
+    if not (size[candidates] % _GRANULE).any():
+        left = Counter()
+        for number, count in wanted.items():
+            left[-(-number // _GRANULE) * _GRANULE] += count
+    chosen = []
+    for candidate in candidates.tolist():
+        if left[int(size[candidate])] > 0:
+            left[int(size[candidate])] -= 1
+            chosen.append(candidate)
+    return np.array(chosen, np.int64)
+
+
+def _of_old_frees(events: MemoryEvents, made: Blocks, code: IntArray) -> IntArray:
+    """Return the categories of the blocks from before the recording that were freed in it. They are gradients if the
+    recording has gradients of their sizes."""
+    old = np.full(len(made.unmatched), UNKNOWN)
+    size = -events.change[made.unmatched]
+    for pool in range(len(events.pool_rank)):
+        gradients = (code == GRADIENTS) & (events.pool[made.allocation] == pool)
+        wanted = Counter(events.change[made.allocation[gradients]].tolist())
+        old[_matched(np.flatnonzero(events.pool[made.unmatched] == pool), size, wanted)] = GRADIENTS
+    return old
+
+
+def _before(trace: Trace, events: MemoryEvents, made: Blocks, code: IntArray, old: IntArray) -> IntArray:
+    """Return the bytes of each category that were allocated before the recording, shape (pools, categories)."""
+    start, before = memory.levels(trace).start, np.zeros((len(events.pool_rank), len(CATEGORIES)), np.int64)
+    size, factor = events.change[made.allocation], _states_per_parameter(trace)
+    for pool in np.flatnonzero(start != MISSING):
+        mine, left = events.pool[made.allocation] == pool, int(start[pool])
+        freed = events.pool[made.unmatched] == pool
+        before[pool, GRADIENTS] = -events.change[made.unmatched[freed & (old == GRADIENTS)]].sum()
+        left += int(events.change[made.unmatched[freed]].sum())
+        _, total = _parameter_sizes(trace, events, made, code, int(pool))
+        for category, whole in ((PARAMETERS, total), (STATES, factor * total)):
+            rest = max(whole - int(size[mine & (code == category)].sum()), 0)
+            if rest <= left:
+                before[pool, category], left = rest, left - rest
+        before[pool, UNKNOWN] = start[pool] - before[pool].sum()
+    return before
+
+
+def _states_per_parameter(trace: Trace) -> int:
+    """Return how many values the recorded optimizer keeps for each parameter, 0 if unknown."""
+    updates = np.array([family(name) == "optimizer_update" for name in trace.codes("op_name").values], np.bool_)
+    mask = trace.rows("kind", OPTIMIZER) | trace.codes("op_name").lookup(updates, False)
+    names = trace.codes("name")
+    used = [names.values[code] for code in np.unique(names.codes[mask])]
+    return next((count for pattern, count in _STATES_PER_PARAMETER if any(map(pattern.search, used))), 0)

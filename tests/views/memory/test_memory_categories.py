@@ -1,0 +1,167 @@
+"""The categories of memory. The expected bytes are worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.api import summarize
+from perfkit_core.model import architecture
+from perfkit_core.model.architecture import Architecture, Layer, Parameter
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.report import pictures
+from perfkit_core.views.memory import categories, memory_categories
+from perfkit_core.views.memory.events import levels as recorded_levels
+from perfkit_core.views.memory.events import memory_events
+from tests.support.events import host, trace
+
+KEPT = 10**9
+
+
+def mem(start: int, change: int, address: int, total: int | None = None) -> dict[str, Any]:
+    place = {"bytes": change, "address": address, "total_bytes": total, "device": "cpu", "pid": 1, "tid": 1}
+    return {"name": "[memory]", "kind": "memory", "start_ns": start, "dur_ns": 0, **place}
+
+
+def step(number: int, first: int) -> list[dict[str, Any]]:
+    """Return the events of a step of 1000 ns. Addresses begin at ``first``. Blocks of the names below have these bytes:
+    activation 100, loss 1, temporary 30, workspace 50, gradients 400 and 80, and batch 7."""
+    at = 1000 * number
+    return [
+        host(f"step {number}", "step", at, 990, step=number),
+        host("load", "dataloader", at + 5, 20, phase="dataloader"),
+        mem(at + 10, 7, first),
+        host("net", "forward", at + 100, 200, phase="forward"),
+        host("conv", "operator", at + 110, 50, op_name="conv"),
+        mem(at + 120, 50, first + 1), mem(at + 130, 100, first + 2), mem(at + 150, -50, first + 1),
+        mem(at + 200, 30, first + 3), mem(at + 290, -30, first + 3),
+        host("loss", "operator", at + 320, 10),  # between forward and backward
+        mem(at + 325, 1, first + 4),
+        host("back", "operator", at + 400, 200, phase="backward"),
+        mem(at + 410, 400, first + 5), mem(at + 420, 80, first + 6), mem(at + 430, 30, first + 7),
+        mem(at + 440, -100, first + 2), mem(at + 450, -30, first + 7),
+        host("Adam.step", "optimizer", at + 700, 100, phase="optimizer"),
+        mem(at + 710, 60, first + 8), mem(at + 720, -60, first + 8),
+        mem(at + 900, -400, first + 5), mem(at + 910, -80, first + 6), mem(at + 920, -1, first + 4),
+        mem(at + 930, -7, first),
+    ]  # fmt: skip
+
+
+def with_totals(rows: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:
+    total = before
+    for row in sorted((row for row in rows if row["kind"] == "memory"), key=lambda row: row["start_ns"]):
+        total += row["bytes"]
+        row["total_bytes"] = total
+    return rows
+
+
+def made(rows: list[dict[str, Any]]) -> Trace:
+    return trace(rows, names=lambda name: name if name == "conv" else None)
+
+
+def table(found: Trace | Path, **request: Any) -> dict[str, tuple[int, int]]:
+    rows = summarize(found, "memory_categories", **request)
+    return {row["category"]: (row["blocks"], row["bytes"]) for row in rows.to_dict("records")}
+
+
+def test_the_phase_and_the_life_of_a_block_decide() -> None:
+    """The peak is in the backward pass, when both gradients, the activation, the loss and a temporary are allocated."""
+    found = made(step(0, 1) + step(1, 100))
+    assert table(found) == {
+        "activations": (2, 101), "gradients": (2, 480), "inputs": (1, 7), "temporaries": (1, 30), "unknown": (0, 0),
+    }  # fmt: skip
+
+
+def test_workspace_is_freed_within_the_operator() -> None:
+    rows = [row for row in step(0, 1) if row["start_ns"] < 300]
+    assert table(made(rows))["workspace"] == (1, 50)
+
+
+def test_states_parameters_and_other_memory_of_the_recording() -> None:
+    """Before the first step: two parameters of the sizes of the gradients, and 5 bytes that nothing explains. In the
+    first update: two states of each parameter."""
+    rows = [mem(-50 + number, size, KEPT + number) for number, size in enumerate((400, 80, 5))]
+    rows += [mem(705, size, KEPT + 10 + number) for number, size in enumerate((400, 400, 80, 80))]
+    found = made([*rows, *step(0, 1), *step(1, 100)])
+    assert table(found) == {
+        "parameters": (2, 480), "optimizer_states": (4, 960), "gradients": (2, 480), "activations": (2, 101),
+        "inputs": (1, 7), "temporaries": (1, 30), "unknown": (1, 5),
+    }  # fmt: skip
+
+
+def test_memory_from_before_the_recording() -> None:
+    """Before the recording: parameters (480 bytes), two states of each (960), the gradients, which are freed later, and
+    20 bytes that nothing explains."""
+    rows = [mem(460, -400, KEPT), mem(470, -80, KEPT + 1), *step(0, 1), *step(1, 100)]
+    found = made(with_totals(rows, 480 * 4 + 20))
+    assert table(found) == {
+        "parameters": (0, 480), "optimizer_states": (0, 960), "gradients": (2, 960), "activations": (2, 101),
+        "inputs": (1, 7), "temporaries": (1, 30), "unknown": (0, 20),
+    }  # fmt: skip
+
+
+def test_too_little_memory_for_the_states_is_unknown() -> None:
+    found = made(with_totals(step(0, 1), 480 + 100))
+    assert table(found)["parameters"] == (0, 480)
+    assert table(found)["unknown"] == (0, 100)
+    assert "optimizer_states" not in table(found)
+
+
+def test_the_recorded_model_tells_the_parameters() -> None:
+    """The model has a parameter of 200 bytes that is not trained."""
+    parts = tuple(Parameter(name=str(n), shape=(n,), dtype="int8", bytes=n) for n in (200, 400, 80))
+    layer = Layer(path="", class_name="Net", device="cpu", parameters=parts)
+    found = made(with_totals(step(0, 1), 900))
+    extra = architecture.to_extra([Architecture("Net", "fw", (layer,))])
+    assert table(found.with_meta(extra=extra))["parameters"] == (0, 680)
+    assert table(found)["parameters"] == (0, 480)
+
+
+def test_the_growth_of_a_category() -> None:
+    """Each step leaves 11 bytes of the forward pass."""
+    rows = [
+        row for number in range(3) for row in [*step(number, 100 * number), mem(1000 * number + 210, 11, KEPT + number)]
+    ]
+    found = summarize(made(rows), "memory_categories").set_index("category")
+    assert found["growth_bytes"].to_dict() == {name: 11 if name == "activations" else 0 for name in found.index}
+    assert summarize(made(step(0, 1)), "memory_categories")["growth_bytes"].isna().all()
+
+
+def test_the_peak_of_a_step(tmp_path: Path) -> None:
+    rows = [*step(0, 1), *step(1, 100), mem(1415, 1000, KEPT)]
+    assert table(made(rows))["gradients"] == (3, 1480)
+    assert table(made(rows), steps=[0])["gradients"] == (2, 480)
+
+
+REAL = ("torch/h100-vit.json.gz", "torch/h100-qwen05b.json.gz", "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz",
+        "paddle/cpu-3.3.1/to_static/cycle0.pb")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_categories_sum_to_the_recorded_total_at_all_times(traces: Path, name: str) -> None:
+    found = load(traces / name)
+    level = categories.levels(found)
+    assert (level.after.sum(axis=1) == recorded_levels(found).allocated).all()
+    rows = memory_categories.table(found, ViewRequest())
+    places = summarize(found, "memory_places").set_index("device")["peak_bytes"]
+    assert rows.groupby("device", observed=True)["bytes"].sum().to_dict() == places[rows["device"].unique()].to_dict()
+    picture = pictures.category_section(found).table
+    assert picture.drop(columns="time_ns").sum(axis=1).max() == places.max()
+    assert len(memory_events(found).row) > 40
+
+
+def test_the_picture_shows_the_moment_with_most_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The intervals end at 300, 600 and 900 ns."""
+    monkeypatch.setattr(pictures, "STRETCHES", 3)
+    section = pictures.category_section(
+        made([mem(0, 5, KEPT), *step(0, 1), mem(900, 1, KEPT + 1), mem(901, -1, KEPT + 1)])
+    )
+    assert section.chart is not None
+    assert section.table.columns.tolist()[1:] == list(section.chart.y)
+    first, second, _ = section.table.to_dict("records")
+    assert (first["workspace_bytes"], first["activations_bytes"], first["inputs_bytes"]) == (50, 100, 7)
+    assert (second["gradients_bytes"], second["temporaries_bytes"]) == (480, 30)
