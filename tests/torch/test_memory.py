@@ -140,6 +140,9 @@ def test_a_real_gpu_recording_equals_a_replay_of_its_events(traces: Path, name: 
     assert row["frees"] == sum(event["Bytes"] < 0 for event in events)
     assert (row["start_bytes"], row["peak_bytes"], row["end_bytes"]) == (start, best, events[-1]["Total Allocated"])
     assert row["peak_reserved_bytes"] == max(event["Total Reserved"] for event in events)
+    at_peak = max(events, key=lambda event: event["Total Allocated"])  # the first of equal levels
+    assert row["fragmentation_bytes"] == at_peak["Total Reserved"] - best
+    assert row["fragmentation_ratio"] == pytest.approx(1 - best / at_peak["Total Reserved"])
     table = memory_peak.table(trace, ViewRequest(device="cuda"))
     table = table[table["device"] == "cuda:0"].set_index("name")
     known = table[table["blocks"].notna()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.model.columns import DEVICE_NAME, POSITION, RANK, Column, count, size
+from perfkit_core.model.columns import DEVICE_NAME, POSITION, RANK, Column, count, share, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
@@ -27,6 +27,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     for _, at, change, peak_allocated, peak_reserved in zip(pools, *parts, strict=False):
         start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
         recorded = level.allocated[at[0]] != MISSING
+        reserved = int(level.reserved[position]) if recorded and position >= events.first()[events.pool[at[0]]] else 0
         rows.append({
             "allocations": int((~events.reserve[at] & (change >= 0)).sum()),
             "frees": int((change < 0).sum()),
@@ -37,12 +38,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             "growth_bytes": int(change.sum()),
             "peak_growth_bytes": peak - start,
             "peak_reserved_bytes": int(level.reserved[at].max()),
+            # a reserve that does not contain all allocated memory, as on Paddle's CPU, says nothing
+            "fragmentation_bytes": reserved - peak if reserved >= max(peak, 1) else MISSING,
             "process_peak_bytes": int(peak_allocated.max()),
             "process_peak_reserved_bytes": int(peak_reserved.max()),
         })  # fmt: skip
-    measures = pd.DataFrame(rows, columns=[column.name for column in COLUMNS if column not in (RANK, DEVICE_NAME)])
+    every = [column.name for column in COLUMNS]
+    measures = pd.DataFrame(rows, columns=[name for name in every[2:] if name != "fragmentation_ratio"])
     values = {str(name): measures[name].to_numpy(np.int64) for name in measures}
-    return memory.pool_table(trace, events, pools, values)
+    result = memory.pool_table(trace, events, pools, values)
+    unused = result["fragmentation_bytes"].astype("Float64")
+    result["fragmentation_ratio"] = unused / (unused + result["peak_bytes"])
+    return result[every]
 
 
 COLUMNS = (
@@ -57,6 +64,8 @@ COLUMNS = (
     size("growth_bytes", "Growth", description="sum of the recorded changes"),
     size("peak_growth_bytes", "Peak growth", of_capture=True, description="peak less start"),
     size("peak_reserved_bytes", "Peak reserved", of_capture=True),
+    size("fragmentation_bytes", "Unused reserve", of_capture=True, description="reserve at the peak, less the peak"),
+    share("fragmentation_ratio", "Unused reserve", of_capture=True, description="share of the reserve at the peak"),
     size("process_peak_bytes", "Process peak", of_capture=True, description="peak since the process began"),
     size("process_peak_reserved_bytes", "Process peak reserved", of_capture=True),
 )
