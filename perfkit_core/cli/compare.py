@@ -40,6 +40,8 @@ _COMMENT: Final = ("gate", "runs", "serving", "new_step_time", "new_causes", "ne
 _COMMENT_ROWS: Final = 10
 _SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")
 """Tables of the first look in a terminal, unless ``--view`` selects others."""
+_OF_MEMORY: Final = ("memory_categories", "memory_peak")
+"""Tables of the first look if only memory was recorded."""
 _SCREEN_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
 """Tables that ``--limit`` does not shorten: the conditions of --fail-on, the runs, and the parts of a total."""
@@ -68,6 +70,9 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
               "--noise and verify measured on this machine, else 10% of host time and 2% of device time]")  # fmt: skip
 @click.option("--view", "views", multiple=True, metavar="NAME", help="Show only this table of the comparison; 'all' "
               "shows every table. Repeat the option or use commas for several tables.")  # fmt: skip
+@click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of the table memory_peak by this "
+              "grouping: line (of the user's code), stack, stack=N (innermost frames), module, phase, shape, step or "
+              "thread.")  # fmt: skip
 @options.limit_option("depends on the table; no limit in json and csv")
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown shows ten rows of the main tables")
 @options.output
@@ -106,6 +111,8 @@ def compare(
     chosen = renderer(format_name, output)
     named = named_runs(runs, baseline)
     wanted = asked(given, len(named))
+    if wanted.by and (against or len(named) != 2):
+        raise UsageError("--by requires two runs", "example: perfkit compare A B --view memory_peak --by line")
     if against and len(named) != 2:
         hint = "example: perfkit compare A B --against OLD_A OLD_B"
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
@@ -152,6 +159,7 @@ def _first_look(report: Report, lead: str) -> Report:
     if "operators_device" in sections:
         sections.pop("operators")
     shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
+    shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
     # The waterfall shows the largest causes.
     headline = tuple(sentence for sentence in report.headline if _template(sentence) != explanation.LARGEST)
     return replace(report, sections=shown, headline=headline, next=lead)
@@ -162,7 +170,7 @@ def _template(sentence: Text) -> str:
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
-    """Parse the values of --per, --samples, --tokens, --fail-on and --noise. Raises UsageError."""
+    """Parse the values of --per, --samples, --tokens, --fail-on, --noise and --by. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
     from perfkit_core.compare.pair import Asked
 
@@ -189,7 +197,8 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
         if not 0 <= share <= 1:
             raise UsageError(f"--noise {noise!r} is not between 0% and 100%", hint)
     amounts = amounts * runs if len(amounts) == 1 else amounts
-    return Asked(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share)
+    by = tuple(options.names(given.get("by", ())))
+    return Asked(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share, by)
 
 
 def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:

@@ -59,12 +59,14 @@ class Asked:
     - ``amounts``: the work of a step of base and of other.
     - ``conditions``: the conditions of the gate.
     - ``noise``: the relative standard deviation between equal runs, None if it is not given.
+    - ``by``: the groupings of the table memory_peak.
     """
 
     per: str | None = None
     amounts: tuple[int, ...] = ()
     conditions: tuple[Condition, ...] = ()
     noise: float | None = None
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.compare import comparison, explanation, headline, noise
+from perfkit_core.compare import comparison, explanation, headline, memory, noise
 from perfkit_core.compare.attribute.causes import causes, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
@@ -122,7 +122,7 @@ def comparison_report(
     the runs.
     """
     sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
-    report = report_of(pair(sides[0], sides[1], asked), sides, names)
+    report = report_of(pair(sides[0], sides[1], asked), sides, names, by=asked.by)
     if kinds is None:
         return report
     gates = [section for section in report.sections if section.name == "gate"]
@@ -131,9 +131,13 @@ def comparison_report(
 
 
 def report_of(
-    result: Pair, sides: Sequence[Sequence[Trace]], names: Sequence[str] = (), why: explanation.Explained | None = None
+    result: Pair,
+    sides: Sequence[Sequence[Trace]],
+    names: Sequence[str] = (),
+    why: explanation.Explained | None = None,
+    by: Sequence[str] = (),
 ) -> Report:
-    """Return the report on a compared pair.
+    """Return the report on a compared pair. ``by`` has the groupings of the table memory_peak.
 
     Keys of ``data``:
 
@@ -168,7 +172,7 @@ def report_of(
         if base == other
         else say("{other} against {base}", other=other, base=base),
         tuple(source_of(*side) for side in zip(sides, SIDES, run_names, strict=True)),
-        declared(_sections(result, why), COLUMNS),
+        (*declared(_sections(result, why), COLUMNS), *memory.sections(sides[0][0], sides[1][0], by)),
         headline=headline.headline(
             result,
             why.alignment.matched,
