@@ -132,7 +132,8 @@ class NativeTables:
 
     - ``operators``: categories of the events in its table of operators; empty if it contains all operators.
     - ``totals_only``: its tables contain no self times and no memory; perfkit's numbers fill these columns. Each event
-      is a call. Shares are parts of the sum of their column. If False, numbers are computed as in torch's tables.
+      is a call. Shares are parts of the sum of their column. If False, a self time is the duration less the sum of the
+      children, and a memory event counts for all host events during which it occurs.
     """
 
     operators: tuple[str, ...] = ()

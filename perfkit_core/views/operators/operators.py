@@ -98,18 +98,18 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     native table, shares are as :class:`~perfkit_core.plugins.contracts.NativeTables` says, and missing numbers are 0.
     """
     rules = native_tables(trace, request)
-    totals_only, as_torch = rules is not None and rules.totals_only, rules is not None and not rules.totals_only
+    totals_only, summed = rules is not None and rules.totals_only, rules is not None and not rules.totals_only
     rows = np.flatnonzero(counted & (totals_only or calls.is_call(trace)) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
     nothing = integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    self_cpu_ns = groups.sum(calls.self_cpu_ns(trace, as_torch)[rows])
+    self_cpu_ns = groups.sum(calls.self_cpu_ns(trace, summed)[rows])
     self_device_ns = groups.sum(calls.self_device_ns(trace, counted)[rows])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
     has_device_work = trace.rows("kind", *schema.DEVICE_WORK).any()
     known_on_device = np.full(len(groups), request.native or has_device_work)
     self_sum = int(self_cpu_ns.sum())
-    if as_torch:
+    if summed:
         self_sum = outermost_sum = calls.native_self_sum_ns(trace)
     elif totals_only:
         outermost_sum = int(cpu["total_cpu_ns"].sum())
@@ -127,7 +127,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
     cells |= dict.fromkeys(_BYTES, nothing)
     if trace.rows("kind", schema.MEMORY).any():
-        for name, values in zip(_BYTES, host_bytes(trace, as_torch), strict=True):
+        for name, values in zip(_BYTES, host_bytes(trace, summed), strict=True):
             values = calls.gathered(trace, values) if name.startswith("self_") else values
             cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
     flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
