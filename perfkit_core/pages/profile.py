@@ -14,7 +14,7 @@ from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole
-from perfkit_core.report import display, headline, pictures, server_headline, summary, timeline
+from perfkit_core.report import display, headline, pictures, summary, timeline
 
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
@@ -63,8 +63,6 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
     tables = {section.name: section.table for section in report.sections}
     sections = []
     for section, view in zip(report.sections, views, strict=True):
-        if section.name == server_headline.VIEW and section.table.empty:  # a training
-            continue
         if section.name == pictures.RANKS_VIEW:
             sections.append(pictures.with_ranks(section, tables))
             continue
