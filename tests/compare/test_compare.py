@@ -95,7 +95,7 @@ def test_the_unmatched_share_is_in_the_headline(torch_run: Trace, paddle_run: Tr
     assert any(sentence.startswith(unmatched) for sentence in rendered(report.headline))
     assert [section.name for section in report.sections] == [
         "waterfall", "steps", "step_time", "statistics", "step_parts", "causes", "layers", "families", "kernels",
-        "attribution", "matched", "unmatched", "phases", "overview", "operators",
+        "attribution", "matched", "unmatched", "phases", "overview", "operators", "memory_categories", "memory_peak",
     ]  # fmt: skip
 
 
