@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -59,16 +60,15 @@ Argument = Any
 
 def arguments(shapes: str, dtypes: str | None, values: str | None) -> tuple[Argument, ...]:
     """Return the arguments of a call, by position. The texts are JSON lists with one item per argument: ``shapes`` has
-    sizes, ``dtypes`` has names of types, and ``values`` has values as text, or "". Raises ValueError."""
+    sizes, ``dtypes`` has names of types, and ``values`` has values as text, or "". ``values`` may have more items:
+    arguments that are not tensors. Raises ValueError."""
     try:
         sizes = msgspec.json.decode(shapes, type=list[list[_Size | list[_Size]]])
         names = msgspec.json.decode(dtypes, type=list[str]) if dtypes else []
         texts = msgspec.json.decode(values, type=list[str]) if values else []
     except msgspec.DecodeError as error:
         raise ValueError(f"not a JSON list of arguments: {error}") from None
-    names += [""] * (len(sizes) - len(names))
-    texts += [""] * (len(sizes) - len(texts))
-    return tuple(map(_argument, sizes, names, texts))
+    return tuple(_argument(size or [], name or "", text or "") for size, name, text in zip_longest(sizes, names, texts))
 
 
 def _argument(size: list[Any], name: str, text: str) -> Argument:

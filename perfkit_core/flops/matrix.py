@@ -6,6 +6,8 @@ counters. A formula raises ValueError if the shapes do not fit or if they do not
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -17,8 +19,16 @@ _WIDER: Final = {"int8": "int32", "uint8": "int32", "float8": "bfloat16"}
 """Type of the inputs of a matrix product → type of its result, where the result is wider."""
 
 
-def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
-    """Return the work of ``a @ b``: 2 · batch · m · n · k FLOPs. Dimensions before the last two are broadcast."""
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    transpose_a: Argument = None,
+    transpose_b: Argument = None,
+) -> Work:
+    """Return the work of ``a @ b``: 2 · batch · m · n · k FLOPs. Dimensions before the last two are broadcast.
+    ``transpose_a`` and ``transpose_b`` say whether the last two dimensions of a factor are swapped before."""
+    a, b = _transposed(a, transpose_a), _transposed(b, transpose_b)
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
     (m, k), (rows, n) = left[-2:], right[-2:]
@@ -31,6 +41,41 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
         batch, m = (), math.prod(left[:-1])
     product = Product(math.prod(batch), m, n, k)
     return Work(2 * math.prod(product), moved((a, b, bias, result)), True, a.dtype, product)
+
+
+def _transposed(factor: Tensor, swapped: Argument) -> Tensor:
+    if not swapped or len(factor.shape) < 2:
+        return factor
+    *batch, rows, columns = factor.shape
+    return Tensor((*batch, columns, rows), factor.dtype)
+
+
+def matmul_gradient(
+    a: Tensor,
+    b: Tensor,
+    gradient: Tensor,
+    wanted: Sequence[Argument],
+    transpose_a: Argument = None,
+    transpose_b: Argument = None,
+) -> Work:
+    """Return the work of the gradients of :func:`matmul`: dA = dC·Bᵀ and dB = Aᵀ·dC. ``wanted`` says which of the two
+    are computed. Each takes as many FLOPs as the forward pass."""
+    of_a, of_b = map(bool, wanted)
+    tensors = (gradient, *((b, a) if of_a else ()), *((a, b) if of_b else ()))
+    forward = matmul(a, b, None, transpose_a, transpose_b)
+    return Work((of_a + of_b) * forward.flops, moved(tensors), True, a.dtype)
+
+
+def matmul_of_unknown_layout(a: Tensor, b: Tensor) -> Work:
+    """Return the work of :func:`matmul` if it is not recorded whether its factors are transposed. The FLOPs are known
+    if they are the same in all cases in which the inner sizes are equal. Otherwise, ValueError is raised."""
+    fits = []
+    for swapped in itertools.product((False, True), repeat=2):
+        with contextlib.suppress(ValueError):
+            fits.append(matmul(a, b, None, *swapped))
+    if len({work.flops for work in fits}) != 1:
+        raise ValueError(f"it is not recorded which factor is transposed: {a.shape} @ {b.shape}")
+    return fits[0]
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Work:
@@ -91,17 +136,32 @@ def convolution(
 
 
 def convolution_gradient(
-    gradient: Tensor, input: Tensor, weight: Tensor, wanted: Sequence[bool], transposed: bool = False
+    gradient: Tensor, input: Tensor, weight: Tensor, wanted: Sequence[Argument], transposed: bool = False
 ) -> Work:
     """Return the work of the backward pass of a convolution. ``wanted`` says whether the gradients of input, weight and
     bias are computed. Each of the first two takes as many FLOPs as the forward pass."""
     if not isinstance(wanted, tuple):
         raise ValueError("it is not recorded which gradients are computed")
-    of_input, of_weight = wanted[:2]
-    positions = (input if transposed else gradient).shape[2:]
+    of_input, of_weight = map(bool, wanted[:2])
     tensors = (gradient, *((weight, input) if of_input else ()), *((input, weight) if of_weight else ()))
-    flops = (of_input + of_weight) * of_positions(input.shape[0], positions, weight)
+    flops = (of_input + of_weight) * _of_weights(input if transposed else gradient, weight)
     return Work(flops, moved(tensors), True, input.dtype)
+
+
+def sized_convolution(
+    input: Tensor, weight: Tensor, sizes: Sequence[int], bias: Tensor | None = None, transposed: Argument = None
+) -> Work:
+    """Return the work of a :func:`convolution` whose result has the shape ``sizes``. The channels of input and result
+    may be in any dimension. Stride, padding, dilation and groups are not needed."""
+    result = Tensor(tuple(sizes), input.dtype)
+    flops = _of_weights(input if transposed else result, weight)
+    return Work(flops, moved((input, weight, bias, result)), True, input.dtype)
+
+
+def _of_weights(positions: Tensor, weight: Tensor) -> int:
+    """Return the FLOPs of a convolution. At each position, each weight takes part in one multiply-add. ``positions`` is
+    the result (the input if transposed): its channels are the first dimension of the weights."""
+    return 2 * positions.elements // weight.shape[0] * weight.elements
 
 
 def of_positions(samples: int, sizes: Sequence[int], weight: Tensor) -> int:
@@ -179,13 +239,13 @@ def _unpacked(
 
 
 def _by_sample(tensor: Tensor, starts: Argument, length: Argument) -> Tensor:
-    shape = tensor.shape
-    if len(shape) == 3:
+    *sizes, heads, features = tensor.shape
+    if isinstance(starts, Tensor) or len(sizes) == 1:
         samples = starts.elements - 1 if isinstance(starts, Tensor) else 1
-        if not isinstance(length, int) or samples * length != shape[0]:
+        if not isinstance(length, int) or samples * length != math.prod(sizes):
             raise ValueError("the lengths of the sequences are not recorded")
-        shape = (samples, length, *shape[1:])
-    samples, positions, heads, features = shape
+        sizes = [samples, length]
+    samples, positions = sizes
     return Tensor((samples, heads, positions, features), tensor.dtype)
 
 

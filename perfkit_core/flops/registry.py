@@ -23,12 +23,13 @@ from perfkit_core.system.packages import convert, read_toml
 FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
     function.__name__: function
     for function in (
-        matrix.matmul, matrix.linear, matrix.bilinear, matrix.grouped_matmul, matrix.convolution,
-        matrix.convolution_gradient, matrix.attention, matrix.attention_gradient, matrix.packed_attention,
+        matrix.matmul, matrix.matmul_gradient, matrix.matmul_of_unknown_layout, matrix.linear, matrix.bilinear,
+        matrix.grouped_matmul, matrix.convolution, matrix.convolution_gradient, matrix.sized_convolution,
+        matrix.attention, matrix.attention_gradient, matrix.packed_attention,
         matrix.packed_attention_gradient, matrix.recurrent, matrix.recurrent_gradient, vector.elementwise, vector.lists,
         vector.copy, vector.fill, vector.concatenate, vector.reduce, vector.scan, vector.softmax,
         vector.softmax_gradient, vector.normalize, vector.normalize_gradient, vector.pool, vector.adaptive_pool,
-        vector.pool_gradient, vector.gather, vector.scatter, vector.loss, vector.picked_loss,
+        vector.sized_pool, vector.pool_gradient, vector.gather, vector.scatter, vector.loss, vector.picked_loss,
         vector.picked_loss_gradient, vector.optimizer,
     )
 }  # fmt: skip
@@ -46,7 +47,8 @@ _NO_WORK: Final = frozenset(("complex", "distance", "fused_elementwise"))
 _BOOLEAN: Final = frozenset(("compare", "logical"))
 _VALUES: Final = frozenset(
     ("stride", "padding", "dilation", "transposed", "output_padding", "groups", "wanted", "causal", "query_length",
-     "key_length", "trained", "dims", "window", "ceil", "size", "dim", "rows")
+     "key_length", "trained", "inference", "dims", "window", "ceil", "size", "dim", "rows", "sizes", "transpose_a",
+     "transpose_b", "adaptive")
 )  # fmt: skip
 """Roles of arguments that are values. If an operator has none, its work follows from shapes and types alone."""
 

@@ -93,10 +93,15 @@ def softmax_gradient(gradient: Tensor, output: Tensor) -> Work:
     return Work(4 * output.elements, moved((gradient, output, output)), dtype=output.dtype)
 
 
-def normalize(input: Tensor, weight: Argument = None, bias: Argument = None, trained: Argument = True) -> Work:
-    """Return the work of a normalization. If not ``trained``, batch statistics are known: two FLOPs for an element."""
+def normalize(
+    input: Tensor, weight: Argument = None, bias: Argument = None, trained: Argument = True, inference: Argument = None
+) -> Work:
+    """Return the work of a normalization. If not ``trained``, or for ``inference``, batch statistics are known: two
+    FLOPs for an element."""
     parameters = flat(weight, bias)
-    per_element = (NORMALIZE if trained is not False else AFFINE) + (AFFINE if parameters else 0)
+    per_element = (NORMALIZE if trained is not False and inference is not True else AFFINE) + (
+        AFFINE if parameters else 0
+    )
     return Work(per_element * input.elements, moved((input, *parameters, input)), dtype=input.dtype)
 
 
@@ -137,6 +142,15 @@ def adaptive_pool(input: Tensor, size: Sequence[int]) -> Work:
     return Work(input.elements, moved((input, output)), dtype=input.dtype)
 
 
+def sized_pool(input: Tensor, window: Sequence[int], sizes: Sequence[int], adaptive: Argument = None) -> Work:
+    """Return the work of :func:`pool` if the shape of the result is known. If ``adaptive`` (one or several flags), the
+    windows cover the input: about one FLOP for each input element."""
+    output = Tensor(tuple(sizes), input.dtype)
+    covers = any(adaptive) if isinstance(adaptive, tuple) else adaptive is True
+    flops = input.elements if covers else output.elements * math.prod(window)
+    return Work(flops, moved((input, output)), dtype=input.dtype)
+
+
 def pool_gradient(gradient: Tensor, input: Tensor) -> Work:
     """Return the work of the gradient of pooling: the gradient is read, and added to or written over the input's."""
     return Work(gradient.elements, moved((gradient, input)), dtype=gradient.dtype)
@@ -151,7 +165,9 @@ def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
 
 
 def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
-    """Return the work of adding the rows of ``gradient`` to a table of ``rows`` rows, as an embedding's gradient."""
+    """Return the work of adding the rows of ``gradient`` to a table, as an embedding's gradient. ``rows``: the number
+    of the table's rows, or its shape."""
+    rows = rows[0] if isinstance(rows, tuple) else rows
     count = rows if type(rows) is int else indices.elements
     table = Tensor((count, gradient.elements // max(indices.elements, 1)), gradient.dtype)
     return Work(gradient.elements, moved((gradient, indices, table)), dtype=gradient.dtype)

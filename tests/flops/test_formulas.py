@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.flops.arguments import Tensor, arguments, number_type
-from perfkit_core.flops.matrix import packed_attention
+from perfkit_core.flops.matrix import matmul, matmul_gradient, packed_attention, sized_convolution
 from perfkit_core.flops.registry import OperatorFormula, by_canonical_name, parse
+from perfkit_core.flops.vector import normalize, scatter, sized_pool
 from perfkit_core.flops.work import Work
 
 
@@ -108,3 +109,69 @@ def test_packed_sequences_count_only_if_all_have_the_greatest_length() -> None:
 def test_wrong_texts_of_formulas_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="formula"):
         parse(text)
+
+
+def test_values_may_follow_the_tensors() -> None:
+    found = arguments("[[2,3],[]]", '["float32",""]', '["","[1, 2]","[4, 5]","False"]')
+    assert found == (Tensor((2, 3), "float32"), (1, 2), (4, 5), False)
+
+
+def test_factors_may_be_transposed() -> None:
+    a, b = Tensor((5, 3, 4), "float32"), Tensor((6, 3), "float32")
+    found = matmul(a, b, None, True, True)  # 5 times (4 × 3) @ (3 × 6)
+    assert found.flops == 2 * 5 * 4 * 3 * 6
+    assert found.product == (1, 5 * 4, 6, 3)
+    assert found.bytes == 4 * (5 * 3 * 4 + 6 * 3 + 5 * 4 * 6)
+
+
+def test_gradients_of_products_count_if_they_are_computed() -> None:
+    a, b, gradient = Tensor((8, 4), "float32"), Tensor((4, 6), "float32"), Tensor((8, 6), "float32")
+    both = matmul_gradient(a, b, gradient, ((8, 4), (4, 6)))
+    of_b = matmul_gradient(a, b, gradient, (False, (4, 6)))
+    assert (both.flops, of_b.flops) == (2 * 2 * 8 * 4 * 6, 2 * 8 * 4 * 6)
+    assert both.bytes == 4 * (48 + 2 * (32 + 24))  # dC once; A and B are read, dA and dB are written
+    assert of_b.bytes == 4 * (48 + 32 + 24)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "flops"),
+    [((8, 4), (4, 6), 2 * 8 * 4 * 6), ((4, 4), (4, 6), 2 * 4 * 4 * 6), ((2, 8, 4), (2, 8, 4), None),
+     ((2, 4, 4), (2, 4, 4), 2 * 2 * 64), ((8, 4), (4, 8), None), ((8, 4), (5, 6), None)],
+)  # fmt: skip
+def test_products_without_recorded_layout(a: tuple[int, ...], b: tuple[int, ...], flops: int | None) -> None:
+    """(8, 4) and (4, 8) are 8 × 8 results with 4 factors, or 4 × 4 results with 8."""
+    found = parse("matmul_of_unknown_layout(a, b)").work(str([list(a), list(b)]), None, None)
+    assert (found and found.flops) == flops
+
+
+def test_convolutions_with_a_known_result_need_no_stride() -> None:
+    image, weight = Tensor((2, 9, 9, 4), "float32"), Tensor((8, 2, 3, 3), "float32")  # channels last, two groups
+    found = sized_convolution(image, weight, (2, 5, 5, 8))
+    assert found.flops == 2 * 2 * 5 * 5 * 8 * 2 * 9
+    assert found.bytes == 4 * (2 * 81 * 4 + 8 * 2 * 9 + 2 * 25 * 8)
+    transposed = sized_convolution(Tensor((2, 8, 5, 5)), Tensor((8, 3, 3, 3)), (2, 6, 11, 11), transposed=True)
+    assert transposed.flops == 2 * 2 * 5 * 5 * 8 * 3 * 9
+
+
+def test_pooling_with_a_known_result() -> None:
+    image = Tensor((2, 3, 8, 8), "float32")
+    assert sized_pool(image, (3, 3), (2, 3, 4, 4), (False, False)).flops == 2 * 3 * 16 * 9
+    assert sized_pool(image, (4, 4), (2, 3, 4, 4), (False, True)).flops == 2 * 3 * 64
+    assert sized_pool(image, (3, 3), (2, 3, 1, 1), (True, False)).bytes == 4 * (2 * 3 * 64 + 6)
+
+
+def test_inference_with_known_statistics() -> None:
+    image, weight = Tensor((2, 3, 4, 4), "float32"), Tensor((3,), "float32")
+    assert normalize(image, weight, weight).flops == 96 * (5 + 2)
+    assert normalize(image, weight, weight, inference=True).flops == 96 * (2 + 2)
+
+
+def test_the_gradient_of_an_embedding_has_the_shape_of_the_table() -> None:
+    gradient, indices = Tensor((5, 8), "float32"), Tensor((5,), "int64")
+    assert scatter(gradient, indices, (100, 8)).bytes == scatter(gradient, indices, 100).bytes == 4 * 5 * 8 + 40 + 3200
+
+
+def test_packed_samples_with_four_dimensions() -> None:
+    tokens, starts = Tensor((1, 12, 4, 8)), Tensor((4,))
+    assert packed_attention(tokens, tokens, tokens, None, starts, starts, 4, 4).flops == 3 * 4 * 16 * 2 * (8 + 8)
+    assert packed_attention(tokens, tokens, tokens).flops == 4 * 144 * 2 * (8 + 8)
