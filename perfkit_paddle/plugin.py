@@ -11,6 +11,7 @@ from typing import Any, Final
 from perfkit_core.plugins.contracts import (
     Calibrator,
     NativeTables,
+    OperatorFormulas,
     OperatorNames,
     RangeNames,
     Recorder,
@@ -96,3 +97,10 @@ def perfkit_range_names() -> RangeNames:
     from perfkit_paddle.nvtx_ranges import range_meaning
 
     return {"paddle": range_meaning}
+
+
+@hookimpl
+def perfkit_operator_formulas() -> OperatorFormulas:
+    from perfkit_paddle.operator_formulas import operator_formula
+
+    return {"paddle": operator_formula}
