@@ -90,6 +90,22 @@ def save_failed(reason: str) -> Finding:
     return Finding("save-failed", text)
 
 
+def unknown_arguments(reason: str, count: int) -> Finding:
+    """Warn of matrix products in static programs whose shapes are unknown."""
+    text = message(
+        "{count} matrix products of static programs have no shapes, because threads run operators in any order: set "
+        "FLAGS_enable_pir_in_executor_trace_run=1 to run them in the order of the program",
+        count=count,
+    )
+    if reason == "sizes":
+        text = message(
+            "{count} matrix products of static programs have no shapes, because sizes in the program are unknown: give "
+            "paddle.static.data() fixed sizes",
+            count=count,
+        )
+    return Finding("operators-without-shapes", text)
+
+
 def overflowed_bytes(count: int) -> Finding:
     text = message("{count} copies have an unknown size: Paddle's JSON cannot store 2 GiB or more", count=count)
     return Finding("overflowed-bytes", text)

@@ -23,7 +23,7 @@ from paddle.profiler import Profiler, ProfilerState, RecordEvent
 from perfkit_core.assembly.labels import backward_label
 from perfkit_core.model.architecture import Flops, Signature
 from perfkit_core.recording import annotation, layer_flops, layer_framework
-from perfkit_paddle import names
+from perfkit_paddle import names, static_programs
 
 if TYPE_CHECKING:
     from perfkit_core.pages.architecture import PrintedArchitecture
@@ -253,7 +253,9 @@ FRAMEWORK: Final = PaddleLayers()
 PaddleHooks.framework = FRAMEWORK
 
 
-def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[nn.Layer]:
+def annotate(
+    model: nn.Layer | paddle.static.Program, name: str | None = None
+) -> annotation.Annotation[nn.Layer] | static_programs.ProgramAnnotation:
     """Label every call of every layer of ``model``, forward and backward, in the events of Paddle's profiler.
 
     The label of a layer contains its path in ``named_sublayers()``, for example ``encoder.0.fc``. If ``name`` is given,
@@ -264,7 +266,12 @@ def annotate(model: nn.Layer, name: str | None = None) -> annotation.Annotation[
     for the same model returns the same object. The hooks are installed only while a profiler runs, and they never
     raise. A ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError
     if another model has this name.
+
+    ``model`` may also be a static program. A ``trace_handler`` then stores the arguments of the program's operators
+    (shapes, types and values), which give FLOPs and bytes. Raises UsageError for a program of the old IR.
     """
+    if static_programs.is_program(model):
+        return static_programs.RUNS.annotate(model)
     return annotation.annotate(FRAMEWORK, model, name)
 
 

@@ -11,17 +11,19 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from perfkit_core.errors import CaptureError
+from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.system import failures
-from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, timed_schedule
-from perfkit_paddle.pb_rows import rows
+from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, program_operators, timed_schedule
+from perfkit_paddle.pb_rows import Rows, rows
 
 SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
@@ -67,6 +69,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     if result is None:
         raise CaptureError("the profiler has recorded nothing", "timer_only=True records no events")
     from perfkit_paddle.layers import FRAMEWORK
+    from perfkit_paddle.static_programs import RUNS
 
     threads = os.environ.get("OMP_NUM_THREADS", "")  # Paddle sets this variable if the user did not
     dtype = framework.paddle().get_default_dtype()
@@ -77,7 +80,16 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
         {"framework_version": framework.paddle().__version__, "options": options},
         {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None, dtype)},
     )
-    running = getattr(profiler, "step_num", None)
+    running, runs = getattr(profiler, "step_num", None), RUNS.taken()
+
+    def finished(tables: dict[str, pb_table.Table], events: Rows) -> Trace:
+        quality: tuple[Finding, ...] = ()
+        try:
+            recorded, quality = program_operators.described(events.recorded, runs)
+            events = replace(events, recorded=recorded)
+        except Exception:  # the cycle is complete without the arguments
+            failures.logger.exception("perfkit: the operators of a static program could not be described")
+        return pb_source.finish(tables, events, SOURCE, live=live).with_findings(*quality)
 
     def with_partial_step(trace: Trace) -> Trace:
         """Report the last step as partial if stop() ended it instead of step()."""
@@ -89,15 +101,15 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
     try:
         content = saved(result)
     except Exception as error:
-        trace = _from_tree(result, live, error)
+        trace = finished(*_from_tree(result, error)).with_findings(findings.save_failed(str(error)))
         return writer.Taken(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
     def decoded() -> Trace:
         try:
             scanned, events = pb_source.read_rows(content, SOURCE)
         except Exception as error:
-            return _from_tree(result, live, error)
-        return pb_source.finish(scanned.tables, events, SOURCE, live=live)
+            return finished(*_from_tree(result, error)).with_findings(findings.save_failed(str(error)))
+        return finished(scanned.tables, events)
 
     return writer.Taken(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
@@ -120,14 +132,14 @@ def saved(result: Any) -> memoryview:
         os.close(descriptor)
 
 
-def _from_tree(result: Any, live: pb_source.Live, error: Exception) -> Trace:
-    """Return the Trace from Paddle's tree of Python objects. This takes 10 µs per event, the protobuf only 2 µs."""
+def _from_tree(result: Any, error: Exception) -> tuple[dict[str, pb_table.Table], Rows]:
+    """Return the events in Paddle's tree of Python objects. This takes 10 µs per event, the protobuf only 2 µs."""
     failures.tell(
         f"Paddle's protobuf data cannot be read ({error}): the events are read from Paddle's Python objects instead",
         logging.WARNING,
     )
     tables = walk(result.get_data(), result.get_extra_info())
-    return pb_source.finish(tables, rows(tables), SOURCE, live=live).with_findings(findings.save_failed(str(error)))
+    return tables, rows(tables)
 
 
 def place() -> environment.Place:

@@ -1,0 +1,217 @@
+"""Arguments of the operators that Paddle recorded while a PIR program ran.
+
+Paddle records the names of these operators, but not their arguments. The arguments follow from the program and from the
+shapes of the feeds. A recorded operator is found in the program by its name, and by its place among the operators with
+this name. Threads may run independent operators in any order. Then the place says nothing, unless all of them have the
+same arguments.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.flops.registry import UNUSED
+from perfkit_core.model.meta import Finding
+from perfkit_core.operators.names import family
+from perfkit_paddle import findings, names
+from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
+from perfkit_paddle.operator_names import operator_name
+from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Shapes, Sizes, each
+
+_OPERATOR: Final = names.EVENT_TYPES[0]
+_PRODUCTS: Final = ("matmul", "conv", "attention", "rnn")
+"""Families of operators with matrix products."""
+_LONGEST: Final = 16
+"""Number of values of the longest list that is stored."""
+
+
+class Arguments(NamedTuple):
+    """The arguments of an operator, as in the columns of the event table. ``args`` has their values as JSON."""
+
+    shapes: str
+    dtypes: str
+    args: str
+
+
+class Unknown(enum.Enum):
+    """Why an operator's arguments are unknown: the shape of an input is, or several operators with different arguments
+    may run in this turn."""
+
+    SIZES = "sizes"
+    ORDER = "order"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a program. ``in_order``: the executor ran the operators in the order of the program."""
+
+    start_ns: int
+    end_ns: int
+    program: Program
+    feeds: tuple[tuple[str, Sizes], ...]
+    in_order: bool
+
+
+def arguments(program: Program, feeds: Mapping[str, Sizes]) -> list[Arguments | None]:
+    """Return the arguments of each operator of a program in a run. None if the shape of an input is unknown.
+
+    The values are those of the inputs, the shapes of the results (``False`` if a result is not computed), and the
+    attributes."""
+    run = Shapes(program, feeds)
+    found: list[Arguments | None] = []
+    for operator in program.operators:
+        if any(run.sizes[tensor] is None for tensor in each(_needed(operator))):
+            found.append(None)
+            continue
+        given = [_input(program, run, place) for place in operator.inputs]
+        values = [value for _, _, value in given]
+        values += [_result(run, place) for place in operator.results]
+        values += map(_text, operator.attributes.values())
+        parts = [shape for shape, _, _ in given], [dtype for _, dtype, _ in given], {"Concrete Inputs": values}
+        found.append(Arguments(*(msgspec.json.encode(part).decode() for part in parts)))
+    return found
+
+
+def _needed(operator: ProgramOperator) -> Sequence[Places]:
+    """Return the inputs whose shapes must be known: those that have a role in the operator's formula."""
+    formula = operator_formula(NAMESPACE + operator.name)
+    if formula is None:
+        return operator.inputs
+    return [place for place, role in zip(operator.inputs, formula.roles, strict=False) if role != UNUSED]
+
+
+def _input(program: Program, run: Shapes, place: Places) -> tuple[Any, str, str]:
+    """Return shape, type and value of an input. An input with a value in the program has only a value, and an input of
+    unknown shape has nothing."""
+    if any(run.sizes[tensor] is None for tensor in each((place,))):
+        return [], "", ""
+    if isinstance(place, int) and program.values[place].constant is not None:
+        return [], "", _text(program.values[place].constant)
+    sizes = [list(run.sizes[tensor] or ()) for tensor in each((place,))]
+    dtype = next((program.values[tensor].dtype for tensor in each((place,))), "")
+    return (sizes if isinstance(place, tuple) else sizes[0] if sizes else []), dtype, ""
+
+
+def _result(run: Shapes, place: Places) -> str:
+    if place is None:
+        return "False"
+    sizes = run.sizes[place] if isinstance(place, int) else None
+    return "" if sizes is None else _text(sizes)
+
+
+def _text(value: Any) -> str:
+    """Return a value as in torch's recordings: a list in brackets, numbers and texts as they are, "" for others."""
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_text, value))}]" if len(value) <= _LONGEST else ""
+    return str(value) if isinstance(value, (bool, int, float, str)) else ""
+
+
+def in_turn(
+    program: Program, found: Sequence[Arguments | None], in_order: bool
+) -> dict[str, list[Arguments | Unknown]]:
+    """Return the arguments of the operators of each name, in the order in which the operators run."""
+    places: dict[str, list[int]] = {}
+    for number, operator in enumerate(program.operators):
+        places.setdefault(operator.name, []).append(number)
+    earlier = [] if in_order else _earlier(program)
+    result: dict[str, list[Arguments | Unknown]] = {}
+    for name, numbers in places.items():
+        turns = result[name] = [found[number] or Unknown.SIZES for number in numbers]
+        for begin, end in [] if in_order else itertools.pairwise(_fixed(numbers, earlier)):
+            if len(set(turns[begin:end])) > 1:
+                turns[begin:end] = [Unknown.ORDER] * (end - begin)
+    return result
+
+
+def _earlier(program: Program) -> list[int]:
+    """Return the operators that must run before each operator, as bits of an integer."""
+    maker = {tensor: number for number, operator in enumerate(program.operators) for tensor in each(operator.results)}
+    earlier: list[int] = []
+    for operator in program.operators:
+        bits = 0
+        for number in {maker[tensor] for tensor in each(operator.inputs) if tensor in maker}:
+            bits |= earlier[number] | 1 << number
+        earlier.append(bits)
+    return earlier
+
+
+def _fixed(numbers: Sequence[int], earlier: Sequence[int]) -> list[int]:
+    """Return the places in ``numbers`` where all operators before the place must run before all after it, with the
+    places 0 and ``len(numbers)``."""
+    before = list(itertools.accumulate((1 << number for number in numbers), int.__or__))
+    # For each operator: how many of the first operators must run before it.
+    counts = [bisect.bisect_left(before, True, key=lambda bits: bool(bits & ~earlier[number])) for number in numbers]
+    least = list(itertools.accumulate(reversed(counts), min))[::-1]
+    return [0, *(place for place in range(1, len(numbers)) if least[place] >= place), len(numbers)]
+
+
+def described(recorded: Recorded, runs: Sequence[Run]) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Add the arguments to the operators that ran in ``runs``. Also return warnings if matrix products lack them."""
+    columns = recorded.columns
+    code = np.full(columns.num_rows, -1, np.int64)
+    texts: dict[Arguments, int] = {}
+    unknown: Counter[Unknown] = Counter()
+    for row, operator in _matched(columns, runs):
+        if isinstance(operator, Unknown):
+            unknown[operator] += family(operator_name(columns["name"][row].as_py())) in _PRODUCTS
+        else:
+            code[row] = texts.setdefault(operator, len(texts))
+    if texts:
+        taken = pa.array(code, mask=code < 0)
+        for place, name in enumerate(Arguments._fields):
+            added = pa.array([operator[place] for operator in texts], pa.string()).take(taken)
+            if name in columns.column_names:
+                old = columns[name].cast(pa.string()).combine_chunks()
+                index = columns.column_names.index(name)
+                columns = columns.set_column(index, name, pc.coalesce(old, added))
+            else:
+                columns = columns.append_column(name, added)
+    quality = tuple(findings.unknown_arguments(reason.value, unknown[reason]) for reason in Unknown if unknown[reason])
+    return replace(recorded, columns=columns), quality
+
+
+def _matched(columns: pa.Table, runs: Sequence[Run]) -> Iterator[tuple[int, Arguments | Unknown]]:
+    """Yield the row and the arguments of each operator that has a counterpart in its program. Operators of a name count
+    only if a run has as many of them as the program."""
+    if not runs:
+        return
+    rows = np.flatnonzero(pc.equal(columns["category"].cast(pa.string()), _OPERATOR).fill_null(False).to_numpy())
+    start = columns["start_ns"].to_numpy()[rows]
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    texts = columns["name"].take(pa.array(rows)).to_pylist()
+    known: dict[Any, dict[str, list[Arguments | Unknown]]] = {}
+    for run in _apart(runs):
+        key = (id(run.program), run.feeds, run.in_order)
+        if key not in known:
+            known[key] = in_turn(run.program, arguments(run.program, dict(run.feeds)), run.in_order)
+        first, last = np.searchsorted(start, (run.start_ns, run.end_ns))
+        by_name: dict[str, list[int]] = {}
+        for row, name in zip(rows[first:last].tolist(), texts[first:last], strict=True):
+            by_name.setdefault(name.removeprefix(NAMESPACE).rstrip("_"), []).append(row)
+        for name, places in by_name.items():
+            turns = known[key].get(name, [])
+            if len(turns) == len(places):
+                yield from zip(places, turns, strict=True)
+
+
+def _apart(runs: Sequence[Run]) -> Iterator[Run]:
+    """Yield the runs that do not overlap another run in time."""
+    runs = sorted(runs, key=lambda run: run.start_ns)
+    ended = list(itertools.accumulate((run.end_ns for run in runs), max, initial=0))
+    for number, run in enumerate(runs):
+        following = runs[number + 1].start_ns if number + 1 < len(runs) else run.end_ns
+        if ended[number] <= run.start_ns and run.end_ns <= following:
+            yield run
