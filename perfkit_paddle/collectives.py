@@ -19,11 +19,15 @@ from perfkit_paddle import framework
 _FUNCTIONS: Final = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "reduce": "reduce",
     "broadcast": "broadcast", "scatter": "scatter", "gather": "gather", "alltoall": "all_to_all",
-    "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier", "send": "send", "recv": "recv",
+    "alltoall_single": "all_to_all", "all_to_all": "all_to_all", "barrier": "barrier",
+    "communication.stream.send": "send", "communication.stream.recv": "recv",
 }  # fmt: skip
+"""Attributes of ``paddle.distributed``. All its sends and receives, such as isend, call those in ``stream``."""
 _TENSOR_IS_PART: Final = frozenset({"all_gather", "reduce_scatter", "scatter", "gather"})
 """Collectives whose argument ``tensor`` contains only one rank's part of the message."""
 _TENSORS: Final = ("tensor", "in_tensor_list", "in_tensor")
+_RESULTS: Final = ("out_tensor_list", "out_tensor")
+_PEERS: Final = {"send": "dst", "recv": "src"}
 _ON_HOST: Final = "GLOO"
 
 
@@ -35,17 +39,21 @@ def annotate_collectives() -> Iterator[None]:
     These calls are not labelled:
 
     - Calls from C++, such as those for the gradients of ``DataParallel``.
-    - Calls of a function that was imported by name before the block.
+    - Calls of a function that was imported by name before the block, other than sends and receives.
     """
     distributed = framework.paddle().distributed
-    originals = {name: getattr(distributed, name) for name in _FUNCTIONS if hasattr(distributed, name)}
-    for name, original in originals.items():
-        setattr(distributed, name, _labelled(original, _FUNCTIONS[name]))
+    originals = []
+    for path, name in _FUNCTIONS.items():
+        *modules, attribute = path.split(".")
+        owner = functools.reduce(getattr, modules, distributed)
+        if hasattr(owner, attribute):
+            originals.append((owner, attribute, getattr(owner, attribute)))
+            setattr(owner, attribute, _labelled(getattr(owner, attribute), name))
     try:
         yield
     finally:
-        for name, original in originals.items():
-            setattr(distributed, name, original)
+        for owner, attribute, original in originals:
+            setattr(owner, attribute, original)
 
 
 def _labelled(original: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -78,8 +86,9 @@ def _label(name: str, arguments: dict[str, Any]) -> str:
     group = arguments.get("group") or distributed.get_group(0)
     blocking = bool(arguments.get("sync_op", True))
     on_host = blocking and str(distributed.get_backend(arguments.get("group"))).upper() == _ON_HOST
-    tensor = next((arguments[key] for key in _TENSORS if key in arguments), None)
-    parts = tensor if isinstance(tensor, (list, tuple)) else [] if tensor is None else [tensor]
+    parts = _tensors(arguments, _TENSORS)
+    results = _tensors(arguments, _RESULTS) if name == "all_to_all" else []
+    peer = arguments.get(_PEERS.get(name, ""))
     elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TENSOR_IS_PART else 1)
     return collective_label(
         Collective(
@@ -90,5 +99,14 @@ def _label(name: str, arguments: dict[str, Any]) -> str:
             elements=elements if parts else None,
             dtype=str(parts[0].dtype).removeprefix("paddle.") if parts else None,
             on=HOST if on_host else DEVICE,
+            peer=None if peer is None else int(peer),
+            received=sum(prod(part.shape) for part in results) if results else None,
+            received_rows=sum(part.shape[0] for part in results) if results and all(part.ndim for part in results) else None,
         )
     )
+
+
+def _tensors(arguments: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+    """Return the tensors of the first of the named arguments that was given."""
+    tensor = next((arguments[name] for name in names if name in arguments), None)
+    return list(tensor) if isinstance(tensor, (list, tuple)) else [] if tensor is None else [tensor]

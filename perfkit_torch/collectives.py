@@ -1,4 +1,4 @@
-"""Kind, group and message size of the collectives in torch's events.
+"""Kind, group, message size and peer of the collectives in torch's events.
 
 The message size is the number of bytes that a rank sends or receives, whichever is larger. nccl-tests defines it in the
 same way (doc/PERFORMANCE.md). The size follows from one of these:
@@ -6,6 +6,10 @@ same way (doc/PERFORMANCE.md). The size follows from one of these:
 - The fields of ``record_param_comms`` events. Since torch 2.2, the kernels of a collective have these fields too.
 - The shapes of the tensors of ``c10d::`` operators and of ``nccl:`` and ``gloo:`` labels. Older recordings contain them
   if they were made with ``record_shapes``.
+
+The rank at the other end of a send or receive is recorded in ``record_param_comms`` events and their kernels. For other
+backends than NCCL, it is an argument of ``c10d::send`` and ``c10d::recv_``: a rank of the group, which is taken for a
+rank of the job. What a rank receives in an all_to_all is recorded in the same places.
 """
 
 from __future__ import annotations
@@ -26,7 +30,13 @@ _LABEL: Final = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl|c10d:):(\w+)")
 _OPERATOR: Final = "c10d:"
 _KINDS_OF_EVENTS: Final = frozenset({COMMUNICATION, KERNEL, OPERATOR})
 _ON_HOST: Final = frozenset({"gloo", "mpi"})
-_COUNTS: Final = ("In msg nelems", "Out msg nelems")
+_SENT: Final = "In msg nelems"
+_RECEIVED: Final = "Out msg nelems"
+_PEERS: Final = ("Dst Rank", "Src Rank")
+_POINT_TO_POINT: Final = ("send", "recv")
+_PEER_ARGUMENT, _TAG_ARGUMENT = 2, 3
+"""Positions of the arguments of ``c10d::send(tensors, group, dst, tag)`` and ``c10d::recv_(tensors, group, src,
+tag)``."""
 _INPUT_IS_SMALLER: Final = frozenset({"all_gather", "gather"})
 """Collectives whose labels record only the input tensor, which is smaller than the message."""
 _PATTERNS: Final = {
@@ -54,12 +64,13 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
     if kind is None:
         return None, -1
     if "dtype" in fields:
-        counts = [count for key in _COUNTS if isinstance(count := fields.get(key), int)]
+        counts = [count for key in (_SENT, _RECEIVED) if isinstance(count := fields.get(key), int)]
         elements, dtype = max(counts, default=None), _text(fields.get("dtype"))
     else:
         elements, dtype = _tensors(kind, label, shapes, dtypes)
     on = HOST if label and label[1] in _ON_HOST else DEVICE
-    if on == DEVICE and elements is None and "Group size" not in fields:
+    details = _details(kind, fields, label, shapes)
+    if on == DEVICE and elements is None and "Group size" not in fields and not details:
         return None, -1  # only the name of the event was recorded
     plain = None if dtype is None else dtype.replace("c10::", "").lower()
     element_bytes = 1 if plain and plain.startswith("float8") else _ELEMENT_BYTES.get(plain or "")
@@ -73,10 +84,30 @@ def described(name: str, args: str | None, shapes: str | None, dtypes: str | Non
         dtype=plain,
         sequence=_count(fields.get("Seq"), 0),
         on=on,
+        **details,
     )
     if kind == "barrier" or elements is None or element_bytes is None:
         return collective, -1
     return collective, elements * element_bytes
+
+
+def _details(kind: str, fields: dict[str, Any], label: re.Match[str] | None, shapes: str | None) -> dict[str, int]:
+    """Return the recorded fields of :class:`Collective` that only sends, receives and all_to_all have."""
+    operator = label is not None and label[1] == _OPERATOR
+    details: dict[str, int | None] = {}
+    if kind in _POINT_TO_POINT:
+        values = fields.get("Concrete Inputs") if operator else None
+        values = values if isinstance(values, list) else []
+        peer, tag = (_number(values[at]) if at < len(values) else None for at in (_PEER_ARGUMENT, _TAG_ARGUMENT))
+        ranks = (_count(fields.get(key), 0) for key in _PEERS)
+        details = {"peer": next((rank for rank in ranks if rank is not None), peer), "tag": tag}
+    elif kind == "all_to_all" and "dtype" in fields:
+        splits = _sizes(_decoded(_text(fields.get("Out split size")), list))
+        details = {"received": _count(fields.get(_RECEIVED), 0), "received_rows": sum(splits) if splits else None}
+    elif kind == "all_to_all" and operator:  # alltoall_base_(output, input, …)
+        output = _sizes(next(iter(_decoded(shapes, list) or []), None))
+        details = {"received": prod(output), "received_rows": output[0]} if output else {}
+    return {name: value for name, value in details.items() if value is not None}
 
 
 def canonical(native: str) -> str | None:
@@ -94,9 +125,9 @@ def _tensors(
     tensors = list(arguments)[: 2 if operator else 1]
     sizes = []
     for shape, dtype in tensors:
-        sized = isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
-        if sized and isinstance(dtype, str) and dtype:
-            sizes.append(prod(shape))
+        known = _sizes(shape)
+        if known and isinstance(dtype, str) and dtype:
+            sizes.append(prod(known))
     return (max(sizes), tensors[0][1]) if sizes and len(sizes) == len(tensors) else (None, None)
 
 
@@ -110,6 +141,14 @@ def _decoded(text: str | None, kind: type[Json]) -> Json | None:
 
 def _count(value: Any, least: int) -> int | None:
     return value if isinstance(value, int) and value >= least else None
+
+
+def _sizes(value: Any) -> list[int] | None:
+    return value if isinstance(value, list) and value and all(isinstance(size, int) for size in value) else None
+
+
+def _number(text: Any) -> int | None:
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 def _text(value: Any) -> str | None:

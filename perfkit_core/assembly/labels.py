@@ -10,7 +10,8 @@ Layers: ``annotate`` adds two kinds of events. Special characters in their names
 Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
 message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event with a
 name such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name, number of
-elements, their type, group, members, group size, and ``host`` or ``device``. Unknown fields are empty.
+elements, their type, group, members, group size, and ``host`` or ``device``. Labels of sends, receives and all_to_all
+have three more fields: peer, received elements, and received rows. Unknown fields are empty.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ COLLECTIVE_KEY: Final = "collective"
 HOST: Final = "host"
 DEVICE: Final = "device"
 _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
-_COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)")
+_COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)"
+                                     r"(?::(\d*):(\d*):(\d*))?")  # fmt: skip
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
 """If at most ``1 / _FEW`` of the rows are replaced, copying the unchanged rows in slices is faster than a mask."""
@@ -94,6 +96,10 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     dtype: str | None = None  # type of the elements
     sequence: int | None = None  # number of the collective in its group, the same on all ranks of the group
     on: str = DEVICE  # ``host`` if the host event itself communicates, ``device`` if the work that it launches does
+    peer: int | None = None  # send and recv: the other rank
+    tag: int | None = None  # send and recv: messages with different tags may overtake each other
+    received: int | None = None  # all_to_all: number of elements that the rank receives
+    received_rows: int | None = None  # all_to_all: size of their first dimension, such as the number of tokens
 
 
 class _Args(msgspec.Struct):
@@ -128,6 +134,8 @@ def collective_label(collective: Collective) -> str:
         collective.name, collective.elements, collective.dtype, collective.group, collective.members,
         collective.group_size, collective.on,
     )  # fmt: skip
+    more = (collective.peer, collective.received, collective.received_rows)
+    fields += more if any(field is not None for field in more) else ()
     return _COLLECTIVE_PREFIX + ":".join("" if field is None else re.sub(r"\W", "", str(field)) for field in fields)
 
 
@@ -135,9 +143,11 @@ def parse_collective_label(name: str) -> Collective | None:
     match = _COLLECTIVE_LABEL.fullmatch(name)
     if not match:
         return None
-    kind, elements, dtype, group, members, size, on = match.groups()
-    group_size, count = (int(number) if number else None for number in (size, elements))
-    return Collective(kind, group or None, members or None, group_size, count, dtype or None, on=on)
+    kind, elements, dtype, group, members, size, on, *more = match.groups()
+    group_size, count, peer, received, rows = (int(number) if number else None for number in (size, elements, *more))
+    return Collective(
+        kind, group or None, members or None, group_size, count, dtype or None, None, on, peer, None, received, rows
+    )
 
 
 def with_labels(recorded: Recorded) -> Recorded:

@@ -92,8 +92,24 @@ def named_as_collective(trace: Trace) -> BoolArray:
     return mask
 
 
-_DESCRIBED: Final = ("name", "group", "members", "dtype", "group_size", "sequence", "on")
+DETAILS: Final = ("peer", "tag", "received", "received_rows")
+_NUMBERS: Final = ("group_size", "sequence", *DETAILS)
+_DESCRIBED: Final = ("name", "group", "members", "dtype", "on", *_NUMBERS)
 _UNKNOWN: Final = -1
+
+
+@once
+def descriptions(trace: Trace) -> pd.DataFrame:
+    """Return the recorded descriptions of collectives. The index has the rows of the described events. The columns are
+    the fields of :class:`perfkit_core.assembly.labels.Collective`, None if unknown, and ``call``, the row of the
+    outermost host call around the event or its launch, -1 if none."""
+    talk = communication(trace)
+    candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
+    texts = described(trace.pick("args", candidates).to_pylist())
+    kept = [i for i, text in enumerate(texts) if text is not None]
+    values = {name: pd.Series([getattr(texts[i], name) for i in kept], dtype=object) for name in _DESCRIBED}
+    frame = pd.DataFrame({**values, "call": talk.call[candidates[kept]]})
+    return frame.set_index(pd.Index(candidates[kept], dtype=np.int64))
 
 
 @once
@@ -101,17 +117,10 @@ def instances(trace: Trace) -> pd.DataFrame:
     """Return one row per collective, sorted by rank and time of issue. Columns:
 
     - row (in the event table), start_ns, dur_ns, issue_ns (start of the host call): int64.
-    - rank, step, stream, group_size, sequence, bytes: Int64, NA if unknown.
+    - rank, step, stream, group_size, sequence, bytes, peer, tag, received, received_rows: Int64, NA if unknown.
     - collective, group, members, dtype, algorithm, protocol: text, None if unknown.
     """
-    talk = communication(trace)
-    candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
-    texts = described(trace.pick("args", candidates).to_pylist())
-    kept = [i for i, text in enumerate(texts) if text is not None]
-    values = {name: pd.Series([getattr(texts[i], name) for i in kept], dtype=object) for name in _DESCRIBED}
-    descriptions = pd.DataFrame({**values, "call": talk.call[candidates[kept]]})
-    descriptions = descriptions.set_index(pd.Index(candidates[kept], dtype=np.int64))
-
+    talk, about = communication(trace), descriptions(trace)
     single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
     shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
     last_end = np.zeros(len(trace), np.int64)  # the end of each call's last device work
@@ -119,8 +128,8 @@ def instances(trace: Trace) -> pd.DataFrame:
     np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
     shared = shared[~np.isin(talk.call[shared], talk.call[single])]
     shared = shared[np.unique(talk.call[shared], return_index=True)[1]]  # keep the first kernel of each call
-    on_host = descriptions.index.to_numpy(np.int64)[(descriptions["on"] == HOST).to_numpy(np.bool_)]
-    if descriptions.empty:
+    on_host = about.index.to_numpy(np.int64)[(about["on"] == HOST).to_numpy(np.bool_)]
+    if about.empty:
         on_host = np.flatnonzero(talk.host & trace.rows("op_name", *COLLECTIVES))
     rows = np.concatenate([np.flatnonzero(single), shared, on_host])
 
@@ -131,7 +140,7 @@ def instances(trace: Trace) -> pd.DataFrame:
         name: integers(trace.ints(name)[rows], trace.ints(name)[rows] >= 0) for name in ("rank", "step", "stream")
     }
     times = {"start_ns": start, "dur_ns": end - start, "issue_ns": issue}
-    frame = pd.DataFrame({"row": rows, **places, **times, **facts(trace, talk, descriptions, rows)})
+    frame = pd.DataFrame({"row": rows, **places, **times, **facts(trace, talk, rows)})
     return frame.sort_values(["rank", "issue_ns", "start_ns"], kind="stable", na_position="first", ignore_index=True)
 
 
@@ -140,12 +149,14 @@ def _in_calls(trace: Trace, talk: Communication) -> BoolArray:
     return inside
 
 
-def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: IntArray) -> dict[str, Any]:
+def facts(trace: Trace, talk: Communication, rows: IntArray) -> dict[str, Any]:
     """Return the columns of :func:`instances` that describe the collectives ``rows``, such as group and bytes. A value
     is taken from the event itself, else from the call that launched it, else from the name of the kernel."""
-    descriptions, call = descriptions.drop(columns="on"), talk.call[rows]
-    own = descriptions.drop(columns="call").reindex(rows)
-    by_call = descriptions[descriptions["call"] != NO_ROW].groupby("call").first().reindex(call)
+    about, call = descriptions(trace).drop(columns="on"), talk.call[rows]
+    own = about.drop(columns="call").reindex(rows)
+    # An asynchronous call may seem to enclose the calls that follow it, so take only descriptions of the same name.
+    names = about.groupby("call")["name"].transform("first")
+    by_call = about[(about["call"] != NO_ROW) & (about["name"] == names)].groupby("call").first().reindex(call)
     best = {str(name): _first_known(own[name].tolist(), by_call[name].tolist()) for name in own}
 
     codes, inverse = np.unique(trace.codes("name").codes[rows], return_inverse=True)
@@ -160,7 +171,7 @@ def facts(trace: Trace, talk: Communication, descriptions: pd.DataFrame, rows: I
     texts |= {name: best[name] for name in ("group", "members", "dtype")}
     texts |= {name: [getattr(kernel, name) for kernel in kernels] for name in ("algorithm", "protocol")}
     columns: dict[str, Any] = {name: pd.Series(values, dtype=object) for name, values in texts.items()}
-    columns |= {name: pd.Series(best[name], dtype="Int64") for name in ("group_size", "sequence")}
+    columns |= {name: pd.Series(best[name], dtype="Int64") for name in _NUMBERS}
 
     # An event without a size gets the largest size in its call, if the call contains only one collective.
     size = trace.ints("bytes", _UNKNOWN)
@@ -191,7 +202,7 @@ _ALGORITHM: Final = re.compile(
     r"(?<![A-Za-z])(NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|COLLNET|TREE|RING|PAT)(?:_(LL128|LL|SIMPLE))?(?![A-Za-z0-9])"
     r"|(Tree|Ring|CollNet)(LL128|LL)?Kernel"
 )
-_SEND_RECV: Final = re.compile(r"Send_?Recv", re.I)
+SEND_RECV: Final = re.compile(r"Send_?Recv", re.I)
 
 
 class KernelName(NamedTuple):
@@ -208,7 +219,7 @@ def kernel_name(name: str) -> KernelName:
     kernels always contain RING and SIMPLE, so these parts are ignored. HCCL names a collective ``hcom_allReduce__``,
     followed by numbers of the group and the call.
     """
-    if _SEND_RECV.search(name):
+    if SEND_RECV.search(name):
         return KernelName()
     collective = next((canonical for pattern, canonical in _NAMES if pattern.search(name)), None)
     match = _ALGORITHM.search(name)
