@@ -19,15 +19,17 @@ from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.assembly.labels import DEVICE
 from perfkit_core.model.trace import Trace, once
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.instances import (
     DETAILS,
     POINT_TO_POINT,
     SEND_RECV,
+    Partial,
     communication,
     descriptions,
-    instances,
 )
-from perfkit_core.views.select import marked, threads
+from perfkit_core.views.select import marked, selected, threads
 
 _TYPES: Final = {
     "row": "int64", "rank": "Int64", "step": "Int64", "collective": "object", "group": "object", "members": "object",
@@ -63,10 +65,10 @@ def messages(trace: Trace) -> pd.DataFrame:
 
 @once
 def detailed(trace: Trace) -> pd.DataFrame:
-    """Return the table of :func:`instances` with one more column. Labels on the host have the details (peer, received
+    """Return the table of :func:`instances.instances` with one more column. Labels on the host have the details (peer, received
     elements) that only their operators record, and begin with their operator. ``operator`` is its row, else -1."""
-    frame, issued = instances(trace), _issued(trace)
-    on_host = communication(trace).host[frame["row"].to_numpy(np.int64)]
+    frame, issued = instances.instances(trace), _issued(trace)
+    on_host = trace.host[frame["row"].to_numpy(np.int64)]
     labels = frame[on_host & frame[list(DETAILS)].isna().all(axis=1)].sort_values("start_ns", kind="stable")
     operator = pd.Series(NO_ROW, frame.index, dtype="int64")
     for (rank, name), mine in labels.fillna({"rank": NO_ROW}).groupby(["rank", "collective"]):
@@ -120,3 +122,12 @@ def _shared_kernels(trace: Trace, timed: pd.DataFrame, issued: pd.DataFrame) -> 
     calls = pd.DataFrame({"thread": thread[issued.index.to_numpy(np.int64)], "time": issued["issue_ns"].to_numpy()})
     found = pd.merge_asof(calls, kernels, on="time", by="thread", direction="forward")["kernel"]
     return found.fillna(NO_ROW).to_numpy(np.int64)
+
+
+def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
+    """Return the result of :func:`instances.reduce_each` with one more table for each rank: ``messages``, the rows of
+    :func:`messages`."""
+    ends, chosen = messages(trace), selected(trace, request)
+    ends = ends.drop(columns="row").assign(chosen=chosen[ends["row"].to_numpy(np.int64)])
+    parts = instances.reduce_each(trace, request)
+    return [part | {"messages": ends[ends["rank"].fillna(NO_ROW) == part["rank"]]} for part in parts]

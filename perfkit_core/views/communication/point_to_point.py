@@ -1,0 +1,162 @@
+"""View ``point_to_point``: messages between pairs of ranks, and how long one side waits for the other.
+
+The k-th send of one rank to another in a step is the k-th receive of the other rank from it, in the same group and with
+the same tag. If two of them differ in size, they and all later ones of the step are not matched. Waits compare times of
+two ranks, so they are known only if the clocks of both can be aligned (``clock_model``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.language.messages import Text, message
+from perfkit_core.model.columns import count, duration, key, rate, size
+from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.views.communication import clock_model, instances
+from perfkit_core.views.communication.messages import reduce_each
+from perfkit_core.views.select import check_groupings
+from perfkit_core.views.tables import lower_median
+
+GROUPINGS: Final = ("step",)
+_PAIR: Final = ["sender", "receiver", "group"]
+_PLACE: Final = [*_PAIR, "members", "tag", "step"]
+_ENDS: Final = {"send": "sender", "recv": "receiver"}
+"""The calls at the two ends of a message, and the column with the rank of each."""
+_TYPES: Final = {
+    "messages": "int64", "message_bytes": "Int64", "bytes": "Int64", "send_ns": "Int64", "recv_ns": "Int64",
+    "receiver_waited_ns": "Int64", "sender_waited_ns": "Int64", "known_transfers": "int64", "transfer_ns": "Int64",
+    "transfer_bandwidth_bytes_per_s": "Float64", "unmatched_sends": "int64", "unmatched_receives": "int64",
+}  # fmt: skip
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per sender, receiver and group (and step, if grouped). Times and sizes are those of the matched
+    messages, NA if unknown."""
+    return merge(reduce_each(trace, request), request)
+
+
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
+    check_groupings("point_to_point", request, GROUPINGS)
+    pairs = _waits(matched(instances.together(partials, "messages")), partials)
+    keys = [*(["step"] if "step" in request.by else []), *_PAIR]
+    if pairs.empty:
+        return pd.DataFrame(columns=[*keys, *_TYPES]).astype(_TYPES)
+    result = pairs.groupby(keys, dropna=False)[list(pairs.columns)].apply(_numbers).reset_index()
+    result["group"] = result["group"].where(result["group"] != "", None)
+    return result.astype({"sender": "Int64", "receiver": "Int64", **_TYPES})
+
+
+def matched(ends: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per message of the chosen ends (:func:`messages`) that name the other rank. Columns:
+
+    - sender, receiver, group, members, tag, step. Missing groups and members are "". Missing tags and steps are -1.
+    - bytes. ``start_ns_send``, ``dur_ns_send``, ``start_ns_recv``, ``dur_ns_recv``: NA if unknown or not recorded.
+    - ``at``: both, or the end of a message that is not matched: send, recv.
+    """
+    ends = ends[ends["peer"].notna() & ends["rank"].notna()]
+    sends = ends["collective"] == "send"
+    ends = ends.assign(
+        sender=ends["rank"].where(sends, ends["peer"]), receiver=ends["peer"].where(sends, ends["rank"])
+    ).fillna({"group": "", "members": "", "tag": -1, "step": -1})
+    ends = ends.assign(order=ends.groupby(["collective", *_PLACE], sort=False).cumcount())
+    by_order = ends.groupby([*_PLACE, "order"], sort=False)
+    differs = by_order["bytes"].transform("nunique") > 1
+    first = ends["order"].where(differs).groupby([ends[name] for name in _PLACE]).transform("min")
+    alone = (ends["order"] >= first.fillna(np.inf)) | (by_order["collective"].transform("size") < 2)
+    chosen = ends["chosen"].astype(bool)
+    send, recv = (ends[(ends["collective"] == call) & ~alone] for call in _ENDS)
+    times = ["bytes", "start_ns", "dur_ns", "chosen"]
+    both = send.merge(recv[[*_PLACE, "order", *times]], on=[*_PLACE, "order"], suffixes=("_send", "_recv"))
+    # A message belongs to the selection if one of its ends does.
+    both = both[(both["chosen_send"] | both["chosen_recv"]).astype(bool)]
+    both = both.assign(bytes=both["bytes_send"].fillna(both["bytes_recv"]), at="both")
+    rest = ends[alone & chosen]
+    rest = rest.assign(at=rest["collective"], bytes=pd.NA)
+    columns = [*_PLACE, "at", "bytes", *(f"{time}_{call}" for call in _ENDS for time in ("start_ns", "dur_ns"))]
+    result = pd.concat([both, rest], ignore_index=True) if len(rest) else both
+    return result.reindex(columns=columns).reset_index(drop=True)
+
+
+def _waits(pairs: pd.DataFrame, partials: Sequence[instances.Partial]) -> pd.DataFrame:
+    """Add the waits of both sides and the transfer time, NA if the clocks of the ranks are not aligned, or if their
+    error is obvious."""
+    clocks = clock_model.clock_offsets(instances.all_collectives(partials))
+    reference = clocks["reference_rank"].where(clocks["offset_ns"].notna())
+    references = [pairs[rank].map(reference).astype("Int64") for rank in _ENDS.values()]
+    times = pairs[["start_ns_send", "dur_ns_send", "start_ns_recv", "dur_ns_recv"]].astype("Int64")
+    known = (references[0] == references[1]).fillna(False) & times.notna().all(axis=1)
+    start, end = {}, {}
+    for call, of in _ENDS.items():
+        ranks = pairs[of].astype("int64").to_numpy()
+        for edges, edge in ((start, times[f"start_ns_{call}"]), (end, times[f"start_ns_{call}"] + times[f"dur_ns_{call}"])):
+            at = edge.fillna(0).to_numpy(np.int64)
+            edges[call] = pd.Series(at - clock_model.ahead_ns(clocks, ranks, at), pairs.index)
+    late = start["send"] - start["recv"]
+    transfer = (end["recv"] - np.maximum(start["send"], start["recv"])).astype("Int64")
+    known &= (transfer > 0).fillna(False)  # if data seems to arrive before it was sent, the clocks are wrong
+    return pairs.assign(
+        receiver_waited=late.clip(lower=0).clip(upper=times["dur_ns_recv"].fillna(0)).astype("Int64").where(known),
+        sender_waited=(-late).clip(lower=0).clip(upper=times["dur_ns_send"].fillna(0)).astype("Int64").where(known),
+        transfer=transfer.where(known),
+    )
+
+
+def _numbers(pairs: pd.DataFrame) -> pd.Series[float]:
+    both, unmatched = pairs[pairs["at"] == "both"], pairs["at"].value_counts()
+    timed = both[both["transfer"].notna() & both["bytes"].notna()]
+    numbers = {"messages": len(both), "message_bytes": lower_median(both["bytes"])}
+    sums = {"bytes": "bytes", "send_ns": "dur_ns_send", "recv_ns": "dur_ns_recv",
+            "receiver_waited_ns": "receiver_waited", "sender_waited_ns": "sender_waited"}  # fmt: skip
+    numbers |= {name: both[column].astype("Int64").sum(min_count=1) for name, column in sums.items()}
+    numbers |= {"known_transfers": int(both["transfer"].notna().sum()), "transfer_ns": lower_median(both["transfer"])}
+    rate = float(timed["bytes"].sum()) / int(timed["transfer"].sum()) * 1e9 if len(timed) else None
+    numbers |= {"transfer_bandwidth_bytes_per_s": rate}
+    numbers |= {name: int(unmatched.get(end, 0)) for name, end in (("unmatched_sends", "send"), ("unmatched_receives", "recv"))}
+    return pd.Series(numbers, dtype=object)
+
+
+NO_MESSAGES: Final = message("no sends or receives were recorded")
+_NO_PEERS: Final = message(
+    "sends and receives were recorded, but not the ranks at their other ends: record input shapes, or label the calls"
+)
+
+
+def explain(partials: Sequence[instances.Partial]) -> Text:
+    """Return why no messages between ranks are known."""
+    return _NO_PEERS if any(len(partial["messages"]) for partial in partials) else NO_MESSAGES
+
+
+COLUMNS: Final = (
+    key("step", "Step", by=("step",)),
+    key("sender", "Sender", description="rank that sends"),
+    key("receiver", "Receiver", description="rank that receives"),
+    key("group", "Group"),
+    count("messages", "Messages", exact=True, per_step=True, description="matched sends and receives"),
+    size("message_bytes", "Message", noun="size", description="median size of a message"),
+    size("bytes", "Size", per_step=True, description="size of all matched messages"),
+    duration("send_ns", "Send", per_step=True, description="time in sends"),
+    duration("recv_ns", "Receive", per_step=True, description="time in receives"),
+    duration("receiver_waited_ns", "Receiver waited", per_step=True, description="from its receive to the send"),
+    duration("sender_waited_ns", "Sender waited", per_step=True, description="from its send to the receive"),
+    count("known_transfers", "Known transfers", per_step=True, description="messages with a known transfer time"),
+    duration("transfer_ns", "Transfer", description="median time from the later start of both ends to the arrival"),
+    rate("transfer_bandwidth_bytes_per_s", "Transfer bandwidth"),
+    count("unmatched_sends", "Unmatched sends", per_step=True, description="sends without a recorded receive"),
+    count("unmatched_receives", "Unmatched receives", per_step=True, description="receives without a recorded send"),
+)
+
+VIEW = View(
+    name="point_to_point",
+    title="Sends and receives",
+    description="messages between pairs of ranks: size, time, bandwidth, and waits of one side for the other",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    explain_empty=lambda trace: explain(reduce_each(trace, ViewRequest())),
+    reduction=Reduction(lambda trace, request: reduce_each(trace, request)[0], merge, explain),
+)
