@@ -88,6 +88,7 @@ def _label(name: str, arguments: dict[str, Any]) -> str:
     on_host = blocking and str(distributed.get_backend(arguments.get("group"))).upper() == _ON_HOST
     parts = _tensors(arguments, _TENSORS)
     results = _tensors(arguments, _RESULTS) if name == "all_to_all" else []
+    shaped = results and all(part.ndim for part in results)
     peer = arguments.get(_PEERS.get(name, ""))
     elements = sum(prod(part.shape) for part in parts) * (group.nranks if name in _TENSOR_IS_PART else 1)
     return collective_label(
@@ -101,7 +102,7 @@ def _label(name: str, arguments: dict[str, Any]) -> str:
             on=HOST if on_host else DEVICE,
             peer=None if peer is None else int(peer),
             received=sum(prod(part.shape) for part in results) if results else None,
-            received_rows=sum(part.shape[0] for part in results) if results and all(part.ndim for part in results) else None,
+            received_rows=sum(part.shape[0] for part in results) if shaped else None,
         )
     )
 

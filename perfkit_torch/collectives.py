@@ -103,10 +103,12 @@ def _details(kind: str, fields: dict[str, Any], label: re.Match[str] | None, sha
         details = {"peer": next((rank for rank in ranks if rank is not None), peer), "tag": tag}
     elif kind == "all_to_all" and "dtype" in fields:
         splits = _sizes(_decoded(_text(fields.get("Out split size")), list))
-        details = {"received": _count(fields.get(_RECEIVED), 0), "received_rows": sum(splits) if splits else None}
+        details = {name: _count(fields.get(key), 0) for name, key in (("received", _RECEIVED), ("sent", _SENT))}
+        details["received_rows"] = sum(splits) if splits else None
     elif kind == "all_to_all" and operator:  # alltoall_base_(output, input, …)
-        output = _sizes(next(iter(_decoded(shapes, list) or []), None))
-        details = {"received": prod(output), "received_rows": output[0]} if output else {}
+        output, sent = [*map(_sizes, _decoded(shapes, list) or []), None, None][:2]
+        if output and sent:
+            details = {"received": prod(output), "received_rows": output[0], "sent": prod(sent)}
     return {name: value for name, value in details.items() if value is not None}
 
 

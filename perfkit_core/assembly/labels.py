@@ -100,6 +100,7 @@ class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
     tag: int | None = None  # send and recv: messages with different tags may overtake each other
     received: int | None = None  # all_to_all: number of elements that the rank receives
     received_rows: int | None = None  # all_to_all: size of their first dimension, such as the number of tokens
+    sent: int | None = None  # all_to_all: number of elements that the rank sends
 
 
 class _Args(msgspec.Struct):
@@ -130,10 +131,10 @@ def with_description(text: str | None, collective: Collective | None) -> str | N
 
 
 def collective_label(collective: Collective) -> str:
-    fields = (
+    fields = [
         collective.name, collective.elements, collective.dtype, collective.group, collective.members,
         collective.group_size, collective.on,
-    )  # fmt: skip
+    ]  # fmt: skip
     more = (collective.peer, collective.received, collective.received_rows)
     fields += more if any(field is not None for field in more) else ()
     return _COLLECTIVE_PREFIX + ":".join("" if field is None else re.sub(r"\W", "", str(field)) for field in fields)

@@ -13,7 +13,15 @@ modules:
 from __future__ import annotations
 
 from perfkit_core.views import code, findings, fluid_events, fluid_memcpy, fluid_overhead, modules
-from perfkit_core.views.communication import clocks, collectives, distributed, pipeline, point_to_point, stragglers
+from perfkit_core.views.communication import (
+    clocks,
+    collectives,
+    distributed,
+    imbalance,
+    pipeline,
+    point_to_point,
+    stragglers,
+)
 from perfkit_core.views.devices import device, kernels, memcpy
 from perfkit_core.views.hardware import gemm, model_flops, roofline
 from perfkit_core.views.memory import (
@@ -32,9 +40,10 @@ from perfkit_core.views.steps import input_pipeline, overview, partition, ranks,
 
 _FILES = (
     steps, partition, ranks, step_trace, input_pipeline, serving, overview, step_phases, distributed, collectives,
-    stragglers, point_to_point, pipeline, clocks, operators, operator_tree, operator_kinds, families, user_annotations,
-    memory_manipulation, modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops, memory,
-    memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks, memory_checks, findings,
+    stragglers, imbalance, point_to_point, pipeline, clocks, operators, operator_tree, operator_kinds, families,
+    user_annotations, memory_manipulation, modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops,
+    memory, memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks, memory_checks,
+    findings,
 )  # fmt: skip
 VIEWS = (
     *(file.VIEW for file in _FILES),

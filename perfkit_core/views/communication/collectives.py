@@ -63,16 +63,16 @@ def _numbers(calls: pd.DataFrame) -> pd.Series[float]:
         {
             "calls": len(calls), "message_bytes": lower_median(calls["bytes"]), "total_ns": int(time.sum()),
             "min_ns": int(time.min()), "median_ns": lower_median(time), "max_ns": int(time.max()),
-            "algorithm_bandwidth_bytes_per_s": _per_second(calls["bytes"][sized], time[sized]),
-            "bus_bandwidth_bytes_per_s": _per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
+            "algorithm_bandwidth_bytes_per_s": per_second(calls["bytes"][sized], time[sized]),
+            "bus_bandwidth_bytes_per_s": per_second((calls["bytes"] * calls["factor"])[sized], time[sized]),
             "known_transfers": len(done), "transfer_ns": lower_median(done["transfer"]),
-            "transfer_bus_bandwidth_bytes_per_s": _per_second(done["bytes"] * done["factor"], done["transfer"]),
+            "transfer_bus_bandwidth_bytes_per_s": per_second(done["bytes"] * done["factor"], done["transfer"]),
         },
         dtype=object,
     )  # fmt: skip
 
 
-def _per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
+def per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
     total = size.sum(min_count=len(size)) if len(size) else None
     return None if total is None or pd.isna(total) else float(total) / int(time.sum()) * 1e9
 

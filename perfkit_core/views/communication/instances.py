@@ -92,7 +92,7 @@ def named_as_collective(trace: Trace) -> BoolArray:
     return mask
 
 
-DETAILS: Final = ("peer", "tag", "received", "received_rows")
+DETAILS: Final = ("peer", "tag", "received", "received_rows", "sent")
 _NUMBERS: Final = ("group_size", "sequence", *DETAILS)
 _DESCRIBED: Final = ("name", "group", "members", "dtype", "on", *_NUMBERS)
 _UNKNOWN: Final = -1
@@ -117,7 +117,8 @@ def instances(trace: Trace) -> pd.DataFrame:
     """Return one row per collective, sorted by rank and time of issue. Columns:
 
     - row (in the event table), start_ns, dur_ns, issue_ns (start of the host call): int64.
-    - rank, step, stream, group_size, sequence, bytes, peer, tag, received, received_rows: Int64, NA if unknown.
+    - rank, step, stream, group_size, sequence, bytes, peer, tag, sent, received, received_rows:
+      Int64, NA if unknown.
     - collective, group, members, dtype, algorithm, protocol: text, None if unknown.
     """
     talk, about = communication(trace), descriptions(trace)
@@ -282,9 +283,10 @@ def reduce(trace: Trace, request: ViewRequest) -> Partial:
     return reduce_each(trace, request)[0]
 
 
-def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
-    """Return the result of :func:`reduce` for each rank of a trace, in rank order. The list has at least one item."""
-    chosen, collectives = selected(trace, request), instances(trace)
+def reduce_each(trace: Trace, request: ViewRequest, collectives: pd.DataFrame | None = None) -> list[Partial]:
+    """Return the result of :func:`reduce` for each rank of a trace, in rank order. The list has at least one item.
+    ``collectives`` is the table of :func:`instances`, which may have more columns."""
+    chosen, collectives = selected(trace, request), instances(trace) if collectives is None else collectives
     collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
     rows = step_rows(trace)
     steps = step_frame(trace, rows).assign(chosen=in_steps(trace, request)[rows])

@@ -65,8 +65,9 @@ def messages(trace: Trace) -> pd.DataFrame:
 
 @once
 def detailed(trace: Trace) -> pd.DataFrame:
-    """Return the table of :func:`instances.instances` with one more column. Labels on the host have the details (peer, received
-    elements) that only their operators record, and begin with their operator. ``operator`` is its row, else -1."""
+    """Return the table of :func:`instances.instances` with one more column. Labels on the host have the details (peer,
+    received elements) that only their operators record, and begin with their operator. ``operator`` is its row, else
+    -1."""
     frame, issued = instances.instances(trace), _issued(trace)
     on_host = trace.host[frame["row"].to_numpy(np.int64)]
     labels = frame[on_host & frame[list(DETAILS)].isna().all(axis=1)].sort_values("start_ns", kind="stable")
@@ -76,7 +77,9 @@ def detailed(trace: Trace) -> pd.DataFrame:
         operator[mine.index] = _in_order(calls["issue_ns"], mine["start_ns"])
 
     about, linked = descriptions(trace).reindex(operator), operator != NO_ROW
-    details = {name: frame[name].fillna(pd.Series(about[name].tolist(), frame.index, dtype="Int64")) for name in DETAILS}
+    details = {
+        name: frame[name].fillna(pd.Series(about[name].tolist(), frame.index, dtype="Int64")) for name in DETAILS
+    }
     start = frame["start_ns"].where(~linked, trace.ints("start_ns")[operator])
     times = {"start_ns": start, "dur_ns": frame["start_ns"] + frame["dur_ns"] - start}
     return frame.assign(operator=operator, **details, **times, issue_ns=frame["issue_ns"].where(~linked, start))

@@ -9,8 +9,8 @@ tensor of each size over each link, in each direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from perfkit_core.language.messages import Text
 from perfkit_core.model.columns import RANK, count, duration, key, share
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.views.communication.instances import POINT_TO_POINT, instances, together
+from perfkit_core.views.communication.instances import POINT_TO_POINT, Partial, instances, together
 from perfkit_core.views.communication.messages import messages
 from perfkit_core.views.communication.point_to_point import NO_MESSAGES
 from perfkit_core.views.select import check_groupings
@@ -41,7 +41,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     return merge([reduce(trace, request)], request)
 
 
-def reduce(trace: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
+def reduce(trace: Trace, request: ViewRequest) -> Partial:
     """Return ``steps``: the time of each part of the chosen steps. ``messages``: the ends of messages in them."""
     rows = step_rows.chosen_steps(trace, request)
     steps = step_rows.step_frame(trace, rows).rename(columns={"dur_ns": "step_ns"}).assign(steps=1)
@@ -63,7 +63,7 @@ def _times(calls: pd.DataFrame, rank: int) -> intervals.Intervals:
     return intervals.union(start, start + calls["dur_ns"].to_numpy(np.int64))
 
 
-def merge(partials: Sequence[Mapping[str, Any]], request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("pipeline", request, GROUPINGS)
     steps, ends = (together(partials, name) for name in ("steps", "messages"))
     steps, ends = (frame.assign(rank=frame["rank"].fillna(NO_ROW)) for frame in (steps, ends))
@@ -87,7 +87,10 @@ def _stages(ends: pd.DataFrame) -> Iterator[tuple[int, int, int, int | None]]:
     """Yield the rank, the stage, the number of stages and of microbatches (None if unknown) of each rank in a pipeline
     whose ranks were all recorded. ``ends`` is in order of issue on each rank."""
     known = ends[ends["peer"].notna() & (ends["rank"] >= 0)]
-    peers = {int(rank): set(mine.astype(int)) for rank, mine in known.groupby("rank")["peer"]}
+    links = known[["rank", "peer"]].drop_duplicates().astype(int)
+    peers: dict[int, set[int]] = {rank: set() for rank in links["rank"].tolist()}
+    for rank, peer in zip(links["rank"].tolist(), links["peer"].tolist(), strict=True):
+        peers[rank].add(peer)
     first = known.groupby(["rank", "step"])["collective"].first()
     for rank in sorted(peers):
         # The first stage sends first in each step.
@@ -103,7 +106,7 @@ def _stages(ends: pd.DataFrame) -> Iterator[tuple[int, int, int, int | None]]:
             yield from ((each, stage, len(line), microbatches) for stage, each in enumerate(line))
 
 
-def explain(partials: Sequence[Mapping[str, Any]]) -> Text:
+def explain(partials: Sequence[Partial]) -> Text:
     """Return why the table is empty."""
     return NO_MESSAGES if any(len(partial["steps"]) for partial in partials) else WITHOUT_STEPS
 

@@ -18,6 +18,7 @@ from perfkit_core.model.columns import count, duration, key, rate, size
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import clock_model, instances
+from perfkit_core.views.communication.collectives import per_second
 from perfkit_core.views.communication.messages import reduce_each
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median
@@ -27,6 +28,8 @@ _PAIR: Final = ["sender", "receiver", "group"]
 _PLACE: Final = [*_PAIR, "members", "tag", "step"]
 _ENDS: Final = {"send": "sender", "recv": "receiver"}
 """The calls at the two ends of a message, and the column with the rank of each."""
+_TOTALS: Final = {"bytes": "bytes", "send_ns": "dur_ns_send", "recv_ns": "dur_ns_recv",
+                  "receiver_waited_ns": "receiver_waited", "sender_waited_ns": "sender_waited"}  # fmt: skip
 _TYPES: Final = {
     "messages": "int64", "message_bytes": "Int64", "bytes": "Int64", "send_ns": "Int64", "recv_ns": "Int64",
     "receiver_waited_ns": "Int64", "sender_waited_ns": "Int64", "known_transfers": "int64", "transfer_ns": "Int64",
@@ -76,32 +79,31 @@ def matched(ends: pd.DataFrame) -> pd.DataFrame:
     both = both[(both["chosen_send"] | both["chosen_recv"]).astype(bool)]
     both = both.assign(bytes=both["bytes_send"].fillna(both["bytes_recv"]), at="both")
     rest = ends[alone & chosen]
-    rest = rest.assign(at=rest["collective"], bytes=pd.NA)
+    rest = rest.assign(at=rest["collective"]).drop(columns=times)
     columns = [*_PLACE, "at", "bytes", *(f"{time}_{call}" for call in _ENDS for time in ("start_ns", "dur_ns"))]
     result = pd.concat([both, rest], ignore_index=True) if len(rest) else both
     return result.reindex(columns=columns).reset_index(drop=True)
 
 
 def _waits(pairs: pd.DataFrame, partials: Sequence[instances.Partial]) -> pd.DataFrame:
-    """Add the waits of both sides and the transfer time, NA if the clocks of the ranks are not aligned, or if their
-    error is obvious."""
+    """Add the waits of both sides and the transfer time. They are NA if the clocks of the ranks are not aligned, or if
+    data seems to arrive before it was sent, because the clocks are wrong."""
     clocks = clock_model.clock_offsets(instances.all_collectives(partials))
     reference = clocks["reference_rank"].where(clocks["offset_ns"].notna())
     references = [pairs[rank].map(reference).astype("Int64") for rank in _ENDS.values()]
-    times = pairs[["start_ns_send", "dur_ns_send", "start_ns_recv", "dur_ns_recv"]].astype("Int64")
-    known = (references[0] == references[1]).fillna(False) & times.notna().all(axis=1)
-    start, end = {}, {}
+    times = {}
     for call, of in _ENDS.items():
-        ranks = pairs[of].astype("int64").to_numpy()
-        for edges, edge in ((start, times[f"start_ns_{call}"]), (end, times[f"start_ns_{call}"] + times[f"dur_ns_{call}"])):
-            at = edge.fillna(0).to_numpy(np.int64)
-            edges[call] = pd.Series(at - clock_model.ahead_ns(clocks, ranks, at), pairs.index)
-    late = start["send"] - start["recv"]
-    transfer = (end["recv"] - np.maximum(start["send"], start["recv"])).astype("Int64")
-    known &= (transfer > 0).fillna(False)  # if data seems to arrive before it was sent, the clocks are wrong
+        ranks, start = pairs[of].to_numpy(np.int64), pairs[f"start_ns_{call}"].astype("Int64")
+        for edge, time in (("start", start), ("end", start + pairs[f"dur_ns_{call}"].astype("Int64"))):
+            ahead = clock_model.ahead_ns(clocks, ranks, time.fillna(0).astype("int64").to_numpy())
+            times[edge, call] = time - pd.Series(ahead, pairs.index)
+    late = times["start", "send"] - times["start", "recv"]
+    transfer = times["end", "recv"] - times["start", "recv"] - late.clip(lower=0)
+    known = (references[0] == references[1]).fillna(False) & (transfer > 0).fillna(False)
+    sending = times["end", "send"] - times["start", "send"]
     return pairs.assign(
-        receiver_waited=late.clip(lower=0).clip(upper=times["dur_ns_recv"].fillna(0)).astype("Int64").where(known),
-        sender_waited=(-late).clip(lower=0).clip(upper=times["dur_ns_send"].fillna(0)).astype("Int64").where(known),
+        receiver_waited=late.clip(lower=0).where(known),
+        sender_waited=(-late).clip(lower=0).clip(upper=sending.fillna(0)).where(known),
         transfer=transfer.where(known),
     )
 
@@ -109,15 +111,16 @@ def _waits(pairs: pd.DataFrame, partials: Sequence[instances.Partial]) -> pd.Dat
 def _numbers(pairs: pd.DataFrame) -> pd.Series[float]:
     both, unmatched = pairs[pairs["at"] == "both"], pairs["at"].value_counts()
     timed = both[both["transfer"].notna() & both["bytes"].notna()]
-    numbers = {"messages": len(both), "message_bytes": lower_median(both["bytes"])}
-    sums = {"bytes": "bytes", "send_ns": "dur_ns_send", "recv_ns": "dur_ns_recv",
-            "receiver_waited_ns": "receiver_waited", "sender_waited_ns": "sender_waited"}  # fmt: skip
-    numbers |= {name: both[column].astype("Int64").sum(min_count=1) for name, column in sums.items()}
-    numbers |= {"known_transfers": int(both["transfer"].notna().sum()), "transfer_ns": lower_median(both["transfer"])}
-    rate = float(timed["bytes"].sum()) / int(timed["transfer"].sum()) * 1e9 if len(timed) else None
-    numbers |= {"transfer_bandwidth_bytes_per_s": rate}
-    numbers |= {name: int(unmatched.get(end, 0)) for name, end in (("unmatched_sends", "send"), ("unmatched_receives", "recv"))}
-    return pd.Series(numbers, dtype=object)
+    total = {name: both[column].astype("Int64").sum(min_count=1) for name, column in _TOTALS.items()}
+    return pd.Series(
+        {
+            "messages": len(both), "message_bytes": lower_median(both["bytes"]), **total,
+            "known_transfers": int(both["transfer"].notna().sum()), "transfer_ns": lower_median(both["transfer"]),
+            "transfer_bandwidth_bytes_per_s": per_second(timed["bytes"], timed["transfer"]),
+            "unmatched_sends": int(unmatched.get("send", 0)), "unmatched_receives": int(unmatched.get("recv", 0)),
+        },
+        dtype=object,
+    )  # fmt: skip
 
 
 NO_MESSAGES: Final = message("no sends or receives were recorded")
