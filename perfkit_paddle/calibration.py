@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfkit_core.calibration import bench
-from perfkit_core.plugins import contracts
+from perfkit_core.plugins import benches
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput
 from perfkit_paddle.on_trace_ready import breadth_first
@@ -19,11 +19,11 @@ def version() -> str | None:
     return bench.installed_version(*_DISTRIBUTIONS)
 
 
-def machine_bench() -> contracts.Bench:
+def machine_bench() -> benches.Bench:
     """Return the calls to time on the host and on the current device. Raises CaptureError if Paddle is missing."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
-    operators: dict[tuple[str, int], contracts.Call] = {}
+    operators: dict[tuple[str, int], benches.Call] = {}
     paddle.set_device("cpu")
     try:
         for count in bench.ELEMENTS:
@@ -36,15 +36,15 @@ def machine_bench() -> contracts.Bench:
     finally:
         paddle.set_device(device)
     bench_of_device = None if device == "cpu" else PaddleBench(paddle, device)
-    return contracts.Bench(operators, bench_of_device, recording=_recording(paddle))
+    return benches.Bench(operators, bench_of_device, recording=_recording(paddle))
 
 
-def _recording(paddle: Any) -> contracts.RecordingBench:
+def _recording(paddle: Any) -> benches.RecordingBench:
     layers = paddle.nn.Sequential(paddle.nn.Linear(16, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 16))
     inputs = paddle.ones([4, 16])
     profiling = framework.profiler()
 
-    def profiled(option: str, run: contracts.Call) -> float:
+    def profiled(option: str, run: benches.Call) -> float:
         targets = [profiling.ProfilerTarget.CPU]
         # without a callback, Paddle writes a file into the current folder
         profiler = profiling.Profiler(
@@ -58,11 +58,11 @@ def _recording(paddle: Any) -> contracts.RecordingBench:
         return len(nodes) + sum(len(node.mem_node) for node in nodes) / 2
 
     options = ("", "record_shapes", "profile_memory")
-    return contracts.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
+    return benches.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class PaddleBench:
-    """The :class:`~perfkit_core.plugins.contracts.DeviceBench` of a device such as "gpu:0"."""
+    """The :class:`~perfkit_core.plugins.benches.DeviceBench` of a device such as "gpu:0"."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
@@ -81,7 +81,7 @@ class PaddleBench:
     def synchronize(self) -> object:
         return self._paddle.device.synchronize()
 
-    def copy(self, direction: contracts.Direction, size: int, pinned: bool) -> contracts.Call | None:
+    def copy(self, direction: benches.Direction, size: int, pinned: bool) -> benches.Call | None:
         here = self._paddle.zeros([size], dtype="uint8")
         host = here.cpu()
         if pinned:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.plugins.benches import Calibrator
 from perfkit_core.plugins.contracts import (
-    Calibrator,
     NativeTables,
     OperatorFormulas,
     OperatorNames,

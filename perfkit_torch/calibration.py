@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from perfkit_core.calibration import bench
-from perfkit_core.plugins import contracts
+from perfkit_core.plugins import benches
 from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework, throughput
 from perfkit_torch.dialect import MEMORY_EVENT
@@ -17,11 +17,11 @@ def version() -> str | None:
     return bench.installed_version("torch")
 
 
-def machine_bench() -> contracts.Bench:
+def machine_bench() -> benches.Bench:
     """Return the calls to be timed, on the host and on the current GPU (if any). Raises CaptureError without torch."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler prints a line whenever it starts or stops
     torch = framework.torch()
-    operators: dict[tuple[str, int], contracts.Call] = {}
+    operators: dict[tuple[str, int], benches.Call] = {}
     for count in bench.ELEMENTS:
         operators |= bench.small_operators(
             torch,
@@ -30,14 +30,14 @@ def machine_bench() -> contracts.Bench:
             cast=lambda numbers: numbers.float,
         )
     device = CudaBench(torch) if torch.cuda.is_available() else None
-    return contracts.Bench(operators, device, torch.get_num_threads(), _recording(torch))
+    return benches.Bench(operators, device, torch.get_num_threads(), _recording(torch))
 
 
-def _recording(torch: Any) -> contracts.RecordingBench:
+def _recording(torch: Any) -> benches.RecordingBench:
     layers = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16))
     inputs = torch.ones(4, 16)
 
-    def profiled(option: str, run: contracts.Call) -> float:
+    def profiled(option: str, run: benches.Call) -> float:
         activities = [torch.profiler.ProfilerActivity.CPU]
         with torch.profiler.profile(activities=activities, **({option: True} if option else {})) as profiler:
             run()
@@ -46,11 +46,11 @@ def _recording(torch: Any) -> contracts.RecordingBench:
         return float(len(events) - half / 2)
 
     options = ("", "record_shapes", "profile_memory", "with_stack")
-    return contracts.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
+    return benches.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class CudaBench:
-    """The :class:`~perfkit_core.plugins.contracts.DeviceBench` of the current GPU."""
+    """The :class:`~perfkit_core.plugins.benches.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -68,7 +68,7 @@ class CudaBench:
     def synchronize(self) -> object:
         return self._torch.cuda.synchronize()
 
-    def copy(self, direction: contracts.Direction, size: int, pinned: bool) -> contracts.Call:
+    def copy(self, direction: benches.Direction, size: int, pinned: bool) -> benches.Call:
         host = self._torch.zeros(size, dtype=self._torch.uint8, pin_memory=pinned)
         device = self._torch.zeros(size, dtype=self._torch.uint8, device="cuda")
         target, source = (device, host) if direction == "htod" else (host, device)

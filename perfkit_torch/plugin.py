@@ -6,15 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfkit_core.plugins.contracts import (
-    Calibrator,
-    OperatorFormulas,
-    OperatorNames,
-    RangeNames,
-    Recorder,
-    Remedy,
-    Source,
-)
+from perfkit_core.plugins.benches import Calibrator
+from perfkit_core.plugins.contracts import OperatorFormulas, OperatorNames, RangeNames, Recorder, Remedy, Source
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from perfkit_core.calibration import bench
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.plugins.contracts import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
+from perfkit_core.plugins.benches import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system import machine, paths
 

@@ -14,7 +14,7 @@ import pluggy
 if TYPE_CHECKING:
     import click
 
-    from perfkit_core.plugins import contracts
+    from perfkit_core.plugins import benches, contracts
 
 PROJECT: Final = "perfkit"
 """Name of the pluggy project. The entry-point group of plugins has the same name."""
@@ -59,7 +59,7 @@ def perfkit_step_timers() -> Mapping[str, Callable[[], contracts.StepTimer]]:  #
 
 
 @hookspec
-def perfkit_calibrations() -> Sequence[contracts.Calibrator]:  # type: ignore[empty-body]
+def perfkit_calibrations() -> Sequence[benches.Calibrator]:  # type: ignore[empty-body]
     """Measurements of the cost of tiny operators, launches and copies on a machine, for ``perfkit calibrate``."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pluggy
 
 from perfkit_core.language.messages import Text
-from perfkit_core.plugins import contracts, hookspecs
+from perfkit_core.plugins import benches, contracts, hookspecs
 from perfkit_core.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Plugins:
         results = self._results("perfkit_step_timers", dict)
         return {name: start for by_framework in results for name, start in by_framework.items()}
 
-    def calibrators(self) -> dict[str, contracts.Calibrator]:
+    def calibrators(self) -> dict[str, benches.Calibrator]:
         return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
 
     def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:

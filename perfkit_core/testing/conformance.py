@@ -31,7 +31,7 @@ import pandas as pd
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import is_canonical
-from perfkit_core.plugins import contracts
+from perfkit_core.plugins import benches, contracts
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
 from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import Plugins, load
@@ -121,7 +121,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
         (list(plugins.views().values()), contracts.View),
         (list(plugins.renderers().values()), contracts.Renderer),
         (list(plugins.exporters().values()), contracts.Exporter),
-        (list(plugins.calibrators().values()), contracts.Calibrator),
+        (list(plugins.calibrators().values()), benches.Calibrator),
     ):
         for item in items:
             require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")

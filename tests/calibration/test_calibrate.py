@@ -28,7 +28,7 @@ from perfkit_core.calibration.bench import (
 from perfkit_core.calibration.calibrate import measured, newest
 from perfkit_core.errors import CaptureError
 from perfkit_core.operators.names import is_canonical
-from perfkit_core.plugins.contracts import Bench, Calibrator
+from perfkit_core.plugins.benches import Bench, Calibrator
 from perfkit_core.system.machine import cpu_model
 
 
