@@ -48,8 +48,8 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 51_500,
-    "files": 376,
+    "product lines": 60_500,
+    "files": 445,
     "private functions used once": 0.18,
     "import lines": 0.085,
     "basenames in more than two packages": 0,

@@ -95,7 +95,7 @@ def _waits(pairs: pd.DataFrame, partials: Sequence[instances.Partial]) -> pd.Dat
     for call, of in _ENDS.items():
         ranks, start = pairs[of].to_numpy(np.int64), pairs[f"start_ns_{call}"].astype("Int64")
         for edge, time in (("start", start), ("end", start + pairs[f"dur_ns_{call}"].astype("Int64"))):
-            ahead = clock_model.ahead_ns(clocks, ranks, time.fillna(0).to_numpy(np.int64))
+            ahead = clock_model.ahead_ns(clocks, ranks, np.asarray(time.fillna(0), np.int64))
             times[edge, call] = time - pd.Series(ahead, pairs.index)
     late = times["start", "send"] - times["start", "recv"]
     transfer = times["end", "recv"] - times["start", "recv"] - late.clip(lower=0)
