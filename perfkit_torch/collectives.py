@@ -34,9 +34,9 @@ _SENT: Final = "In msg nelems"
 _RECEIVED: Final = "Out msg nelems"
 _PEERS: Final = ("Dst Rank", "Src Rank")
 _POINT_TO_POINT: Final = ("send", "recv")
+_WITH_PEER: Final = ("c10d::send", "c10d::recv_")
 _PEER_ARGUMENT, _TAG_ARGUMENT = 2, 3
-"""Positions of the arguments of ``c10d::send(tensors, group, dst, tag)`` and ``c10d::recv_(tensors, group, src,
-tag)``."""
+"""Positions of the arguments of the operators _WITH_PEER: tensors, group, other rank, tag."""
 _INPUT_IS_SMALLER: Final = frozenset({"all_gather", "gather"})
 """Collectives whose labels record only the input tensor, which is smaller than the message."""
 _PATTERNS: Final = {
@@ -96,7 +96,7 @@ def _details(kind: str, fields: dict[str, Any], label: re.Match[str] | None, sha
     operator = label is not None and label[1] == _OPERATOR
     details: dict[str, int | None] = {}
     if kind in _POINT_TO_POINT:
-        values = fields.get("Concrete Inputs") if operator else None
+        values = fields.get("Concrete Inputs") if label and label[0] in _WITH_PEER else None
         values = values if isinstance(values, list) else []
         peer, tag = (_number(values[at]) if at < len(values) else None for at in (_PEER_ARGUMENT, _TAG_ARGUMENT))
         ranks = (_count(fields.get(key), 0) for key in _PEERS)

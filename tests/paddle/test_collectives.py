@@ -17,7 +17,7 @@ from perfkit_core.assembly.labels import COLLECTIVE_KEY, HOST, Collective
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.views.communication import clocks, collectives, stragglers
+from perfkit_core.views.communication import clocks, collectives, point_to_point, stragglers
 from tests.support.recording_scripts import succeed
 
 EVERYTHING = ViewRequest()
@@ -48,6 +48,12 @@ with profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], scheduler=(1, 4), 
             distributed.all_reduce(large)
             distributed.all_gather([], small)
             distributed.barrier()
+            if rank == 0:
+                distributed.send(large, 1)
+                distributed.isend(small, 1).wait()
+            else:
+                distributed.recv(large, 0)
+                distributed.irecv(small, 0).wait()
             recording.step()
     distributed.all_reduce(small)
 """
@@ -91,12 +97,22 @@ def trace(job: Path, request: pytest.FixtureRequest) -> Trace:
 
 def test_sizes_of_a_live_job(trace: Trace) -> None:
     """In each of three steps, each of two ranks has an all-reduce of 65536 floats and an all-gather of 1024 doubles per
-    rank. Nothing is labelled after the block."""
+    rank, and rank 0 sends 65536 floats to rank 1. Nothing is labelled after the block. The time of a send that does not
+    block is unknown."""
     table = collectives.table(trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")
-    assert found == {"all_reduce": (4 << 16, 6, 2), "all_gather": (8 << 11, 6, 2)}
+    assert found == {
+        "all_reduce": (4 << 16, 6, 2), "all_gather": (8 << 11, 6, 2), "send": (4 << 16, 3, 2), "recv": (4 << 16, 3, 2),
+    }  # fmt: skip
     assert barrier[1:] == (6, 2)
+
+
+def test_messages_of_a_live_job(trace: Trace) -> None:
+    """Rank 0 sends 65536 floats and 1024 doubles in each of three steps."""
+    columns = ["sender", "receiver", "group", "messages", "bytes", "unmatched_sends", "unmatched_receives"]
+    table = point_to_point.table(trace, EVERYTHING)
+    assert table[columns].values.tolist() == [[0, 1, "0", 6, 3 * ((4 << 16) + (8 << 10)), 0, 0]]
 
 
 def test_the_slow_rank_of_a_live_job(trace: Trace) -> None:
@@ -129,6 +145,8 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
         Collective("all_reduce", "0", "1c291ca3", 2, 65536, "float32", on=HOST),
         Collective("barrier", group_size=8),
         Collective("send"),
+        Collective("send", group_size=2, elements=4, dtype="float32", peer=0),
+        Collective("all_to_all", elements=4, received=6, received_rows=3),
     ],
 )
 def test_labels(one: Collective) -> None:

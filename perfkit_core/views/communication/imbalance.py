@@ -104,14 +104,14 @@ def _tokens(trace: Trace) -> pd.Series[int]:
 
 
 def _looked_up(shapes: str, dtypes: str | None) -> tuple[str, int]:
-    """Return the shape of the table of an embedding, as text, and the number of indices looked up in it (or 0)."""
+    """Return the shapes of the tensors of an embedding, as text, and the number of indices looked up in it (or 0)."""
     try:
         tensors = flat(*arguments(shapes, dtypes, None))
     except ValueError:
         tensors = ()
     indices = [tensor for tensor in tensors if tensor.dtype in _INDEX_TYPES]
-    tables = [tensor for tensor in tensors if tensor not in indices and len(tensor.shape) == 2]
-    return str([each.shape for each in tables]), max((each.elements for each in indices), default=0)
+    others = [tensor.shape for tensor in tensors if tensor not in indices]
+    return str(others), max((each.elements for each in indices), default=0)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:

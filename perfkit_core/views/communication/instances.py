@@ -155,9 +155,9 @@ def facts(trace: Trace, talk: Communication, rows: IntArray) -> dict[str, Any]:
     is taken from the event itself, else from the call that launched it, else from the name of the kernel."""
     about, call = descriptions(trace).drop(columns="on"), talk.call[rows]
     own = about.drop(columns="call").reindex(rows)
-    # An asynchronous call may seem to enclose the calls that follow it, so take only descriptions of the same name.
-    names = about.groupby("call")["name"].transform("first")
-    by_call = about[(about["call"] != NO_ROW) & (about["name"] == names)].groupby("call").first().reindex(call)
+    by_call = about[about["call"] != NO_ROW].groupby("call").first().reindex(call)
+    # An asynchronous call on the host may seem to enclose the calls that follow it, which have details of their own.
+    by_call.loc[~talk.device[rows], list(DETAILS)] = None
     best = {str(name): _first_known(own[name].tolist(), by_call[name].tolist()) for name in own}
 
     codes, inverse = np.unique(trace.codes("name").codes[rows], return_inverse=True)

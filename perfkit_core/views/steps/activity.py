@@ -1,7 +1,8 @@
 """The activities of a rank as sets of time intervals, and the time that an interval set covers in given windows.
 
 - Computation is the time of kernels that do not communicate. Without device work, it is the time in operators except
-  data loaders, less the communication inside them.
+  data loaders, less the communication inside them. Operators that run before an asynchronous send or receive on the
+  host ends are not inside it.
 - Loading is the time in the data loader on the threads that run steps.
 - Host work is the time of all recorded host events except steps.
 """
@@ -16,12 +17,13 @@ import numpy as np
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
+from perfkit_core.assembly.labels import HOST
 from perfkit_core.model import schema
 from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, OVERHEAD, STEP
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.runtime.compile import compiled
-from perfkit_core.views.communication.instances import communication
-from perfkit_core.views.select import rows_of_rank, threads
+from perfkit_core.views.communication.instances import POINT_TO_POINT, communication, descriptions
+from perfkit_core.views.select import marked, rows_of_rank, threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Activities:
 
     compute: BoolArray
     communication: BoolArray
+    blocking: BoolArray  # host calls whose operators do not compute
     copy: BoolArray
     loading: BoolArray
     host: BoolArray
@@ -55,7 +58,7 @@ class Activities:
             return at if isinstance(rows, slice) else rows[at]
 
         compute, communication = members(self.compute), members(self.communication)
-        computing = _union(trace, compute) if self.on_device else _less_inner(trace, compute, communication)
+        computing = _union(trace, compute) if self.on_device else _less_inner(trace, compute, members(self.blocking))
         others = (_union(trace, members(mask)) for mask in (self.copy, self.loading, self.host))
         return Activity(computing, _union(trace, communication), *others)
 
@@ -70,7 +73,11 @@ def activities(trace: Trace) -> Activities:
     host = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP}), OVERHEAD)
     copies = trace.rows("kind", schema.MEMCPY, schema.MEMSET)
     computing = kernels if on_device else operators
-    return Activities(computing, talk.device | talk.host, copies, loading, host, on_device)
+    labels = descriptions(trace)
+    asynchronous = (labels["on"] == HOST) & labels["name"].isin(POINT_TO_POINT)
+    blocking = trace.host & (trace.rows("kind", schema.COMMUNICATION) | talk.calls)
+    blocking &= ~marked(trace, labels.index[asynchronous].to_numpy(np.int64))
+    return Activities(computing, talk.device | talk.host, blocking, copies, loading, host, on_device)
 
 
 def has_device_work(trace: Trace) -> bool:
