@@ -19,8 +19,8 @@ from perfkit_core.report import display, headline, pictures, summary, timeline
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""
 ORDER: Final = (
-    "steps", "partition", "ranks", "stragglers", "step_trace", "input_pipeline", "overview", "model", "critical_path",
-    "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds",
+    "steps", "partition", "ranks", "stragglers", "imbalance", "step_trace", "input_pipeline", "overview", "model",
+    "critical_path", "distributed", "modules", "operators", "roofline", "gemm", "model_flops", "families", "operator_kinds",
     "operator_tree", "kernels", "memcpy", "memory_manipulation", "memory_places", "memory_categories", "memory",
     "memory_peak", "memory_steps", "memory_leaks", "annotations", "device",
 )  # fmt: skip
@@ -29,7 +29,7 @@ REQUEST: Final = ViewRequest(by=("families.operator",))
 LONGEST: Final = 5000
 """Maximum number of rows of a table on a page."""
 _OF_STEPS: Final = (key("rank_and_step", "Rank and step", thing="step"), duration("other_ns", "Other"))
-_OF_RANKS: Final = ("ranks", "stragglers")
+_OF_RANKS: Final = ("ranks", "stragglers", "imbalance")
 """Views that are moved to the end of the page if they are empty."""
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")

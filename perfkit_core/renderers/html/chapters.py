@@ -32,8 +32,8 @@ _CHAPTERS: Final = {
         "memory_curve", "memory_category_curve", "memory_places", "memory_categories", "memory", "memory_peak",
         "memory_steps", "memory_leaks",
     )),
-    "communication": (mark("Communication"), ("distributed", "collectives")),
-    "ranks": (mark("Ranks"), ("ranks", "stragglers", "clocks")),
+    "communication": (mark("Communication"), ("distributed", "collectives", "point_to_point", "pipeline")),
+    "ranks": (mark("Ranks"), ("ranks", "stragglers", "imbalance", "clocks")),
 }  # fmt: skip
 """Key of the chapter, which is its address on the page → title, and names of its sections. Any other section is a
 chapter of its own."""
