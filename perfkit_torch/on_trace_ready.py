@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.kernel_calls import with_graphs
 from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Device, Finding, TraceMeta
@@ -19,7 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import StepClock, Utilisation
-from perfkit_torch import dialect, framework, live_events, operator_names, timed_schedule
+from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +78,8 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
 
     def finish() -> Trace:
         # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
-        return assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
+        trace = assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
+        return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
 
     taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
     taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))

@@ -97,7 +97,9 @@ def _foreign(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=65536)
 def _library(name: str) -> str | None:
-    if name.startswith("triton_"):
-        return fused_name(name)
+    if "fused_" in name or name.startswith("triton_"):
+        fused = fused_name(name)
+        if fused is not None or name.startswith("triton_"):
+            return fused
     patterns = _names().patterns["libraries"]
     return next((canonical for canonical, pattern in patterns if pattern.match(name)), None)

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfkit_core.plugins.benches import Calibrator
-from perfkit_core.plugins.contracts import OperatorFormulas, OperatorNames, RangeNames, Recorder, Remedy, Source
+from perfkit_core.plugins.contracts import (
+    CompiledCode,
+    OperatorFormulas,
+    OperatorNames,
+    RangeNames,
+    Recorder,
+    Remedy,
+    Source,
+)
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
@@ -52,6 +60,13 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
         "with_stack": (0.0, 300.0, 1500.0),
     }
     return [Calibrator("torch", later(home, "version"), later(home, "machine_bench"), recording_ns)]
+
+
+@hookimpl
+def perfkit_compiled_code() -> Sequence[CompiledCode]:
+    from perfkit_torch import compile_logs, compiled_code
+
+    return [CompiledCode("torch", compiled_code.fused_operators, compile_logs.read, compile_logs.beside)]
 
 
 @hookimpl

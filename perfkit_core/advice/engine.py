@@ -218,11 +218,12 @@ class Evaluation:
         )  # fmt: skip
 
     def _place(self, candidate: Candidate) -> str | None:
-        """Return the line of code of a candidate. Recorded frames are only used if there are no samples, because they
-        have the first line of their function."""
+        """Return the line of code of a candidate. Frames that were recorded as events are only used if there are no
+        samples, because they have the first line of their function. Stacks may be known of compiled kernels only."""
         trace = self.facts.trace
-        sampled = None if trace.known("stack") else frames(trace).line_of(trace, candidate.rows)
-        return sampled or self._places.of(candidate.rows, candidate.rows_ns)
+        recorded = self._places.of(candidate.rows, candidate.rows_ns)
+        stack = recorded if trace.known("stack") else None
+        return stack or frames(trace).line_of(trace, candidate.rows) or recorded
 
 
 def ids(trace: Trace, rule: str, candidates: Sequence[Candidate]) -> list[str]:

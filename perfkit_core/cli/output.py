@@ -112,6 +112,7 @@ def _chosen_options() -> str:
     choices = chosen()
     pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
     pairs += [("--graph-capture", file) for file in choices.graph_captures]
+    pairs += [("--compile-info", path) for path in choices.compile_info]
     return "".join(f" {option} {shlex.quote(value)}" for option, value in pairs if value)
 
 

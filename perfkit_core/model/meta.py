@@ -11,6 +11,7 @@ import msgspec
 
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
 from perfkit_core.model import frame_samples
+from perfkit_core.model.compiled_graph import CompiledGraph
 from perfkit_core.model.frame_samples import FrameSamples
 from perfkit_core.model.timed_steps import TimedSteps
 
@@ -93,6 +94,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``samples``: samples of Python frames, by rank ("-" if it is unknown).
     - ``timed``: step times that were measured with a clock, by rank ("-" if it is unknown).
     - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
+    - ``compiled``: the compiled graphs whose code is known.
     - ``worlds``: a pair (rank, world size) for each part of a joined trace, as recorded.
     """
 
@@ -116,6 +118,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     timed: dict[str, TimedSteps] = {}
     cpu_utilisation: dict[str, float] = {}
     extra: dict[str, Any] = {}
+    compiled: tuple[CompiledGraph, ...] = ()
     worlds: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -141,6 +144,7 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
         samples=_by_rank([m.samples for m in metas], frame_samples.joined),
         timed={key: timed for m in metas for key, timed in m.timed.items()},
+        compiled=tuple(dict.fromkeys(graph for m in metas for graph in m.compiled)),
         window_ns=hull([m.window_ns for m in metas if m.window_ns]),
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,

@@ -24,7 +24,9 @@ import msgspec
 from perfkit_core.system.packages import convert, read_toml
 
 GRADIENT_SUFFIX: Final = "_grad"
-_FUSED: Final = re.compile(r"^triton_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$")
+_FUSED: Final = re.compile(
+    r"^(?:graph_\d+_)?(?:triton|cpp)_(?:(poi|per|red|tem|for|split_scan)_)?(?:fused_)?(.*?)(?:_\d+)?$"
+)
 _REDUCES: Final = ("per", "red")
 """Kinds of TorchInductor kernels that contain a reduction."""
 _LIGHT: Final = ("elementwise", "activation", "cast", "copy", "layout")
@@ -154,7 +156,8 @@ def kernel_family(kernel_name: str) -> str | None:
 
 def fused_name(kernel_name: str) -> str | None:
     """Return the canonical name of the operator that takes most of the time in a TorchInductor kernel such as
-    ``triton_red_fused_add_mean_mul_0``. Return None for other kernels and for unknown operators."""
+    ``triton_red_fused_add_mean_mul_0`` or ``graph_0_cpp_fused_add_mul_1``. Return None for other kernels and for
+    unknown operators."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from perfkit_core.flops.registry import OperatorFormula
     from perfkit_core.model.columns import Column
+    from perfkit_core.model.compiled_graph import CompiledGraph
     from perfkit_core.model.meta import Finding, TraceMeta
     from perfkit_core.model.report_data import Report
     from perfkit_core.model.trace import Trace
@@ -58,6 +59,22 @@ class Source:
     peek: Callable[[Path], int | None] | None = None
     stream: Callable[[Path, bool, EventWriter], None] | None = None
     complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: assembly.draft.Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCode:
+    """What a framework's compiler tells about the kernels that it generates.
+
+    - ``operators(kernel)`` returns the native names of the operators that a generated kernel computes, as far as its
+      name tells them. It returns () for other kernels.
+    - ``read(path)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
+    - ``beside(path)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can read.
+    """
+
+    framework: str
+    operators: Callable[[str], Sequence[str]]
+    read: Callable[[Path], Sequence[CompiledGraph]] | None = None
+    beside: Callable[[Path], Sequence[Path]] | None = None
 
 
 class Recording(Protocol):

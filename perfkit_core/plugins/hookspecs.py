@@ -100,6 +100,12 @@ def perfkit_native_tables() -> Mapping[str, contracts.NativeTables]:  # type: ig
 
 
 @hookspec
+def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:  # type: ignore[empty-body]
+    """Readers of what a framework's compiler writes about its kernels: the operators, layers and lines of code that a
+    kernel was made of. For the view ``compiled`` and for ``--compile-info``."""
+
+
+@hookspec
 def perfkit_renderers() -> Sequence[contracts.Renderer]:  # type: ignore[empty-body]
     """Output formats of reports, for ``--format NAME``."""
 

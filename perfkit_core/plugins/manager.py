@@ -103,6 +103,10 @@ class Plugins:
                 return cast("contracts.NativeTables", tables[framework])
         return contracts.NativeTables()
 
+    def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
+        """Return what reads the compiled code of a framework, or None."""
+        return next((one for one in self._flat("perfkit_compiled_code") if one.framework == framework), None)
+
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):
             yield from items

@@ -23,11 +23,13 @@ class Choices(msgspec.Struct, frozen=True):
     - ``graph_captures``: files or folders with recordings of graph captures.
     - ``step_kind``: kind of the steps of a server to keep, one of ``server_steps.KINDS``, or None for all.
     - ``step_on``: name of the ranges that are steps, or None for the recorded steps. It applies to joined files.
+    - ``compile_info``: files or folders with what a compiler wrote about its kernels.
     """
 
     graph_captures: tuple[str, ...] = ()
     step_kind: str | None = None
     step_on: str | None = None
+    compile_info: tuple[str, ...] = ()
 
 
 _NONE: Final = Choices()

@@ -13,7 +13,7 @@ from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import choices, join_ranks, trace_folder
+from perfkit_core.readers import choices, compile_info, join_ranks, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
@@ -119,7 +119,7 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         with paths.reaching(other):
             return read_with(reader(other, head(other), plugins or get_plugins()), other, partial)
 
-    return named(choices.applied(trace, path, read), path)
+    return compile_info.attached(named(choices.applied(trace, path, read), path), path, plugins or get_plugins())
 
 
 def named(trace: Trace, path: Path) -> Trace:

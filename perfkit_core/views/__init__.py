@@ -35,15 +35,23 @@ from perfkit_core.views.memory import (
     memory_steps,
 )
 from perfkit_core.views.operators import annotations as user_annotations
-from perfkit_core.views.operators import families, graph, memory_manipulation, operator_kinds, operator_tree, operators
+from perfkit_core.views.operators import (
+    compiled,
+    families,
+    graph,
+    memory_manipulation,
+    operator_kinds,
+    operator_tree,
+    operators,
+)
 from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, serving, step_phases, step_trace, steps
 
 _FILES = (
     steps, partition, ranks, step_trace, input_pipeline, serving, overview, step_phases, distributed, collectives,
     stragglers, imbalance, point_to_point, pipeline, clocks, operators, operator_tree, operator_kinds, families,
-    user_annotations, memory_manipulation, modules, code, graph, kernels, memcpy, device, roofline, gemm, model_flops,
-    memory, memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks, memory_checks,
-    findings,
+    user_annotations, memory_manipulation, modules, code, graph, kernels, compiled, memcpy, device, roofline, gemm,
+    model_flops, memory, memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks,
+    memory_checks, findings,
 )  # fmt: skip
 VIEWS = (
     *(file.VIEW for file in _FILES),

@@ -24,7 +24,7 @@ _CHAPTERS: Final = {
     "operators": (mark("Operators"), (
         "operators", "families", "operator_kinds", "operator_tree", "memory_manipulation", "annotations",
     )),
-    "kernels": (mark("Kernels"), ("kernels", "memcpy")),
+    "kernels": (mark("Kernels"), ("kernels", "compiled", "memcpy")),
     "hardware": (mark("Hardware"), ("roofline", "gemm", "model_flops")),
     "layers": (mark("Layers"), ("modules",)),
     "code": (mark("Code"), ("code",)),

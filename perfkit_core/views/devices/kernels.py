@@ -56,9 +56,9 @@ def operator_rows(trace: Trace) -> IntArray:
 
 OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
     "operator": ("operator", lambda trace, rows, _: texts_at(operator_names(trace), operator_rows(trace)[rows])),
-    "module": ("module", lambda trace, rows, _: texts_at(trace.codes("module"), trace.ints("launched_by")[rows])),
+    "module": ("module", lambda trace, rows, _: texts(trace.codes("module"), rows)),
 }
-"""Groupings of device work by the innermost operator around its launch, and by the layer of its launch."""
+"""Groupings of device work by the innermost operator around its launch, and by its layer."""
 
 _GRID: Final = r'"{} ?": ?\[ ?(?P<value>\d+, ?\d+, ?\d+) ?\]'
 _NUMBER: Final = r'"(?:{})": ?(?P<value>\d{{1,18}})\b'

@@ -1,0 +1,122 @@
+"""View ``compiled``: kernels that a compiler generated, and the operators, layers and lines of code in them.
+
+Operators come from the compile information of the run (``--compile-info``), else from the name of the kernel. Layers
+and lines are null without this information. Device time is the time of the kernels themselves; host time is the
+duration of the host event around their launch, or of the kernel if it runs on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.assembly.kernel_calls import NO_CALL, origins
+from perfkit_core.language.messages import message
+from perfkit_core.model import columns
+from perfkit_core.model.columns import CALLS, CPU, DEVICE, FIRST, HOST, NAME, ON_DEVICE, Share, added_by, share
+from perfkit_core.model.compiled_graph import KernelCall
+from perfkit_core.model.schema import KERNEL
+from perfkit_core.model.trace import Trace, once
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.views import grouping, select
+from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
+
+GRAPH: Final = "graph"
+GROUPINGS: Final = (GRAPH, "module", "stack", "phase", "step", "device", "rank")
+_SEPARATOR: Final = ", "
+
+
+def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per combination of kernel name and groupings, with :data:`COLUMNS`. Raises UsageError."""
+    number, calls = kernels(trace)
+    rows = np.flatnonzero((number >= 0) & select.selected(trace, request))
+    keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
+    keys |= grouping.keys(trace, request, rows, GROUPINGS, {GRAPH: (GRAPH, _graphs)})
+    groups = group(keys)
+    times, host = trace.ints("dur_ns")[rows], trace.host[rows]
+    cpu, device = groups.sum(np.where(host, times, 0)), groups.sum(np.where(host, 0, times))
+    of_group = pd.Series(number[rows]).groupby(groups.code).unique()
+    made_of = [[calls[number] for number in numbers] for numbers in of_group]
+    lists = {part: [_joined(some, part) for some in made_of] for part in ("operators", "lines", "modules")}
+    result = groups.keys.assign(
+        **{part: pd.Series(values, dtype=object).replace("", None) for part, values in lists.items()},
+        calls=np.maximum(groups.sum(host), groups.sum(~host)),
+        total_cpu_ns=cpu,
+        total_cpu_ratio=ratio(cpu, int(cpu.sum())),
+        total_device_ns=device,
+        total_device_ratio=ratio(device, int(device.sum())),
+    )
+    return plain(result)
+
+
+@once
+def kernels(trace: Trace) -> tuple[IntArray, tuple[KernelCall, ...]]:
+    """Return for each event the index of its call of a generated kernel (-1 if none), shape (rows,), and the calls.
+
+    A kernel on a device and the host event that launched it have the same name. Both are events of the call. An event
+    whose call is unknown has a call that only contains the operators in the kernel's name."""
+    found, names = origins(trace), trace.codes("name")
+    code = get_plugins().compiled_code(trace.meta.framework)
+    by_name = [
+        KernelCall(name, name, True, tuple(operators))
+        for name in names.values
+        if (operators := code.operators(name) if code else ())
+    ]
+    position = {call.event: len(found.calls) + number for number, call in enumerate(by_name)}
+    of_name = names.lookup(np.array([position.get(name, NO_CALL) for name in names.values], np.int64), NO_CALL)
+    runs = (trace.host & trace.operators) | (~trace.host & trace.rows("kind", KERNEL))
+    number = np.where(runs, of_name, NO_CALL)
+
+    generated = np.array([*(call.fused for call in found.calls), False], np.bool_)
+    event = {call.event: None for call in found.calls}
+    code_of = {name: number for number, name in enumerate(names.values) if name in event}
+    events = np.array([*(code_of.get(call.event, -2) for call in found.calls), -2], np.int64)
+    known = runs & generated[found.call] & (events[found.call] == names.codes)
+    number[known] = found.call[known]
+    return number, (*found.calls, *by_name)
+
+
+def _joined(calls: Iterable[KernelCall], part: str) -> str:
+    return _SEPARATOR.join(dict.fromkeys(text for call in calls for text in getattr(call, part) if text))
+
+
+def _graphs(trace: Trace, rows: IntArray, _: str | None) -> pd.Categorical:
+    """Return the names of the events that span the runs of the graphs, null for graphs without such an event."""
+    names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
+    runs = trace.host & names.rows(*(graph.event for graph in trace.meta.compiled if graph.event))
+    span = np.append(nesting.nearest_on_path(trace.ints("parent"), runs), NO_ROW)
+    return texts_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
+
+
+COLUMNS: Final = (
+    replace(NAME, thing="kernel"),
+    columns.description(GRAPH, "Graph", by=(GRAPH,)),
+    *(column for column in added_by(GROUPINGS) if column.name != GRAPH),
+    columns.text("operators", "Operators", merge=FIRST, description="native names of the operators that were fused"),
+    columns.text("lines", "Lines", merge=FIRST, description="lines of code that called them, as ``file:line``"),
+    columns.text("modules", "Layers", merge=FIRST, description="paths of the layers that called them"),
+    replace(CALLS, description="calls of the kernel"),
+    replace(CPU[0], description="duration of the host events of the kernel"),
+    share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST),
+    ON_DEVICE[0],
+    share("total_device_ratio", "Total device", Share("total_device_ns"), place=DEVICE),
+)
+
+VIEW = View(
+    name="compiled",
+    title="Compiled kernels",
+    description="kernels that a compiler generated, with the operators, layers and lines of code that were fused",
+    table=table,
+    columns=COLUMNS,
+    groupings=GROUPINGS,
+    order=("total_device_ns", "total_cpu_ns"),
+    explain_empty=lambda trace: message("no kernels that a compiler generated were recorded"),
+    reduction=MergedRows(),
+)

@@ -1,0 +1,165 @@
+"""What Inductor writes for a GPU, parsed: comments of Triton kernels, and a trace of a GPU with such kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perfkit_core.assembly.kernel_calls import origins, with_graphs
+from perfkit_core.errors import SourceError
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.readers.load import load
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.operators import compiled
+from perfkit_torch import compile_logs
+from perfkit_torch.compiled_code import GraphTexts, fused_operators
+
+NORM, GATE = "triton_red_fused_add_mean_mul_pow_rsqrt_0", "triton_poi_fused__unsafe_view_mul_silu_2"
+POW_TO_MUL = "Original ATen: [aten.pow, aten.mean, aten.add, aten.rsqrt, aten.mul]"
+CODE = f"""
+# kernel path: /tmp/torchinductor_root/mw/cmw.py
+# Topologically Sorted Source Nodes: [pow_1, mean, add, rsqrt, mul], {POW_TO_MUL}
+# Source node to ATen node mapping:
+#   add => add_1
+#   mean => mean_1
+#   mul => mul_1
+# Graph fragment:
+#   %arg0_1 : Tensor "bf16[8, 4096, 2048]"[8388608, 2048, 1]cuda:0 = PlaceHolder[target=arg0_1]
+#   %mean_1 : Tensor "f32[8]"[1]cuda:0 = call_function[target=torch.ops.aten.mean.dim](args = (%pow_1, [-1], True))
+#   %mul_1 : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%arg0_1, %rsqrt))
+{NORM} = async_compile.triton('{NORM}', \'\'\'
+import triton
+# Graph fragment:
+\'\'\', device_str='cuda')
+
+{GATE} = async_compile.triton('{GATE}', \'\'\'
+\'\'\', device_str='cuda')
+
+async_compile.wait(globals())
+
+def call(args):
+    with torch.cuda._DeviceGuard(0):
+        # Topologically Sorted Source Nodes: [pow_1, mean, add], {POW_TO_MUL}
+        stream0 = get_raw_stream(0)
+        {NORM}.run(arg1_1, arg2_1, buf1, 32768, 2048, stream=stream0)
+        # Topologically Sorted Source Nodes: [linear], Original ATen: [aten.mm]
+        extern_kernels.mm(reinterpret_tensor(buf1, (32768, 2048), (2048, 1), 0), arg3_1, out=buf2)
+        # Topologically Sorted Source Nodes: [silu, mul_2], Original ATen: [aten._unsafe_view, aten.silu, aten.mul]
+        {GATE}.run(buf2, buf3, 268435456, stream=stream0)
+        buf4 = torch.ops.mylib.scan.default(buf3)
+    return (buf4, )
+"""
+COMPILED = """class GraphModule(torch.nn.Module):
+    def forward(self, arg0_1: "bf16[8, 4096, 2048]"):
+        # File: /app/norm.py:11 in forward, code: variance = x.pow(2).mean(-1, keepdim=True)
+        mean_1: "f32[8, 4096, 1]" = torch.ops.aten.mean.dim(pow_1, [-1], True);  pow_1 = None
+        # File: /app/norm.py:12 in forward, code: return self.weight * x * rsqrt(variance)
+        mul_1: "f32[8, 4096, 2048]" = torch.ops.aten.mul.Tensor(arg0_1, rsqrt)
+"""
+TRACED = """class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "bf16[8, 4096, 2048]"):
+        l_x_ = L_x_
+        # File: /app/norm.py:11 in forward, code: variance = x.pow(2).mean(-1, keepdim=True)
+        mean: "f32[8, 4096, 1]" = pow_1.mean(-1, keepdim = True);  pow_1 = None
+        # File: /app/norm.py:12 in forward, code: return self.weight * x * rsqrt(variance)
+        mul: "f32[8]" = l_self_modules_layers_modules_0_modules_norm_parameters_weight_ * l_x_
+        # File: /app/mlp.py:30 in forward, code: return silu(self.gate(x)) * self.up(x)
+        linear: "f32[8]" = linear(mul, l_self_modules_layers_modules_0_modules_mlp_modules_gate_parameters_weight_)
+        silu: "f32[8]" = torch.nn.functional.silu(linear);  linear = None
+"""
+
+
+def test_comments_of_triton_kernels_name_operators_layers_and_lines() -> None:
+    graph = GraphTexts(CODE, "fkey", COMPILED, TRACED).graph()
+    assert graph.event == "## Call CompiledFxGraph fkey ##"
+    norm, mm, gate, scan = graph.calls
+    assert (norm.event, norm.operators) == (NORM, ("aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul"))
+    assert norm.lines == ("/app/norm.py:11", "/app/norm.py:12")
+    assert norm.stack == "/app/norm.py(11): forward"
+    assert norm.modules == ("", "layers.0.norm"), "nothing before the mean tells its layer, so it is the model's own"
+    assert norm.module is None
+    assert (mm.event, mm.fused, mm.module, mm.lines) == ("aten::mm", False, "layers.0.mlp.gate", ("/app/mlp.py:30",))
+    assert (gate.operators, gate.module) == (("aten::_unsafe_view", "aten::silu", "aten::mul"), "layers.0.mlp")
+    assert (scan.event, scan.operators, scan.stacks) == ("mylib::scan", ("mylib::scan",), ())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operators"),
+    [
+        ("triton_per_fused__native_batch_norm_legit_functional_mean_1", "_native_batch_norm_legit_functional mean"),
+        ("graph_0_cpp_fused_add_native_layer_norm_native_layer_norm_backward_sum_4",
+         "add native_layer_norm native_layer_norm_backward sum"),
+        ("cpp_fused__softmax__softmax_backward_data_div_expand_0", "_softmax _softmax_backward_data div expand"),
+        ("triton_tem_fused_mm_relu_t_5", "mm relu t"),
+        ("cpp_fused_add_3", "add"),
+        ("triton_poi_fused_0", ""),
+        ("vectorized_elementwise_kernel", ""),
+    ],
+)  # fmt: skip
+def test_operators_in_the_name_of_a_kernel(kernel: str, operators: str) -> None:
+    assert fused_operators(kernel) == tuple(f"aten::{name}" for name in operators.split())
+
+
+def test_words_in_a_name_that_are_no_operators_have_no_namespace() -> None:
+    assert fused_operators("triton_poi_fused_add_cg_unsafe_op_0") == ("aten::add", "cg_unsafe_op")
+
+
+@pytest.mark.skipif("PERFKIT_TRACES" not in os.environ, reason="needs the folder of traces")
+def test_kernels_on_a_gpu_get_the_layers_of_their_graph() -> None:
+    """A trace of an AMD GPU, with the graph key of its recording. The times are those of the events in the file."""
+    trace = load(Path(os.environ["PERFKIT_TRACES"]) / "torch" / "compile-triton.json.gz")
+    graph = GraphTexts(CODE, "fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea", COMPILED, TRACED).graph()
+    found = with_graphs(trace, [graph])
+    rows = compiled.table(found, ViewRequest()).set_index("name")
+    by_layer = kernels.table(found, ViewRequest(by=("module",))).set_index("name")
+    assert pd.isna(by_layer.loc[NORM, "module"])
+    assert by_layer.loc[GATE, "module"] == "layers/0/mlp"
+    assert rows.loc[GATE, "total_device_ns"] == by_layer.loc[GATE, "total_device_ns"]
+    assert len(origins(trace).own) == 0
+
+
+def test_kernel_information_of_a_package(tmp_path: Path) -> None:
+    stack = '  File "/app/mlp.py", line 30, in forward\n    return silu(x)\n'
+    about = {f"{GATE}:3": {"stack_traces": [stack], "post_grad_nodes": ["mul"], "pre_grad_nodes": []},
+             "extern_kernels.mm:1": {"stack_traces": [stack]}, "torch.ops.aten.sort.stable:2": {}}  # fmt: skip
+    file = tmp_path / "kernel_information.json"
+    file.write_text(json.dumps(about))
+    assert compile_logs.beside(tmp_path / "trace.json") == [file]
+    ((gate, mm, sort),) = (graph.calls for graph in compile_logs.read(tmp_path))
+    assert (gate.event, gate.fused, gate.lines) == (GATE, True, ("/app/mlp.py:30",))
+    assert (mm.event, mm.fused, mm.stack) == ("aten::mm", False, "/app/mlp.py(30): forward")
+    assert (sort.event, sort.stacks) == ("aten::sort", ())
+
+
+def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
+    prefix = "V1125 20:23:41.207000 9047 torch/_inductor/graph.py:1] "
+    ids = '"frame_id": 0, "frame_compile_id": 0, "attempt": 0, "has_payload": "0"'
+    lines = [
+        "not a record", "\tno entry before", f"{prefix}{{broken", f"{prefix}{{\"artifact\": {{\"name\": 7}}, {ids}}}",
+        f'{prefix}{{"inductor_output_code": {{}}, {ids}}}', "\tno graph before",
+        f'{prefix}{{"inductor_post_grad_graph": {{}}, {ids}}}', "\tx = 1",
+        f'{prefix}{{"inductor_output_code": {{}}, {ids}}}', *(f"\t{line}" for line in CODE.splitlines()),
+        f'{prefix}{{"artifact": {{"name": "inductor_provenance_tracking_kernel_stack_traces"}}, {ids}}}',
+        '\t{"a": [1, {}]',
+        f'{prefix}{{"artifact": {{"name": "fx_graph_cache_miss"}}, {ids}}}', '\t{"key": 5}',
+    ]  # fmt: skip
+    log = tmp_path / "dedicated_log_torch_trace_x.log"
+    log.write_bytes("\n".join(lines).encode() + b"\n\t\xff\x00")
+    (graph,) = compile_logs.read(tmp_path)
+    assert (graph.event, [call.event for call in graph.calls]) == (None, [NORM, "aten::mm", GATE, "mylib::scan"])
+    (tmp_path / "kernel_information.json").write_text("[" * 5000)
+    assert compile_logs.read(tmp_path) == (graph,)
+
+
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_logs, "_LARGEST_BYTES", 100)
+    file = tmp_path / "output_code.py"
+    file.write_text(CODE)
+    with pytest.raises(SourceError, match="larger than"):
+        compile_logs.read(file)
+    with pytest.raises(SourceError, match="cannot be read"):
+        compile_logs.read(tmp_path / "nothing.py")
