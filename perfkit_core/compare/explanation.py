@@ -10,14 +10,16 @@ import pandas as pd
 
 from perfkit_core.compare import comparison, slices
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
+from perfkit_core.compare.align.fusion import SEPARATOR
 from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, labels
-from perfkit_core.language.messages import Message, Text, mark, message, say
+from perfkit_core.language.messages import SIDES, Message, Text, mark, message, say
+from perfkit_core.language.units import format_count
 from perfkit_core.model.report_data import Chart, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
-SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED = 15, 30, 15, 8, 3
+SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED, SHOWN_NAMES = 15, 30, 15, 8, 3, 6
 LARGEST: Final = mark("The largest causes: {causes:parts}.")
 MEAN: Final = mark("Mean of the middle steps (those nearest to the median).")
 _NO_LAYERS = mark("both runs need layers: record with annotate(model), or with a profiler that records layer calls")
@@ -101,6 +103,7 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
             "because it was launched before the recording. This work has a family, but no phase, layer or operator.",
             base=int(unlaunched["base_ns"].sum()), other=int(unlaunched["other_ns"].sum()),
         ))  # fmt: skip
+    lines += fused_operators(why.alignment)
     yield Section("causes", title, rows, say(_EXPLAINED), limit=SHOWN_CAUSES, lines=tuple(lines))
 
     mean, layers, kernels = [say(MEAN)] if why.steps else [], by_layer(tree), by_kernel(tree)
@@ -112,6 +115,24 @@ def attribution_sections(why: Explained) -> Iterator[Section]:
     yield Section("kernels", say("Difference by kernel"), kernels, note, none, SHOWN_CAUSES)
     title = say("Difference by category, phase, layer, family, operator and event")
     yield Section("attribution", title, tree.drop(columns="parent"), " ".join(mean), limit=SHOWN_ROWS)
+
+
+def fused_operators(alignment: Alignment) -> Iterator[Message]:
+    """Yield sentences on operators of one run that are fused to kernels in the other run, the longest time first."""
+    rows = alignment.rows[alignment.rows["operator"].fillna("").str.contains(SEPARATOR, regex=False)]
+    rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
+    place = "device" if rows[[f"{side}_device_ns" for side in SIDES]].to_numpy().any() else "cpu"
+    largest = rows.sort_values([f"{side}_{place}_ns" for side in SIDES], ascending=False, kind="stable").head(NAMED)
+    for row in largest.to_dict("records"):
+        names = row["operator"].split(SEPARATOR)
+        shown = [*names[:SHOWN_NAMES], "…"] if names[SHOWN_NAMES:] else names
+        numbers = {side: int(row[f"{side}_{place}_ns"]) for side in SIDES}
+        calls = {f"{side}_calls": format_count(row[f"{side}_calls"]) for side in SIDES}
+        yield message(
+            "A compiler fused these operators in one of the runs: {names} ({phase}). Calls: {base_calls} in base "
+            "({base:ns}), {other_calls} in other ({other:ns}).",
+            names=SEPARATOR.join(shown), phase=row["phase"], **calls, **numbers,
+        )  # fmt: skip
 
 
 def alignment_sections(alignment: Alignment) -> Iterator[Section]:

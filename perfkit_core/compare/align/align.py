@@ -1,6 +1,7 @@
 """Alignment of two runs: which operators and which device work correspond to each other.
 
 Operators are matched level by level: first the same operator in the same layer, last any operators of one family.
+Kernels that a compiler generated in one run are matched with the operators of the other run that they were made of.
 
 Biases are a special case. Some frameworks add the bias inside a matrix product or convolution. Others run a separate
 ``add`` right after the product. One run alone does not show whether such an ``add`` is a residual connection. So an
@@ -24,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.units import Units, piece_phases, unit_times, units
 from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
@@ -44,9 +46,14 @@ The other :data:`_PRODUCTS` are grouped in the same way."""
 MEASURES: Final = ("calls", "cpu_ns", "device_ns")
 UNMATCHED: Final = "unmatched"
 LEVELS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "layer": (("layer", "operator", "phase"), ("layer", "family", "phase"), ("layer", "phase")),
+    "layer": (
+        ("layer", FUSION, "phase"),
+        ("layer", "operator", "phase"),
+        ("layer", "family", "phase"),
+        ("layer", "phase"),
+    ),
     "operator_shape": (("operator", "shape", "dtype", "phase"), ("operator", "shape", "phase")),
-    "operator": (("operator", "phase"), (PRODUCT, "phase")),
+    "operator": ((FUSION, "phase"), ("operator", "phase"), (PRODUCT, "phase")),
     "family_phase": (("family", "phase"),),
     "family": (("family",),),
 }
@@ -166,16 +173,17 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
             "dtype": _taken(trace.codes("dtypes"), rows),
             "phase": _taken(trace.codes("phase"), rows),
             "family": _taken(operators.family, rows),
+            FUSED: _taken(fused(trace), rows),
             PRODUCT: products(trace, operators)[rows],
         }
     )
-    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (PRODUCT, *reversed(KEYS))])
+    order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (FUSED, PRODUCT, *reversed(KEYS))])
     table = groups.keys.iloc[order].reset_index(drop=True)
     cpu, device = unit_times(trace)
     times = {"cpu_ns": np.where(outside, 0, cpu), "device_ns": np.where(outside, trace.ints("dur_ns"), device)}
     for name, values in times.items():
         table[name] = shared_out(groups.sum(values[rows])[order], steps)
-    table.insert(len(KEYS) + 1, "calls", groups.calls()[order])
+    table.insert(len(KEYS) + 2, "calls", groups.calls()[order])
 
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
@@ -228,7 +236,7 @@ def _neighbour(thread: IntArray, phase: IntArray, at: IntArray, step: int) -> In
 def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[np.ndarray, np.ndarray]]:
     """Match the items of two runs, level by level. Return a table with the levels, keys, calls and times of all items,
     and two arrays: the level at which each row of ``base`` matched, and that of each row of ``other``."""
-    sides = (base, other)
+    sides = base, other = with_fusions(base, other)
     levels = (np.full(len(base), UNMATCHED, object), np.full(len(other), UNMATCHED, object))
     tables = []
     for level, key_sets in LEVELS.items():
@@ -245,7 +253,7 @@ def meet(base: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, tuple[n
             matched = [side[pd.MultiIndex.from_frame(side[list(keys)]).isin(common)] for side in rest]
             sums = [_sums(side, keys, name) for side, name in zip(matched, SIDES, strict=True)]
             joined = sums[0].join(sums[1], how="outer", sort=False).fillna(0).reset_index()
-            tables.append(_shaped(joined.rename(columns={PRODUCT: "operator"}), level))
+            tables.append(_shaped(joined.rename(columns={PRODUCT: "operator", FUSION: "operator"}), level))
             for reached, side in zip(levels, matched, strict=True):
                 reached[side.index] = level
     for side, reached, name in zip(sides, levels, SIDES, strict=True):
