@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from perfkit_core.plugins.benches import Calibrator
 from perfkit_core.plugins.contracts import (
+    CompiledCode,
     NativeTables,
     OperatorFormulas,
     OperatorNames,
@@ -83,6 +84,13 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 @hookimpl
 def perfkit_native_tables() -> Mapping[str, NativeTables]:
     return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
+
+
+@hookimpl
+def perfkit_compiled_code() -> Sequence[CompiledCode]:
+    from perfkit_paddle.compiled_code import fused_operators
+
+    return [CompiledCode("paddle", fused_operators)]
 
 
 @hookimpl
