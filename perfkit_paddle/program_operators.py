@@ -1,14 +1,12 @@
 """Arguments of the operators that Paddle recorded while a PIR program ran.
 
 Paddle records the names of these operators, but not their arguments. The arguments follow from the program and from the
-shapes of the feeds. A recorded operator is found in the program by its name, and by its place among the operators with
-this name. Threads may run independent operators in any order. Then the place says nothing, unless all of them have the
-same arguments.
+shapes of the feeds. A recorded operator is found in the program by its name, and by its turn among the operators with
+this name. Threads may run independent operators in any order (:mod:`perfkit_paddle.program_order`).
 """
 
 from __future__ import annotations
 
-import bisect
 import enum
 import itertools
 from collections import Counter
@@ -28,6 +26,7 @@ from perfkit_core.operators.names import family
 from perfkit_paddle import findings, names
 from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
 from perfkit_paddle.operator_names import operator_name
+from perfkit_paddle.program_order import Order
 from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Shapes, Sizes, each
 
 _OPERATOR: Final = names.EVENT_TYPES[0]
@@ -46,8 +45,7 @@ class Arguments(NamedTuple):
 
 
 class Unknown(enum.Enum):
-    """Why an operator's arguments are unknown: the shape of an input is, or several operators with different arguments
-    may run in this turn."""
+    """Why an operator's arguments are unknown: the shape of an input is, or it may be one of several operators."""
 
     SIZES = "sizes"
     ORDER = "order"
@@ -118,45 +116,6 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, (bool, int, float, str)) else ""
 
 
-def in_turn(
-    program: Program, found: Sequence[Arguments | None], in_order: bool
-) -> dict[str, list[Arguments | Unknown]]:
-    """Return the arguments of the operators of each name, in the order in which the operators run."""
-    places: dict[str, list[int]] = {}
-    for number, operator in enumerate(program.operators):
-        places.setdefault(operator.name, []).append(number)
-    earlier = [] if in_order else _earlier(program)
-    result: dict[str, list[Arguments | Unknown]] = {}
-    for name, numbers in places.items():
-        turns = result[name] = [found[number] or Unknown.SIZES for number in numbers]
-        for begin, end in [] if in_order else itertools.pairwise(_fixed(numbers, earlier)):
-            if len(set(turns[begin:end])) > 1:
-                turns[begin:end] = [Unknown.ORDER] * (end - begin)
-    return result
-
-
-def _earlier(program: Program) -> list[int]:
-    """Return the operators that must run before each operator, as bits of an integer."""
-    maker = {tensor: number for number, operator in enumerate(program.operators) for tensor in each(operator.results)}
-    earlier: list[int] = []
-    for operator in program.operators:
-        bits = 0
-        for number in {maker[tensor] for tensor in each(operator.inputs) if tensor in maker}:
-            bits |= earlier[number] | 1 << number
-        earlier.append(bits)
-    return earlier
-
-
-def _fixed(numbers: Sequence[int], earlier: Sequence[int]) -> list[int]:
-    """Return the places in ``numbers`` where all operators before the place must run before all after it, with the
-    places 0 and ``len(numbers)``."""
-    before = list(itertools.accumulate((1 << number for number in numbers), int.__or__))
-    # For each operator: how many of the first operators must run before it.
-    counts = [bisect.bisect_left(before, True, key=lambda bits: bool(bits & ~earlier[number])) for number in numbers]
-    least = list(itertools.accumulate(reversed(counts), min))[::-1]
-    return [0, *(place for place in range(1, len(numbers)) if least[place] >= place), len(numbers)]
-
-
 def described(recorded: Recorded, runs: Sequence[Run]) -> tuple[Recorded, tuple[Finding, ...]]:
     """Add the arguments to the operators that ran in ``runs``. Also return warnings if matrix products lack them."""
     columns = recorded.columns
@@ -189,22 +148,33 @@ def _matched(columns: pa.Table, runs: Sequence[Run]) -> Iterator[tuple[int, Argu
         return
     rows = np.flatnonzero(pc.equal(columns["category"].cast(pa.string()), _OPERATOR).fill_null(False).to_numpy())
     start = columns["start_ns"].to_numpy()[rows]
-    order = np.argsort(start, kind="stable")
-    rows, start = rows[order], start[order]
+    by_time = np.argsort(start, kind="stable")
+    rows, start = rows[by_time], start[by_time]
+    end = start + columns["dur_ns"].to_numpy()[rows]
     texts = columns["name"].take(pa.array(rows)).to_pylist()
-    known: dict[Any, dict[str, list[Arguments | Unknown]]] = {}
+    known: dict[Any, list[Arguments | None]] = {}
+    orders: dict[int, Order] = {}
     for run in _apart(runs):
-        key = (id(run.program), run.feeds, run.in_order)
-        if key not in known:
-            known[key] = in_turn(run.program, arguments(run.program, dict(run.feeds)), run.in_order)
+        program = run.program
+        given = known.setdefault((id(program), run.feeds), [])
+        if not given:
+            given += arguments(program, dict(run.feeds))
+        if id(program) not in orders:
+            orders[id(program)] = Order(program)
+        order = orders[id(program)]
         first, last = np.searchsorted(start, (run.start_ns, run.end_ns))
-        by_name: dict[str, list[int]] = {}
-        for row, name in zip(rows[first:last].tolist(), texts[first:last], strict=True):
-            by_name.setdefault(name.removeprefix(NAMESPACE).rstrip("_"), []).append(row)
-        for name, places in by_name.items():
-            turns = known[key].get(name, [])
-            if len(turns) == len(places):
-                yield from zip(places, turns, strict=True)
+        found: dict[str, list[int]] = {}
+        for place, name in enumerate(texts[first:last], int(first)):
+            found.setdefault(name.removeprefix(NAMESPACE).rstrip("_"), []).append(place)
+        found = {name: places for name, places in found.items() if len(places) == len(order.names.get(name, ()))}
+        times = {name: (start[places], end[places]) for name, places in found.items()}
+        for name, places in found.items():
+            operators = [given[number] or Unknown.SIZES for number in order.names[name]]
+            kinds = {operator: kind for kind, operator in enumerate(dict.fromkeys(operators))}
+            if len(kinds) > 1 and not run.in_order:
+                distinct = [*kinds, Unknown.ORDER]
+                operators = [distinct[kind] for kind in order.told_apart(name, [kinds[o] for o in operators], times)]
+            yield from zip(rows[places].tolist(), operators, strict=True)
 
 
 def _apart(runs: Sequence[Run]) -> Iterator[Run]:
