@@ -319,15 +319,18 @@ attention on sequences of different lengths, which recordings do not contain.
 def formulas() -> str:
     """Every formula, and the operators that have it."""
     parts = [MADE, "# FLOPs of operators", "", FLOPS_OF_OPERATORS]
-    users: dict[str, list[str]] = {}
-    for package in ("perfkit_torch",):
-        for operator, formula in read_formulas(package).items():
-            users.setdefault(formula.name, []).append(f"`{operator}`")
+    users: dict[tuple[str, str], list[str]] = {}
+    for framework in ("torch", "paddle"):
+        for operator, formula in read_formulas(f"perfkit_{framework}").items():
+            users.setdefault((formula.name, framework), []).append(f"`{operator}`")
     for module in (matrix, vector):
         parts += [f"## {module.__name__.rpartition('.')[2].capitalize()} operators", "", _markdown(module), ""]
         for name, function in FORMULAS.items():
             if function.__module__ == module.__name__:
-                parts += [f"### {name}", "", _markdown(function), "", f"torch: {', '.join(users.get(name, ['-']))}", ""]
+                parts += [f"### {name}", "", _markdown(function), ""]
+                for framework in ("torch", "paddle"):
+                    line = f"{framework}: {', '.join(users.get((name, framework), ['-']))}"
+                    parts += [textwrap.fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False), ""]
     return "\n".join(parts)
 
 
