@@ -29,8 +29,8 @@ FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
         matrix.packed_attention_gradient, matrix.recurrent, matrix.recurrent_gradient, vector.elementwise, vector.lists,
         vector.copy, vector.fill, vector.concatenate, vector.reduce, vector.scan, vector.softmax,
         vector.softmax_gradient, vector.normalize, vector.normalize_gradient, vector.pool, vector.adaptive_pool,
-        vector.sized_pool, vector.pool_gradient, vector.gather, vector.scatter, vector.loss, vector.picked_loss,
-        vector.picked_loss_gradient, vector.optimizer,
+        vector.sized_pool, vector.pool_gradient, vector.gather, vector.gather_sum, vector.scatter, vector.loss,
+        vector.picked_loss, vector.picked_loss_gradient, vector.optimizer,
     )
 }  # fmt: skip
 """Name of a formula → function that returns the work of a call."""

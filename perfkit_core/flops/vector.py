@@ -164,6 +164,20 @@ def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
     return Work(0, moved((rows, indices, rows)), dtype=table.dtype)
 
 
+def gather_sum(table: Tensor, indices: Tensor, starts: Argument = None) -> Work:
+    """Return the work of adding up the rows of ``table`` that ``indices`` name, in bags. ``starts`` has the start of
+    each bag in ``indices``. If ``indices`` has two dimensions, each of its rows is a bag."""
+    if len(indices.shape) == 2:
+        bags = indices.shape[0]
+    elif isinstance(starts, Tensor):
+        bags = starts.elements
+    else:
+        raise ValueError("the bags are not recorded")
+    width = table.shape[-1]
+    rows, results = Tensor((indices.elements, width), table.dtype), Tensor((bags, width), table.dtype)
+    return Work(rows.elements, moved((rows, indices, results)), dtype=table.dtype)
+
+
 def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
     """Return the work of adding the rows of ``gradient`` to a table, as an embedding's gradient. ``rows``: the number
     of the table's rows, or its shape."""

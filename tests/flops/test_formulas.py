@@ -84,6 +84,12 @@ def test_copies_and_embeddings_compute_nothing() -> None:
     assert (rows.flops, rows.bytes) == (0, 2 * 5 * 8 * 4 + 5 * 8)
 
 
+def test_bags_of_embeddings_add_up_rows() -> None:
+    found = work("gather_sum(table, indices, starts)", [1000, 8], [12], [4],
+                 dtypes='["float","long int","long int"]')  # fmt: skip
+    assert (found.flops, found.bytes) == (12 * 8, 4 * (12 * 8 + 4 * 8) + 12 * 8)
+
+
 def test_an_optimizer_reads_and_writes_parameters_and_states() -> None:
     found = work("optimizer(parameters, gradients, states, states, per_element=12)",
                  [[10, 10], [5]], [[10, 10], [5]], [[10, 10], [5]], [[10, 10], [5]],

@@ -68,6 +68,7 @@ def test_flops_equal_those_of_torchs_counter(name: str, tmp_path: Path) -> None:
         expected = reference(run)
         assert expected > 0
         assert counted(run, tmp_path / str(trains_input)) == expected
+        print(f"{name}, gradient of the input {trains_input}: {expected} FLOPs equal")
 
 
 def test_a_grouped_convolution_computes_only_pairs_of_channels_in_a_group(tmp_path: Path) -> None:
@@ -120,6 +121,7 @@ ROLES = {
     "indices": ["index", "indices"],
     "table": ["self", "weight"],
     "rows": ["num_weights"],
+    "starts": ["offsets"],
     "result": ["self"],
     "source": ["other", "src"],
     "target": ["target"],
