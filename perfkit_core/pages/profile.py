@@ -86,7 +86,8 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
             lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
             curve = replace(pictures.memory_section(trace), lines=lines)
             at = names.index("memory_places")
-            sections[at:at] = (curve, pictures.category_section(trace))
+            parts = pictures.category_section(trace)
+            sections[at:at] = (curve,) if parts.table.empty else (curve, parts)
     else:
         sections[1:1] = reports.elsewhere()
     return replace(

@@ -350,7 +350,8 @@ def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
     assert found.title == f"Profile of {many.name}"
     tables, advice = ([s for s in found.sections if s.name.startswith("advice") is told] for told in (False, True))
     of_one = [s.name for s in whole.sections if not s.name.startswith("advice")]
-    assert [s.name for s in tables] == [name for name in of_one if name not in ("timeline", "memory_curve")]
+    of_events = ("timeline", "memory_curve", "memory_category_curve")
+    assert [s.name for s in tables] == [name for name in of_one if name not in of_events]
     (elsewhere,) = advice
     assert "perfkit advise" in f"{elsewhere.note} {elsewhere.empty} {' '.join(rendered(elsewhere.lines))}"
 
