@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching, names_of, operator_order, shapes_of
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
@@ -40,6 +40,8 @@ _KEEPS: Final = frozenset(
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     facts.need("shapes", message("record shapes (record_shapes=True)"))
+    if len(facts.steps) < 2:  # what one step computes from numbers may be its data, such as the lengths of requests
+        raise NotEvaluableError(message("only one step was recorded, so constants cannot be told from data"))
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER)
     row = order.row[chosen[order.row]]

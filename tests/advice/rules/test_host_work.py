@@ -236,6 +236,7 @@ def test_what_depends_on_data_is_no_constant(framework: str) -> None:
     assert found(constants, steps([rows[0], other, *rows[2:]], framework=framework)) == []  # of another size
     assert found(constants, steps([rows[0], *rows[2:]], framework=framework)) == []  # of an unknown size
     assert found(constants, steps(table(framework), framework=framework), constants_share=0.31) == []
+    assert "only one step" in why_not(constants, steps(table(framework), count=1, framework=framework))
 
 
 def from_list(gap: int) -> Rows:
