@@ -173,7 +173,7 @@ def test_the_same_work(perfkit, runs: Path) -> None:
         (["--fail-on", "speed > 3%"], "'speed' is not a number"),
         (["--fail-on", "operators.speed > 3%"], "operators has no number 'speed'"),
         (["--per", "token"], "the number of tokens per step is unknown; give the numbers with --tokens A,B"),
-        (["--per", "flop"], "the number of flops per step is unknown; record with with_flops=True"),
+        (["--per", "flop"], "the number of flops per step is unknown; record with record_shapes=True"),
         (["--samples", "10,20,30"], "must be one positive whole number, or one per run (2 runs)"),
         (["--tokens", "10"], "--tokens requires --per token"),
         (["--noise", "2"], "is not a share; write a percentage"),
