@@ -89,6 +89,8 @@ def waterfall(section: Section, chart: Chart) -> dict[str, Any]:
 _DOTS: Final = 300
 """Maximum number of dots of a roofline. The rows with the longest times are drawn."""
 _ROOFLINE_PIXELS: Final = 420
+_ROOF_NAMES: Final = 2
+"""Number of operators that the label of a roof names, those with the longest times."""
 
 
 def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
@@ -100,11 +102,13 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
         return None
     kinds = [str(plain(kind)) for kind in table[chart.by].to_list()]
     colour = dict(zip(dict.fromkeys(kinds), colours.of_names(dict.fromkeys(kinds)), strict=True))
-    known = table.assign(kind=kinds).dropna(subset=[peak, memory])
-    roofs: dict[tuple[float, float], set[str]] = {}  # peaks in TFLOP/s and GB/s → number types
-    for top, slope, kind in zip(known[peak], known[memory], known["kind"], strict=True):
-        roofs.setdefault((float(top), float(slope)), set()).add(kind)
     names = [visible(worded(str(plain(name)), section.column("name"))) for name in table["name"].to_list()]
+    names = [cut(name, _TOOLTIP_CHARACTERS) for name in names]
+    known = table.assign(kind=kinds, shown=names).dropna(subset=[peak, memory])
+    roofs = []  # peaks in TFLOP/s and TB/s. Units for matrices and for vectors have different peaks of one type.
+    for _, rows in known.groupby([peak, memory], sort=True):
+        label = f"{', '.join(sorted(set(rows['kind'])))} ({', '.join(rows['shown'].unique()[:_ROOF_NAMES])})"
+        roofs.append({"name": label, "peak": float(rows[peak].iloc[0]), "slope": float(rows[memory].iloc[0]) / 1000})
     shapes = table["shapes"].to_list() if "shapes" in table else [""] * len(table)
     return {
         "kind": chart.kind,
@@ -116,14 +120,11 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
         "y": values(table[rate]),
         "sizes": (table[time] / max(int(table[time].max()), 1)).astype(float).to_list(),  # of the dots, at most 1
         "times": [format_duration(each) for each in table[time]],
-        "names": [cut(name, _TOOLTIP_CHARACTERS) for name in names],
+        "names": names,
         "shapes": [cut(visible(str(plain(text))), _TOOLTIP_CHARACTERS) for text in shapes],
         "kinds": kinds,
         "colours": [colour[kind] for kind in kinds],
-        "roofs": [
-            {"name": ", ".join(sorted(types)), "peak": top, "slope": slope / 1000}  # in TFLOP/s and TB/s
-            for (top, slope), types in sorted(roofs.items())
-        ],
+        "roofs": roofs,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-// Achieved FLOP/s over arithmetic intensity, on logarithmic axes. A roof is the memory's slope up to the peak of a type.
+// Achieved FLOP/s over arithmetic intensity, on logarithmic axes. A roof is the slope of the memory, up to a peak of a number type.
 "use strict";
 page.shapes.roofline = (figure, _, { of, colour, layout, axis, escaped }) => {
   const SMALL = 7, LARGE = 26, SAMPLES = 64; // pixels, pixels, points of a roof
