@@ -243,8 +243,8 @@ def _findings(histories: Sequence[Sequence[Entry]], timed: bool) -> tuple[Findin
     if failed:
         device, last = failed[-1]
         text = plural(
-            "the device ran out of memory: cuda:{device} had {free:bytes} free, and {size:bytes} were requested",
-            "the devices ran out of memory {n} times: at last, cuda:{device} had {free:bytes} free, and {size:bytes} "
+            "out of memory: cuda:{device} had {free:bytes} free, and {size:bytes} were requested",
+            "out of memory {n} times; the last time, cuda:{device} had {free:bytes} free, and {size:bytes} "
             "were requested",
             len(failed),
             device=device,
@@ -253,6 +253,6 @@ def _findings(histories: Sequence[Sequence[Entry]], timed: bool) -> tuple[Findin
         )
         findings.append(Finding("out-of-memory", text))
     if not timed:
-        text = message("the snapshot has no times: the order of its entries takes their place")
+        text = message("the snapshot has no timestamps: the order of its entries is used instead")
         findings.append(Finding("no-times", text, note=True))
     return tuple(findings)

@@ -302,10 +302,14 @@ def unprofiled(base: Base | None, of: str) -> Message | None:
 
 
 def profiler_time(base: Base | None, of: str) -> Message | None:
-    """Return which step times are without the profiler. None if predictions start from the recorded step, or if no
-    steps were recorded."""
-    if base is None or base.recorded_ns == base.step_ns or of != "step":
+    """Return which times are without the profiler. None if predictions start from the recorded times."""
+    if base is None or base.recorded_ns == base.step_ns:
         return None
+    if of != "step":
+        text = mark(
+            "Times now and after a change are estimates without the profiler; the recording took {recorded:ns}."
+        )
+        return message(text, recorded=base.recorded_ns)
     lost = message(", {share:ratio} of it lost to other processes", share=base.lost) if base.lost > NOTABLE else None
     return message(
         "Times now and after a change are without the profiler ({how}); a recorded step takes {recorded:ns}{lost}.",

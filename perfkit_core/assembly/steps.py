@@ -36,8 +36,8 @@ EMPTY: Final = "empty-last-step"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
 
 WITHOUT_STEPS: Final = message(
-    "no training steps were recorded: give the profiler a schedule, and call its step() after each iteration, or "
-    "choose a recorded range with --step-on"
+    "no training steps were recorded: choose a range with --step-on RANGE, or give the profiler a schedule and call "
+    "its step() after each iteration"
 )
 
 PhaseArray = ByteArray

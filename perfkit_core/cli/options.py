@@ -100,13 +100,12 @@ choices = adding(
     click.option("--step-kind", metavar="KIND", expose_value=False, callback=_choose, help="Count only steps of this "
                  "kind of an inference server: prefill, decode, mixed, denoise or capture."),
     click.option("--graph-capture", "graph_captures", multiple=True, metavar="FILE", expose_value=False,
-                 callback=_choose, help="Attribute kernels of replayed graphs to operators by FILE, a recording of the "
-                 "capture of the graphs or a folder of such recordings.  [default: NAME.capture.json.gz and the folder "
-                 "capture_traces beside the source]"),
-    click.option("--compile-info", multiple=True, metavar="PATH", expose_value=False, callback=_choose, help="Take "
-                 "from PATH of which operators, layers and lines of code compiled kernels were made. PATH is a file or "
-                 "folder that the compiler of the framework wrote, such as the folder TORCH_TRACE.  [default: such "
-                 "files next to a SOURCE]"),
+                 callback=_choose, help="Attribute the kernels of replayed graphs to operators with FILE: a "
+                 "recording of the graph capture, or a folder of such recordings.  [default: NAME.capture.json.gz and "
+                 "the folder capture_traces next to the source]"),
+    click.option("--compile-info", multiple=True, metavar="PATH", expose_value=False, callback=_choose, help="Read "
+                 "the operators, layers and lines of code of compiled kernels from PATH: a file or folder that the "
+                 "framework's compiler wrote, such as the folder TORCH_TRACE.  [default: such files next to a SOURCE]"),
 )  # fmt: skip
 """Options that apply to all profiles a command reads. Their values are not passed to the command."""
 peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "

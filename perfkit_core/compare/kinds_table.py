@@ -16,11 +16,11 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.steps import serving
 
 _MEASURES: Final = {
-    "step_ns": mark("time of a step"),
-    "token_ns": mark("time per token"),
-    "busy_ns": mark("busy time of a step"),
+    "step_ns": mark("step time"),
+    "token_ns": mark("time per token, whole batch"),
+    "busy_ns": mark("device busy time of a step"),
     "gap_ns": mark("gap before a step"),
-    "range_ns": mark("range of a step on the host"),
+    "range_ns": mark("host range of a step"),
 }
 
 
@@ -42,6 +42,6 @@ def kinds_section(runs: Sequence[Sequence[Trace]]) -> Section | None:
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=["kind", "statistic", "base_ns", "other_ns"])
     table = table[table["base_ns"].notna() & table["other_ns"].notna()].reset_index(drop=True)
-    note = say("Averages over all steps of a kind, as in the view serving. Steps on the host are compared below.")
+    note = say("Averages over the steps of each kind. The tables below compare host times.")
     compared = with_difference(table.astype({"base_ns": "int64", "other_ns": "int64"}))
-    return Section("serving", say("Steps of the servers"), compared, note, say("no kind of steps is in both runs"))
+    return Section("serving", say("Server steps"), compared, note, say("the runs have no kind of step in common"))

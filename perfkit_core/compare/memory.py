@@ -42,7 +42,7 @@ def sections(base: Trace, other: Trace, by: Sequence[str]) -> Iterator[Section]:
         known = {column.name for column in COLUMNS}
         columns = (*(column for column in view.columns if column.name not in known), *COLUMNS)
         lines = tuple(_peaks(table)) if view is memory_categories.VIEW else ()
-        note = say("The differences sum to the difference of the peaks.")
+        note = say("The differences add up to the difference of the peaks.")
         yield Section(view.name, say(view.title), table, note, limit=SHOWN, lines=lines, columns=columns)
 
 

@@ -38,6 +38,6 @@ def attached(trace: Trace, path: Path, plugins: Plugins) -> Trace:
         graphs |= dict.fromkeys(found)
     with_info = with_graphs(trace, tuple(graphs))
     if given and not len(origins(with_info).own):
-        text = message("--compile-info describes no kernel of this trace: it may be of another run")
+        text = message("--compile-info matches no kernel of this trace: it may belong to another run")
         return trace.with_findings(Finding("compile-info-unused", text))
     return with_info

@@ -13,7 +13,7 @@ from perfkit_core.model.report_data import Fact, Report, Section, Source
 from perfkit_core.renderers import cells, table_columns
 
 _UNSAID: Final = ("rank", "error")
-"""Columns that are usually empty. Lists such as "Not recorded: …" and "No values in these rows: …" omit their names."""
+"""Columns that are usually empty. Lists such as "No values for: …" and "No values in these rows: …" omit them."""
 
 
 def known(section: Section) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
     if unrecorded:
-        yield say("Not recorded: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, others)))
+        yield say("No values for: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, others)))
     if absent:
         names_of_absent = say(", ").join(table_columns.without_units(absent, others))
         yield say("No values in these rows: {columns}", columns=names_of_absent)

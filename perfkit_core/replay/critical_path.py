@@ -34,18 +34,18 @@ GROUPINGS: Final = ("step", "rank")
 PATH: Final = mark("critical path")
 OFF: Final = mark("not on the critical path")
 HOST, DEVICE, WAITS = mark("host"), mark("device"), mark("waits")
-OUTSIDE: Final = mark("(no recorded event)")
+OUTSIDE: Final = mark("(nothing recorded on the host)")
 UNEXPLAINED: Final = mark("unexplained")
 _WAITS: Final = {
-    graph.CHAIN: mark("between events of a thread"),
-    graph.LAUNCH: mark("from the launch to the start of the work"),
-    graph.STREAM: mark("between work on a stream"),
-    graph.EVENT: mark("from the end of work to another stream"),
-    graph.WAIT: mark("from the end of device work to the host"),
-    graph.QUEUE: mark("until the launch queue has room"),
-    graph.HANDOFF: mark("from one thread to another"),
-    graph.MEETING: mark("from one rank to another"),
-    graph.BATCH: mark("from the loader to the training"),
+    graph.CHAIN: mark("gap between host events"),
+    graph.LAUNCH: mark("launch latency"),
+    graph.STREAM: mark("gap on a stream"),
+    graph.EVENT: mark("cross-stream wait"),
+    graph.WAIT: mark("return from synchronisation"),
+    graph.QUEUE: mark("launch queue full"),
+    graph.HANDOFF: mark("thread hand-off"),
+    graph.MEETING: mark("wait for another rank"),
+    graph.BATCH: mark("batch hand-off from the loader"),
 }
 """Cause of an edge → name of its time on the path. The time of the awaited work itself belongs to this work."""
 
@@ -274,16 +274,21 @@ COLUMNS: Final = (
     DEPTH,
     replace(NAME, thing="path", words=(PATH, OFF, HOST, DEVICE, WAITS, OUTSIDE, UNEXPLAINED, *_WAITS.values())),
     *columns.added_by(GROUPINGS),
-    count("parts", "Parts", per_step=True, description="number of times"),
+    count("parts", "Intervals", per_step=True, description="number of intervals on the path"),
     duration("time_ns", "Time", per_step=True, description="time on the path; below the second root: off the path"),
-    share("ratio", "Of the step", Share("time_ns"), description="share of the path, which is the step time"),
-    duration("slack_ns", "Slack", merge=MIN, description="least time that an event could take longer for free"),
+    share("ratio", "Step time", Share("time_ns"), description="share of the path, which is the step time"),
+    duration(
+        "slack_ns",
+        "Slack",
+        merge=MIN,
+        description="how much longer a call could take without delaying its step; the smallest of all calls",
+    ),
 )
 
 VIEW = View(
     name="critical_path",
     title="Critical path",
-    description="operators, kernels, copies and waits that the steps consist of, and the slack of all other events",
+    description="chain of events and waits that determines the step time, summed over steps and ranks; slack of others",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -14,7 +14,7 @@ VIEW: Final = "serving"
 _NAMES: Final = {
     PREFILL: mark("Serving, prefill"),
     DECODE: mark("Serving, decode"),
-    MIXED: mark("Serving, prefill with decode"),
+    MIXED: mark("Serving, mixed prefill and decode"),
     DENOISE: mark("Serving, denoising"),
 }
 
@@ -29,8 +29,8 @@ def sentences(table: pd.DataFrame | None) -> Iterator[Message]:
         values = {"steps": _steps(known), "time": _time(known)}
         if "step_ns" in known and "busy_ns" in known:
             device = message(
-                "The device is busy for {busy:ratio} of this time, and idle for {gap:ratio} before the first work of a "
-                "step.",
+                "The device is busy for {busy:ratio} of the step time. For {gap:ratio} it waits for the next step to "
+                "start.",
                 busy=known["busy_ratio"], gap=known.get("gap_ratio", 0.0),
             )  # fmt: skip
             yield message("{steps} {time} {device}", **values, device=device)
@@ -56,7 +56,7 @@ def _time(known: Mapping[str, Any]) -> Message:
     if "step_ns" in known:
         return message("A step takes {time:ns} on average.", time=known["step_ns"])
     if known.get("busy_ns") and "tokens" in known:
-        text = mark("A step has {time:ns} of device work ({rate:count} tokens/s if the device never waits).")
+        text = mark("A step has {time:ns} of device work (at most {rate:count} tokens/s).")
         busy_ns = known["busy_ns"]
         return message(text, time=busy_ns, rate=round(known["tokens"] / known["steps"] / busy_ns * 1e9))
     return message("The range of a step takes {time:ns} on the host.", time=known["range_ns"])

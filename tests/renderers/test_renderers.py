@@ -99,7 +99,7 @@ def test_text_reports_cut_rows_unknown_columns_empty_sections() -> None:
     table = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
     shown = text.render(one(table, limit=2))
     assert "… 1 more row (--limit 0 shows all)" in shown
-    assert "Not recorded: Size" in shown
+    assert "No values for: Size" in shown
     assert "Nobody looked." in text.render(one(table.head(0), empty="nobody looked"))
 
 
@@ -107,11 +107,11 @@ def test_not_recorded_is_what_the_whole_table_lacks() -> None:
     table = pd.DataFrame({"name": list("abc"), "module": [None, None, "m"], "flops": pd.array([None] * 3, "Int64")})
     for render in (text.render, markdown.render):
         shown = render(one(table, limit=2))
-        assert "Not recorded: FLOPs\n" in shown
+        assert "No values for: FLOPs\n" in shown
         assert "No values in these rows: Module\n" in shown
         assert "No values in these rows" not in render(one(table))
     page = html.render(one(table, limit=2))
-    assert "Not recorded: FLOPs<" in page
+    assert "No values for: FLOPs<" in page
     assert "No values in these rows" not in page, "a page holds all rows"
 
 
@@ -121,11 +121,11 @@ def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
     request = ViewRequest(by=("shape",))
     display = Display(show="fw::add|outside")
     shown = text.render(summary_report(small_trace(), views, request, display))
-    (line,) = (line for line in shown.splitlines() if line.startswith("Not recorded"))
+    (line,) = (line for line in shown.splitlines() if line.startswith("No values for"))
     assert "Shapes" not in line
     assert "No values in these rows: Shapes" in shown
     of_some = text.render(summary_report(small_trace(), views, ViewRequest(pattern="fw::add"), Display()))
-    assert "Not recorded" not in of_some, "what a filter left out may hold it"
+    assert "No values for" not in of_some, "what a filter left out may hold it"
     assert "No values in these rows: Op name, Self CPU memory" in of_some
 
 
@@ -133,7 +133,7 @@ def test_not_recorded_follows_the_column_of_the_same_name() -> None:
     nothing = pd.array([None], "Float64")
     table = pd.DataFrame({"name": ["a"], "self_device_ns": [1], "self_device_ratio": nothing, "rank": nothing})
     shown = text.render(one(table.assign(error=None)))
-    assert "Not recorded: Self device (%)\n" in shown
+    assert "No values for: Self device (%)\n" in shown
     assert "Rank" not in shown
     assert "Error" not in shown
 
@@ -143,7 +143,7 @@ def test_a_share_that_is_not_recorded_says_that_it_is_one() -> None:
     both = pd.DataFrame(
         {"name": ["a"], "self_device_ns": nothing, "self_device_ratio": nothing, "device_ratio": nothing}
     )
-    assert "Not recorded: Self device, Device (%)\n" in text.render(one(both))
+    assert "No values for: Self device, Device (%)\n" in text.render(one(both))
 
 
 def test_what_events_hold_is_recorded_in_any_view() -> None:
@@ -151,7 +151,7 @@ def test_what_events_hold_is_recorded_in_any_view() -> None:
     found = pd.DataFrame({"name": ["a"], "shapes": [None], "module": [None]})
     view = View("made", "Made", "made by hand", lambda trace, request: found)
     shown = text.render(summary_report(small_trace(), [view], ViewRequest(), Display()))
-    assert "Not recorded: Module\nNo values in these rows: Shapes\n" in shown
+    assert "No values for: Module\nNo values in these rows: Shapes\n" in shown
 
 
 def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
@@ -162,7 +162,7 @@ def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
     idle = trace([host("a", "operator", 0, 10)])
     report = summary_report(idle, [view], ViewRequest(pattern="a"), Display())
     for render in (text.render, markdown.render, html.render):
-        assert "Not recorded: Self device, Device" in render(report)
+        assert "No values for: Self device, Device" in render(report)
         assert "Self device (ns)" not in render(report)
         assert "CPU (ns)" in render(report)
     assert json.loads(as_json.render(report))["views"]["made"][0]["self_device_ns"] is None
@@ -178,7 +178,7 @@ def test_not_recorded_of_a_real_profile_is_what_no_row_has(traces: Path) -> None
     some = [str(name) for name in whole.columns if whole[name].head(3).isna().all() and name not in never]
     lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in text.render(report).splitlines()}
     assert "forward" in some
-    assert not lines.get("Not recorded", "").count("Forward")
+    assert not lines.get("No values for", "").count("Forward")
     assert [choose_views(["graph"])[0].column(name).title for name in some] == lines["No values in these rows"].split(
         ", "
     )

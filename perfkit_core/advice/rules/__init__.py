@@ -66,6 +66,6 @@ RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
     _rule("data-on-training-thread", 48, 1, "Prepare batches in the workers"),
     _rule("decode-gap", 49, 1, "Prepare the next decode step while the device works"),
     _rule("decode-without-graph", 50, 1, "Replay decode steps as graphs"),
-    _rule("small-decode-batch", 51, 1, "Decode more requests at once"),
+    _rule("small-decode-batch", 51, 1, "Increase the decode batch size"),
 )
 """All built-in rules, sorted by number."""

@@ -34,6 +34,6 @@ def find(facts: Facts) -> list[Candidate]:
         base_ns=time // count,
         ceiling_ns=gap // count,
         preconditions=(message("no device work of an earlier step runs during the gaps"),),
-        vetoes=(message("a server that waits for requests: its gaps are no loss"),),
-        risks=(message("With overlapping, a request may compute one token more than it needs."),),
+        vetoes=(message("a server that waits for requests: these gaps cost nothing"),),
+        risks=(message("With overlap, the server may compute one extra token per request."),),
     )]  # fmt: skip

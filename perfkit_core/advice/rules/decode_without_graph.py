@@ -40,7 +40,7 @@ def find(facts: Facts) -> list[Candidate]:
         ceiling_ns=idle // count,
         preconditions=(message("replays of graphs launch less than half of the device time"),),
         vetoes=(message("prefill steps, whose shapes differ from step to step"),),
-        risks=(message("Captured graphs keep memory allocated, and the server starts later."),),
+        risks=(message("Captured graphs hold memory, and the server takes longer to start."),),
         conflicts=("launch-bound",),
     )  # fmt: skip
     predicted = launch_bound.of_launches(facts)

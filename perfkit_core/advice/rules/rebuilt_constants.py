@@ -41,7 +41,7 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
     facts.need("shapes", message("record shapes (record_shapes=True)"))
     if len(facts.steps) < 2:  # what one step computes from numbers may be its data, such as the lengths of requests
-        raise NotEvaluableError(message("only one step was recorded, so constants cannot be told from data"))
+        raise NotEvaluableError(message("only one step was recorded, so constants cannot be distinguished from data"))
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = facts.in_steps & ~trace.rows("phase", BACKWARD, OPTIMIZER, DATALOADER)
     row = order.row[chosen[order.row]]

@@ -1,4 +1,4 @@
-"""Rule 51, small-decode-batch: decode steps of an inference server compute few requests at once.
+"""Rule 51, small-decode-batch: decode steps of an inference server compute few requests in a step.
 Detected: a decode step has at most ``decode_requests`` requests on average. Each step reads all weights, so a step with
 few requests takes about as long as one with many.
 Predicted: nothing, because the recording does not show how long a step with more requests takes. The ceiling assumes
@@ -22,9 +22,9 @@ def find(facts: Facts) -> list[Candidate]:
     tokens = int(steps["tokens"].fillna(0).sum())
     return [Candidate(
         message(
-            "A decode step computes {requests:count} requests on average and takes {time:ns}. It reads all weights, as "
-            "a step with {most:count} requests would.",
-            requests=requests, time=time / count, most=most,
+            "A decode step computes {requests:count} requests on average and takes {time:ns}. Most of its time goes "
+            "into reading weights, which more requests would share.",
+            requests=requests, time=time / count,
         ),
         evidence={
             "requests": requests, "decode_step_ns": time // count, "steps": count,
@@ -35,9 +35,12 @@ def find(facts: Facts) -> list[Candidate]:
         base_ns=time // count,
         ceiling_ns=round(time / count * (1 - requests / most)),
         preconditions=(message("the recording has decode steps with a known number of requests"),),
-        vetoes=(message("a server that receives no more requests: a larger batch needs more requests at once"),),
+        vetoes=(
+            message("a server without more concurrent requests: the batch cannot grow"),
+            message("a mixture-of-experts model: more requests also read more experts"),
+        ),
         risks=(
-            message("More requests at once need more memory for keys and values."),
-            message("A single request may get its tokens later, although all together get more tokens per second."),
+            message("A larger batch needs a larger KV cache."),
+            message("Each request may get its tokens later, although all together get more tokens per second."),
         ),
     )]  # fmt: skip

@@ -22,10 +22,11 @@ from perfkit_core.compare.slices import Slices, Windows, categories_of_events, s
 from perfkit_core.language.messages import mark
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
+from perfkit_core.views.operators.calls import NO_LAUNCH
 from perfkit_core.views.steps.activity import activities
 
 OUTSIDE: Final = mark("(outside operators)")
-UNLAUNCHED: Final = mark("(no launch recorded)")
+UNLAUNCHED: Final = NO_LAUNCH
 NOTHING: Final = mark("(nothing recorded)")
 NO_PHASE: Final = mark("(no phase)")
 NO_LAYER, NO_FAMILY = mark("(no layer)"), mark("(no family)")

@@ -262,7 +262,7 @@ class _Export:
             findings.append(Finding("processes-left-out", text, note=True))
         if self._ranks:
             text = message(
-                "the file holds {count} processes with device work; they are ranks, in the order of their devices",
+                "the file holds {count} processes with device work: each is a rank, numbered by their devices",
                 count=len(self._ranks),
             )
             findings.append(Finding(join_ranks.BY_ORDER, text, note=True))

@@ -177,25 +177,31 @@ COLUMNS: Final = (
     key("step", "Step", by=("step",)),
     count("steps", "Steps", exact=True),
     duration("compute_ns", "Compute", per_step=True),
-    share("compute_ratio", "Compute vs mean", description="compute time of a step, by the mean over the ranks"),
+    share(
+        "compute_ratio", "Compute, of mean", description="compute time of a step, divided by the mean over the ranks"
+    ),
     count("tokens", "Tokens", exact=True, per_step=True, description="indices looked up in an embedding"),
     operations("flops", "FLOPs", per_step=True, description="of operators with recorded shapes"),
-    share("work_ratio", "Work vs mean", description="FLOPs of a step, by the mean over the ranks"),
-    share("time_per_work_ratio", "Time per work vs mean", description="compute vs mean, by work vs mean"),
-    duration("caused_wait_ns", "Caused wait", per_step=True, description="waits of the other ranks for this rank"),
-    count("uneven_calls", "Uneven calls", per_step=True, description="all_to_all calls with unequal receivers"),
+    share("work_ratio", "FLOPs, of mean", description="FLOPs of a step, divided by the mean over the ranks"),
+    share(
+        "time_per_work_ratio", "Time per FLOP, of mean", description="compute time (of mean) divided by FLOPs (of mean)"
+    ),
+    duration("caused_wait_ns", "Wait caused", per_step=True, description="waits of the other ranks for this rank"),
+    count(
+        "uneven_calls", "Uneven all_to_all calls", per_step=True, description="all_to_all calls with unequal receivers"
+    ),
     size("received_bytes", "Received", per_step=True, noun="size", description="in uneven calls"),
     count("received_rows", "Received rows", per_step=True, description="in uneven calls, such as tokens"),
-    share("received_ratio", "Received vs mean", description="in uneven calls, by the mean over the ranks"),
-    share("max_received_ratio", "Max received vs mean", description="the largest of a call"),
-    duration("compute_after_ns", "Compute after", per_step=True, description="until the next collective"),
-    duration("compute_after_over_mean_ns", "Compute after, difference from mean", per_step=True),
+    share("received_ratio", "Received, of mean", description="in uneven calls, divided by the mean over the ranks"),
+    share("max_received_ratio", "Max received, of mean", description="the largest of a call"),
+    duration("compute_after_ns", "Compute after all_to_all", per_step=True, description="until the next collective"),
+    duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", per_step=True),
 )
 
 VIEW = View(
     name="imbalance",
-    title="Imbalance of the ranks",
-    description="work of each rank (FLOPs, tokens, data received in all_to_all) beside the time that it computes",
+    title="Rank imbalance",
+    description="compute time of each rank, compared with its work: FLOPs, tokens, and data received in all_to_all",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

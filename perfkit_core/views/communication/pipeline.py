@@ -121,7 +121,9 @@ COLUMNS: Final = (
     duration("bubble_ns", "Bubble", per_step=True, description="nothing is computed while a message is in progress"),
     share("bubble_ratio", "Bubble", description="share of the step time"),
     share("ideal_ratio", "Ideal bubble", description="of GPipe and 1F1B with equal stages"),
-    duration("collective_ns", "Exposed collectives", per_step=True, description="other communication, without compute"),
+    duration(
+        "collective_ns", "Exposed collectives", per_step=True, description="a collective runs, and nothing is computed"
+    ),
     count("stages", "Stages", exact=True),
     count("microbatches", "Microbatches", exact=True, description="in a step"),
     count("sends", "Sends", exact=True, per_step=True),
@@ -131,7 +133,7 @@ COLUMNS: Final = (
 VIEW = View(
     name="pipeline",
     title="Pipeline bubbles",
-    description="time that each rank of a pipeline waits for messages of other ranks, and the ideal of the schedule",
+    description="time in which a rank computes nothing during a message (bubble), and the ideal of the schedule",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -125,7 +125,7 @@ def _numbers(pairs: pd.DataFrame) -> pd.Series[float]:
 
 NO_MESSAGES: Final = message("no sends or receives were recorded")
 _NO_PEERS: Final = message(
-    "sends and receives were recorded, but not the ranks at their other ends: record input shapes, or label the calls"
+    "sends and receives were recorded, but not their peer ranks: record input shapes, or annotate the calls"
 )
 
 
@@ -147,7 +147,9 @@ COLUMNS: Final = (
     duration("receiver_waited_ns", "Receiver waited", per_step=True, description="from its receive to the send"),
     duration("sender_waited_ns", "Sender waited", per_step=True, description="from its send to the receive"),
     count("known_transfers", "Known transfers", per_step=True, description="messages with a known transfer time"),
-    duration("transfer_ns", "Transfer", description="median time from the later start of both ends to the arrival"),
+    duration(
+        "transfer_ns", "Transfer, median", description="median time from the later start of both ends to the arrival"
+    ),
     rate("transfer_bandwidth_bytes_per_s", "Transfer bandwidth"),
     count("unmatched_sends", "Unmatched sends", per_step=True, description="sends without a recorded receive"),
     count("unmatched_receives", "Unmatched receives", per_step=True, description="receives without a recorded send"),

@@ -172,7 +172,12 @@ COLUMNS: Final = (
     ),
     duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
     count("collectives", "Collectives", per_step=True),
-    count("tied", "Ties", per_step=True, description="collectives at which several ranks came last at the same time"),
+    count(
+        "tied",
+        "Tied for last",
+        per_step=True,
+        description="collectives at which several ranks came last at the same time",
+    ),
     count("last", "Last", per_step=True, description="how often the rank alone came last"),
     share("last_ratio", "Last", description="share of the collectives that are not tied"),
     duration("skew_p50_ns", "Skew p50", by=("step",), description="last rank's start less first rank's start"),

@@ -55,7 +55,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 VIEW = View(
     name="gemm",
     title="Matrix products",
-    description="matrix products by size and number type, with their efficiency",
+    description="matrix products by size and data type, with their efficiency",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

@@ -121,18 +121,30 @@ COLUMNS: Final = (
     RANK,
     replace(STEP, by=("step",)),
     count("steps", "Steps", exact=True),
-    duration("step_ns", "Step time", per_step=True),
-    operations("model_flops", "Model FLOPs", per_step=True, description="of one forward and backward pass"),
-    operations("hardware_flops", "Hardware FLOPs", per_step=True, description="including what is computed again"),
-    Column("tflop_per_s", "Achieved", "tflop_per_s", description="model FLOPs by step time"),
-    share("mfu_ratio", "MFU", proper=True, description="model FLOPs at the peak rate, by step time"),
-    share("hfu_ratio", "HFU", proper=True, description="hardware FLOPs at the peak rate, by step time"),
+    duration("step_ns", "Time of all steps", per_step=True),
+    operations(
+        "model_flops", "Model FLOPs", per_step=True, description="forward and backward pass, without recomputation"
+    ),
+    operations("hardware_flops", "Hardware FLOPs", per_step=True, description="including recomputation"),
+    Column("tflop_per_s", "Achieved", "tflop_per_s", description="model FLOPs divided by the time of the steps"),
+    share(
+        "mfu_ratio",
+        "MFU",
+        proper=True,
+        description="time of the model FLOPs at the peak rate, divided by the time of the steps",
+    ),
+    share(
+        "hfu_ratio",
+        "HFU",
+        proper=True,
+        description="time of the hardware FLOPs at the peak rate, divided by the time of the steps",
+    ),
 )
 
 VIEW = View(
     name="model_flops",
-    title="FLOPs of a step",
-    description="FLOPs of the matrix products in the steps, and their share of the peak of the device (MFU)",
+    title="Model FLOPs utilisation",
+    description="FLOPs of the matrix products of all steps, and their share of the device's peak rate (MFU, HFU)",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

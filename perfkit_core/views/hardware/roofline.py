@@ -9,24 +9,26 @@ import pandas as pd
 
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.flops.arguments import Argument, Tensor, arguments
-from perfkit_core.language.messages import Text, mark, message
+from perfkit_core.language.messages import Text, message
 from perfkit_core.model import columns
 from perfkit_core.model.columns import OPERATOR_NAME, SHAPES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
-from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.operators import calls
 from perfkit_core.views.tables import categorical, texts_at
 
-NO_OPERATOR: Final = mark("(no operator)")
 COLUMNS: Final = (OPERATOR_NAME, SHAPES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
 
 
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the columns of the view that add up over ranks."""
     items = timed(trace, select.selected(trace, request))
-    names = texts_at(operator_names(trace), items.operator).add_categories([NO_OPERATOR]).fillna(NO_OPERATOR)
+    names = texts_at(calls.operator_names(trace), items.operator).add_categories([calls.NO_LAUNCH, calls.OUTSIDE])
+    launched = trace.ints("launched_by")[items.row] != NO_ROW
+    names[~launched & (items.operator == NO_ROW)] = calls.NO_LAUNCH
+    names[launched & (items.operator == NO_ROW)] = calls.OUTSIDE
     codes = trace.codes("shapes")
     texts = [tensors(text) for text in codes.values]
     shown = codes.lookup(np.array([number if text else NO_ROW for number, text in enumerate(texts)], np.int64), NO_ROW)
@@ -62,13 +64,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def explain_empty(trace: Trace) -> Text:
     if not trace.known("shapes"):
         return message("no input shapes were recorded (torch: record_shapes=True)")
-    return message("no operators whose FLOPs are known were recorded")
+    return message("no recorded operator has a formula of FLOPs")
 
 
 VIEW = View(
     name="roofline",
     title="Roofline",
-    description="achieved FLOP/s and bytes/s of each operator and shape, and the time above the limit of the device",
+    description="achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,

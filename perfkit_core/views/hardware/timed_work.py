@@ -69,8 +69,18 @@ def timed(trace: Trace, chosen: BoolArray) -> Timed:
 
 def device_peaks(trace: Trace, request: ViewRequest) -> list[DevicePeaks | None]:
     """Return the peak rates of each device in the column ``device``, None if unknown."""
-    known = {device.id: device for device in trace.meta.devices}
-    return [peaks_of(known.get(name) or Device(name), request.peaks) for name in trace.codes("device").values]
+    return [peaks_of(_described(trace, name), request.peaks) for name in trace.codes("device").values]
+
+
+def _described(trace: Trace, name: str) -> Device:
+    """Return the device with its model, if the trace describes it. ROCm describes ``cuda:0`` and numbers the devices of
+    kernels from the number of CPU sockets, so a device without a description is taken for the only recorded model."""
+    described = {device.id: device for device in trace.meta.devices}
+    if name in described:
+        return described[name]
+    alike = [device for device in trace.meta.devices if device.id.partition(":")[0] == name.partition(":")[0]]
+    only = len({device.name for device in alike}) == 1
+    return Device(name, alike[0].name, properties=alike[0].properties) if only else Device(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,26 +164,28 @@ def rated(table: pd.DataFrame, declared: Iterable[Column]) -> pd.DataFrame:
         tflop_per_s=(flops / time * PICO).where(flops > 0),
         gb_per_s=size / time,
         flop_per_byte=(flops / size.where(size > 0)).where(flops > 0),
-        bound=bound.where(limit.notna(), pd.NA),
+        bound=bound.where(limit > 0, pd.NA),
         limit_ratio=limit / time,
         above_ns=(table["time_ns"] - table["limit_ns"]).clip(lower=0),
     )
     return result[[column.name for column in declared if column.name in result]]
 
 
-TYPE: Final = key("type", "Type", description="number type of the inputs")
+TYPE: Final = key("type", "Type", description="data type of the inputs")
 MEASURES: Final = (
     CALLS,
     duration("time_ns", "Time", per_step=True, description="union of the device work, or host time without a device"),
+    share("limit_ratio", "Of roofline", Share("limit_ns", column="time_ns"), description="limit divided by time"),
     duration("above_ns", "Above limit", per_step=True, description="time less the limit"),
-    share("limit_ratio", "Of peak", Share("limit_ns", column="time_ns"), description="limit by time"),
-    columns.text("bound", "Bound", words=(COMPUTE, MEMORY), description="the larger one of the two limits"),
-    columns.Column("tflop_per_s", "Achieved", "tflop_per_s", description="FLOPs by time"),
-    columns.Column("gb_per_s", "Achieved", "gb_per_s", description="bytes by time"),
+    columns.text(
+        "bound", "Bound", words=(COMPUTE, MEMORY), description="which limit is longer: FLOPs or bytes at the peak rates"
+    ),
+    columns.Column("tflop_per_s", "Achieved", "tflop_per_s", description="FLOPs divided by time"),
+    columns.Column("gb_per_s", "Achieved", "gb_per_s", description="bytes divided by time"),
     columns.count("flop_per_byte", "FLOP/byte", exact=True, description="arithmetic intensity"),
     duration("limit_ns", "Limit", per_step=True, description="shortest possible time at the peak rates of the device"),
     columns.FLOPS,
-    columns.Column("peak_tflop_per_s", "Peak", "tflop_per_s", merge=columns.FIRST, description="of the number type"),
+    columns.Column("peak_tflop_per_s", "Peak", "tflop_per_s", merge=columns.FIRST, description="of the data type"),
     columns.Column("peak_gb_per_s", "Peak", "gb_per_s", merge=columns.FIRST, description="of the memory"),
     columns.size("bytes", "Bytes", per_step=True, noun="", description="sizes of all inputs and results"),
 )

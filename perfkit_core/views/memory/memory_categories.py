@@ -26,6 +26,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     alive = made.alive(position[pool_of_block])
     blocks = np.zeros_like(bytes_)
     np.add.at(blocks, (pool_of_block[alive], code[alive]), 1)
+    blocks[(blocks == 0) & (bytes_ != 0)] = MISSING  # memory from before the recording
     shown = (position != UNSELECTED) & np.isin(np.arange(len(position)), pool_of_block)
     pool, category = np.nonzero(shown[:, None] & ((bytes_ != 0) | (np.arange(bytes_.shape[1]) == categories.UNKNOWN)))
     measures = {"blocks": blocks, "bytes": bytes_, "growth_bytes": _growth(trace)}
@@ -59,7 +60,7 @@ COLUMNS = (
     count("blocks", "Blocks", exact=True, adds_up=True, description="blocks that were allocated in the recording"),
     size("bytes", "Size", adds_up=True),
     RATIO,
-    size("growth_bytes", "Growth per step", adds_up=True),
+    size("growth_bytes", "Growth per step", adds_up=True, noun=""),
 )
 
 VIEW = View(
@@ -67,7 +68,7 @@ VIEW = View(
     title="Memory at the peak by category",
     description=(
         "memory allocated at the peak: parameters, gradients, optimizer states, activations, inputs, temporaries and "
-        "workspace, as far as phases and lifetimes show it"
+        "workspace, inferred from phases and lifetimes of blocks"
     ),
     table=table,
     columns=COLUMNS,

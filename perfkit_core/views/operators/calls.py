@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
+from perfkit_core.language.messages import mark
 from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.views import attribution
@@ -23,6 +24,9 @@ from perfkit_core.views.tables import texts
 
 _OVERLOADED: Final = re.compile(r"(\w+::\w+)\.(\w+)")
 SEVERAL: Final = "several"
+NO_LAUNCH: Final = mark("(no launch recorded)")
+OUTSIDE: Final = mark("(launched outside operators)")
+"""Names of device work that no operator launched."""
 
 
 def operator_names(trace: Trace) -> Codes:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import mark, message
+from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.columns import DEVICE, HOST, Share, size
 from perfkit_core.model.trace import Trace, once
@@ -132,7 +132,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
             cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
     flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
     known = flops != UNKNOWN
-    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | request.native)
+    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | (request.native and trace.known("flops")))
     return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
 
 
@@ -165,7 +165,7 @@ def unowned(trace: Trace, request: ViewRequest) -> dict[str, IntArray]:
     launched_by = trace.ints("launched_by")[work]
     launched = launched_by != NO_ROW
     outside = launched & (calls.outermost(trace)[launched_by] == NO_ROW)
-    reasons = {mark("(no launch recorded)"): ~launched, mark("(launched outside operators)"): outside}
+    reasons = {calls.NO_LAUNCH: ~launched, calls.OUTSIDE: outside}
     return {name: work[mask] for name, mask in reasons.items() if mask.any()}
 
 

@@ -146,26 +146,30 @@ _TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", 
 _OF_DEVICE: Final = "share of the device time that the steps launched"
 _ALWAYS: Final = (
     key("kind", "Kind", words=KINDS),
-    description("requests", "Requests", unit="count", description="requests of a step; average"),
+    description("requests", "Requests per step", unit="count", description="requests of a step; average"),
     duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
-    count("tokens", "Tokens", exact=True, adds_up=True, description="tokens that the steps compute"),
+    count("tokens", "Tokens, all steps", exact=True, adds_up=True, description="tokens that the steps compute"),
     count(
         "keys",
-        "Keys",
+        "KV length",
         merge=Average("keys"),
         description="keys that attention reads; average per request, with --by step sum",
     ),
-    duration("busy_ns", "Busy", place=DEVICE, description="union of the device work of a step; average"),
-    duration("gap_ns", "Gap", description="idle time of the device before the first work of a step; average"),
+    duration("busy_ns", "Device busy", place=DEVICE, description="union of the device work of a step; average"),
+    duration(
+        "gap_ns", "Gap before step", description="idle time of the device before the first work of a step; average"
+    ),
 )
 _OF_KINDS: Final = (
     description("steps", "Steps", unit="count", exact=True),
-    duration("token_ns", "Time per token", description="time of the steps, divided by their tokens"),
+    duration("token_ns", "Time per token, whole batch", description="step time divided by the tokens of all requests"),
     count("tokens_per_s", "Tokens/s"),
-    duration("range_ns", "Range", merge=Average("range_ns"), description="duration of the range on the host; average"),
-    duration("busy_token_ns", "Busy per token", place=DEVICE, merge=Average("busy_token_ns")),
-    share("busy_ratio", "Busy", place=DEVICE, description="share of the time of the steps"),
-    share("gap_ratio", "Gap", description="share of the time of the steps"),
+    duration(
+        "range_ns", "Host range", merge=Average("range_ns"), description="duration of the range on the host; average"
+    ),
+    duration("busy_token_ns", "Device busy per token", place=DEVICE, merge=Average("busy_token_ns")),
+    share("busy_ratio", "Device busy", place=DEVICE, description="share of the time of the steps"),
+    share("gap_ratio", "Gap before step", description="share of the time of the steps"),
     *(share(f"{name}_ratio", _TITLES[name], place=DEVICE, description=_OF_DEVICE) for name in PARTS),
     share("graph_ratio", "Graph replays", place=DEVICE, description=_OF_DEVICE),
 )
@@ -174,8 +178,8 @@ _OF_STEPS: Final = (
     replace(DUR, description="duration of the range on the host"),
     count("context_requests", "Prefill requests", exact=True),
     count("generation_requests", "Decode requests", exact=True),
-    count("context_keys", "Prefill keys", exact=True),
-    count("generation_keys", "Decode keys", exact=True),
+    count("context_keys", "Prefill KV length", exact=True),
+    count("generation_keys", "Decode KV length", exact=True),
     duration("device_ns", "Device", place=DEVICE, description="device work of the step, summed over streams"),
     *(duration(f"{name}_ns", _TITLES[name], place=DEVICE) for name in PARTS),
     duration("graph_ns", "Graph replays", place=DEVICE),
@@ -189,13 +193,13 @@ COLUMNS: Final[tuple[Column, ...]] = (
 
 VIEW = View(
     name="serving",
-    title="Steps of the server",
+    title="Server steps",
     description="time, batch, tokens and device time of prefill, decode and other steps of an inference server",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
-        "no steps of an inference server were recorded: their ranges say what a step computes"
+        "no steps of an inference server were recorded (docs/serving.md lists the names of their ranges)"
     ),
     reduction=Reduction(by_step, merge),
 )
