@@ -91,14 +91,21 @@ def bilinear(first: Tensor, second: Tensor, weight: Tensor) -> Work:
     return Work(2 * rows * weight.elements, moved((first, second, weight, result)), True, first.dtype)
 
 
-def grouped_matmul(a: Tensor, b: Tensor) -> Work:
-    """Return the work of products of parts of ``a`` with the matrices in ``b``, one matrix for each group. One of the
-    two has a dimension for the groups. If none has it, the groups split the inner dimension."""
+def grouped_matmul(a: Tensor, b: Tensor, ends: Tensor | None = None) -> Work:
+    """Return the work of m × k matrices ``a`` times k × n matrices ``b``, one product for each group: 2 · m · n · k
+    FLOPs for each group. A factor with three dimensions has one matrix for each group. The groups split the other
+    factor: the rows of ``a``, the columns of ``b``, or, if both have two dimensions, the inner dimension. ``ends`` has
+    the end of each group."""
     if len(a.shape) == 3 and len(b.shape) == 3:
         return matmul(a, b)
-    rows, n = math.prod(a.shape[:-1]), b.shape[-1]
-    result = Tensor((rows, n), a.dtype)
-    return Work(2 * rows * n * a.shape[-1], moved((a, b, result)), True, a.dtype)
+    shape: tuple[int, ...] = (a.shape[-2], b.shape[-1])
+    if len(a.shape) == len(b.shape):
+        if ends is None:
+            raise ValueError("the number of groups is not recorded")
+        shape = (ends.elements, *shape)
+    result = Tensor(shape, a.dtype)
+    flops = 2 * a.shape[-2] * b.shape[-1] * a.shape[-1]  # the sum over the groups, which split one of the three sizes
+    return Work(flops, moved((a, b, ends, result)), True, a.dtype)
 
 
 def convolution(
@@ -128,6 +135,8 @@ def convolution(
         result = [(size - 1) * s - 2 * p + r + e for size, s, p, r, e in grown]
     else:
         result = [(n + 2 * p - r) // s + 1 for n, s, p, r in zip(sizes, stride, padding, reach, strict=True)]
+    if min(result, default=1) < 1:
+        raise ValueError(f"a kernel of {kernel} is larger than an input of {sizes}")
     # The weights of a transposed convolution have the shape (input channels, result channels per group, *kernel).
     channels = weight.shape[1] * (groups or 1) if transposed else weight.shape[0]
     output = Tensor((input.shape[0], channels, *result), input.dtype)

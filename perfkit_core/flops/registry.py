@@ -39,7 +39,7 @@ _TEXT: Final = re.compile(r"(\w+)\((.*)\)")
 _CONSTANT: Final = re.compile(r"(\w+)=(\d+)")
 UNUSED: Final = "_"
 _LARGEST: Final = 2**62
-"""FLOPs and bytes of a call are below this number, so that they fit 64 bits. Larger numbers are errors."""
+"""FLOPs and bytes of a call are from 0 to below this number, so that they fit 64 bits. Others are errors."""
 _ELEMENTWISE: Final = ("elementwise", "activation")
 """Families whose operators have the formula ``elementwise``."""
 _NO_WORK: Final = frozenset(("complex", "distance", "fused_elementwise"))
@@ -74,7 +74,8 @@ class OperatorFormula:
             work = FORMULAS[self.name](**self._roles(arguments(shapes, dtypes, values)), **self.constants)
         except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError):
             return None  # the arguments of a foreign version of the operator, or an incomplete recording
-        return work if max(work.flops, work.bytes or 0) < _LARGEST else None
+        numbers = (work.flops, work.bytes or 0)
+        return work if min(numbers) >= 0 and max(numbers) < _LARGEST else None
 
     def _roles(self, given: tuple[Argument, ...]) -> dict[str, Any]:
         if not self.roles:

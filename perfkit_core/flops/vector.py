@@ -47,11 +47,12 @@ def elementwise(inputs: Argument, per_element: int = 1, result: str | None = Non
     return Work(per_element * output.elements, moved((*tensors, output)), dtype=promoted(tensors))
 
 
-def lists(results: Argument, others: Argument = None, per_element: int = 1) -> Work:
-    """Return the work of an elementwise operator on lists of tensors. It changes the tensors of the first list."""
+def lists(results: Argument, others: Argument = None, per_element: int = 1, reads: int = 1) -> Work:
+    """Return the work of an elementwise operator on lists of tensors. It changes the tensors of the first list, which
+    it also reads unless ``reads`` is 0."""
     changed, read = flat(results), flat(others)
     elements = sum(tensor.elements for tensor in changed)
-    return Work(per_element * elements, moved((*changed, *changed, *read)))
+    return Work(per_element * elements, moved((*changed, *(changed if reads else ()), *read)))
 
 
 def copy(result: Tensor, source: Tensor) -> Work:
@@ -71,7 +72,10 @@ def concatenate(tensors: Argument) -> Work:
 
 
 def reduce(input: Tensor, dims: Argument = None, keep: Argument = None, per_element: int = 1) -> Work:
-    """Return the work of a reduction over ``dims`` (over all dimensions if None): one FLOP for each input element."""
+    """Return the work of a reduction over ``dims`` (over all dimensions if None): one FLOP for each input element. If
+    ``dims`` is a second tensor, as in ``max(a, b)``, the operator is elementwise."""
+    if isinstance(dims, Tensor):
+        return elementwise((input, dims), per_element)
     count = len(input.shape)
     chosen = dims if isinstance(dims, tuple) else (dims,)
     reduced = {each % count for each in chosen if type(each) is int and -count <= each < count} if count else set()
@@ -129,7 +133,10 @@ def pool(
     for place, size in enumerate(input.shape[-count:]):
         s, p, d = (values[place if len(values) > 1 else 0] for values in (strides, paddings, dilations))
         free = size + 2 * p - d * (window[place] - 1) - 1
-        sizes.append((-(-free // s) if ceil is True else free // s) + 1)
+        windows = (-(-free // s) if ceil is True else free // s) + 1
+        sizes.append(windows - (ceil is True and (windows - 1) * s >= size + p))  # none begins in the right padding
+    if min(sizes) < 1:
+        raise ValueError(f"a window of {window} is larger than an input of {input.shape}")
     output = Tensor((*input.shape[:-count], *sizes), input.dtype)
     return Work(output.elements * math.prod(window), moved((input, output)), dtype=input.dtype)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.flops.arguments import Tensor, arguments, number_type
-from perfkit_core.flops.matrix import matmul, matmul_gradient, packed_attention, sized_convolution
+from perfkit_core.flops.matrix import convolution, matmul, matmul_gradient, packed_attention, sized_convolution
 from perfkit_core.flops.registry import OperatorFormula, by_canonical_name, parse
-from perfkit_core.flops.vector import normalize, scatter, sized_pool
+from perfkit_core.flops.vector import normalize, pool, scatter, sized_pool
 from perfkit_core.flops.work import Work
 
 
@@ -181,3 +181,16 @@ def test_packed_samples_with_four_dimensions() -> None:
     tokens, starts = Tensor((1, 12, 4, 8)), Tensor((4,))
     assert packed_attention(tokens, tokens, tokens, None, starts, starts, 4, 4).flops == 3 * 4 * 16 * 2 * (8 + 8)
     assert packed_attention(tokens, tokens, tokens).flops == 4 * 144 * 2 * (8 + 8)
+
+
+def test_sizes_without_a_result_are_unknown() -> None:
+    """A kernel or a window that is larger than the padded input would give negative FLOPs."""
+    small = Tensor((1, 1, 2, 2), "float32")
+    once = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    with pytest.raises(ValueError, match="larger than an input"):
+        convolution(small, Tensor((1, 1, 5, 5), "float32"), **once)
+    with pytest.raises(ValueError, match="larger than an input"):
+        pool(small, (3, 3), **once)
+    assert parse("convolution(input, weight, bias, stride, padding, dilation)").work(
+        "[[1,1,2,2],[1,1,5,5],[],[],[],[]]", None, '["","","",[1,1],[0,0],[1,1]]'
+    ) is None  # fmt: skip

@@ -28,11 +28,16 @@ from tests.support.counted_models import COUNTED, Case
 pytestmark = pytest.mark.live
 
 
+def recorded(folder: Path) -> Any:
+    """Return a profiler that records shapes into a folder."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    handler = perfkit.torch.trace_handler(folder)
+    return torch.profiler.profile(activities=activities, record_shapes=True, on_trace_ready=handler)
+
+
 def counted(run: Callable[[], Any], folder: Path) -> int:
     """Return the FLOPs of matrix products that perfkit counts in a recording of ``run``."""
-    handler = perfkit.torch.trace_handler(folder)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
-                                on_trace_ready=handler):  # fmt: skip
+    with recorded(folder):
         run()
     work = operator_work(perfkit.load(folder))
     return sum(work.works[number].flops for number in work.distinct.tolist() if work.works[number].matrix)
@@ -122,6 +127,7 @@ ROLES = {
     "table": ["self", "weight"],
     "rows": ["num_weights"],
     "starts": ["offsets"],
+    "ends": ["offs"],
     "result": ["self"],
     "source": ["other", "src"],
     "target": ["target"],
@@ -149,6 +155,70 @@ def test_roles_are_those_of_torchs_schemas(operator: str) -> None:
         return len(pairs) == len(formula.roles) and all(named)
 
     assert any(map(fits, schemas))
+
+
+def _float(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape)
+
+
+def _half(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.bfloat16)
+
+
+def _grouped(a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return torch._grouped_mm(a, b, offs=ends)
+
+
+_ENDS = torch.tensor([8, 16, 24, 32], dtype=torch.int32)
+BYTES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "aten::add": (torch.add, (_float(32, 1), _float(1, 48))),
+    "aten::mul": (torch.mul, (_float(32, 48), torch.randint(9, (32, 48)))),
+    "aten::eq": (torch.eq, (_float(32, 48), _float(32, 48))),
+    "aten::where": (torch.where, (torch.ones(32, 48, dtype=torch.bool), _float(32, 48), _float(32, 48))),
+    "aten::lerp": (torch.lerp, (_float(32, 48), _float(32, 48), _float(32, 48))),
+    "aten::max": (torch.max, (_float(32, 48), _float(32, 48))),
+    "aten::min": (torch.min, (_float(32, 48), _float(48))),
+    "aten::sum": (lambda x: x.sum(dim=1), (_float(32, 48),)),
+    "aten::mean": (lambda x: x.mean(dim=(0, 2)), (_float(4, 5, 6),)),
+    "aten::_softmax": (lambda x: x.softmax(1), (_float(32, 48),)),
+    "aten::cumsum": (lambda x: x.cumsum(0), (_float(32, 48),)),
+    "aten::mm": (torch.mm, (_float(32, 48), _float(48, 8))),
+    "aten::addmm": (torch.addmm, (_float(8), _float(32, 48), _float(48, 8))),
+    "aten::bmm": (torch.bmm, (_half(3, 32, 48), _half(3, 48, 8))),
+    "aten::_grouped_mm": (_grouped, (_half(32, 16), _half(4, 16, 8), _ENDS)),
+    "aten::_grouped_mm, columns": (_grouped, (_half(4, 8, 16), _half(16, 32), _ENDS)),
+    "aten::_grouped_mm, inner": (_grouped, (_half(8, 32), _half(32, 16), _ENDS)),
+    "aten::convolution": (
+        lambda x, w: functional.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2),
+        (_float(2, 4, 7, 7), _float(4, 3, 3, 3)),
+    ),
+    "aten::avg_pool2d": (lambda x: functional.avg_pool2d(x, 2, 3, 1, ceil_mode=True), (_float(1, 2, 5, 6),)),
+}  # fmt: skip
+"""Operator → a call, and its inputs."""
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_are_those_of_inputs_and_results(name: str, tmp_path: Path) -> None:
+    call, inputs = BYTES[name]
+    results = []
+    with recorded(tmp_path):
+        results.append(call(*inputs))
+    trace = perfkit.load(tmp_path)
+    work, names = operator_work(trace), trace.codes("name")
+    operator = name.split(",")[0]
+    (number,) = (at for at, row in enumerate(work.row.tolist()) if names.values[names.codes[row]] == operator)
+    expected = sum(tensor.numel() * tensor.element_size() for tensor in (*inputs, *results))
+    assert work.works[work.distinct[number]].bytes == expected
+    print(f"{name}: {expected} bytes equal")
+
+
+@pytest.mark.parametrize(("a", "b"), [((32, 16), (4, 16, 8)), ((4, 8, 16), (16, 32)), ((8, 32), (32, 16))])
+def test_groups_split_the_rows_the_columns_or_the_inner_dimension(
+    a: tuple[int, ...], b: tuple[int, ...], tmp_path: Path
+) -> None:
+    """In each case, four products of 8 × 16 with 16 × 8 elements, or of the same number of multiplications."""
+    first, second = _half(*a), _half(*b)
+    assert counted(lambda: _grouped(first, second, _ENDS), tmp_path) == 2 * 4 * 8 * 16 * 8
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

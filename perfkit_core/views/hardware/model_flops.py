@@ -22,7 +22,7 @@ from perfkit_core.model.schema import BACKWARD, FORWARD
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import PICO, first_of_call, limits, timed
+from perfkit_core.views.hardware.timed_work import PICO, Timed, first_of_call, limits, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.steps import step_rows
@@ -55,20 +55,27 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         code, start, end = select.spans(trace, chosen)
         times = pd.DataFrame({"rank": select.ranks(trace)[code], "step_ns": end - start})
         times["rank"] = times["rank"].astype("Int64").where(times["rank"] >= 0)
-    work = _of_operators(trace, request, chosen & ((trace.ints("step") >= 0) | (len(steps) == 0)))
+    items = timed(trace, chosen & ((trace.ints("step") >= 0) | (len(steps) == 0)))
+    work = _of_operators(trace, request, items)
     if not len(work):
         work = _of_layers(trace, chosen)
     summed = dict.fromkeys(("model_flops", "hardware_flops"), "Int64") | dict.fromkeys(_IDEAL, "Float64")
     totals = work.groupby(by, dropna=False)[list(summed)].sum(min_count=1).reset_index()
     rows = times.drop(columns=[name for name in ("step",) if name not in by], errors="ignore")
     rows = rows.groupby(by, dropna=False).sum(min_count=1).reset_index()
+    rows = rows.merge(_devices(trace, items), on="rank", how="left")
     return rows.merge(totals, on=by, how="left").astype(summed)
 
 
-def _of_operators(trace: Trace, request: ViewRequest, chosen: BoolArray) -> pd.DataFrame:
+def _devices(trace: Trace, items: Timed) -> pd.DataFrame:
+    """Return the number of devices that the operators of each rank used."""
+    used = pd.DataFrame({"rank": _known(trace.ints("rank")[items.row]), "devices": items.device})
+    return used.groupby("rank", dropna=False)["devices"].nunique().astype("Int64").reset_index()
+
+
+def _of_operators(trace: Trace, request: ViewRequest, items: Timed) -> pd.DataFrame:
     """Return one row per operator with matrix products: rank, step, FLOPs, and ideal times in ns."""
     work = operator_work(trace)
-    items = timed(trace, chosen)
     is_matrix = np.array([*(one.matrix for one in work.works), False], np.bool_)[
         np.append(work.distinct, -1)[items.counted]
     ]
@@ -95,17 +102,20 @@ _IDEAL: Final = ("ideal_ns", "hardware_ideal_ns")
 def _frame(
     trace: Trace, rows: IntArray, model: IntArray, hardware: IntArray, ideal: FloatArray, hardware_ideal: FloatArray
 ) -> pd.DataFrame:
-    rank = trace.ints("rank")[rows]
-    columns = {"rank": pd.arrays.IntegerArray(rank, rank < 0), "step": trace.ints("step")[rows]}
+    columns = {"rank": _known(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
     columns |= {"model_flops": model, "hardware_flops": hardware}
     return pd.DataFrame(columns | dict(zip(_IDEAL, (ideal, hardware_ideal), strict=True)))
+
+
+def _known(rank: IntArray) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(rank, rank < 0)
 
 
 def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     time = table["step_ns"].astype("Float64").where(table["step_ns"] > 0)
     result = table.assign(tflop_per_s=table["model_flops"] / time * PICO)
     for name, ideal in zip(("mfu_ratio", "hfu_ratio"), _IDEAL, strict=True):
-        result[name] = table[ideal] / time
+        result[name] = table[ideal] / (time * table["devices"])
     return result[[column.name for column in COLUMNS if column.name in result]]
 
 
@@ -121,6 +131,7 @@ COLUMNS: Final = (
     RANK,
     replace(STEP, by=("step",)),
     count("steps", "Steps", exact=True),
+    count("devices", "Devices", exact=True, description="devices that the operators of the rank used"),
     duration("step_ns", "Time of all steps", per_step=True),
     operations(
         "model_flops", "Model FLOPs", per_step=True, description="forward and backward pass, without recomputation"
@@ -131,13 +142,13 @@ COLUMNS: Final = (
         "mfu_ratio",
         "MFU",
         proper=True,
-        description="time of the model FLOPs at the peak rate, divided by the time of the steps",
+        description="time of the model FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
     share(
         "hfu_ratio",
         "HFU",
         proper=True,
-        description="time of the hardware FLOPs at the peak rate, divided by the time of the steps",
+        description="time of the hardware FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
 )
 

@@ -106,7 +106,9 @@ def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
             continue
         one = work.works[number[item]]
         rate = device.flops_per_s(one.dtype, one.matrix, bool(rounds[item]))
-        if rate and one.flops:
+        if one.flops == 0:
+            found[0, place] = 0
+        elif rate:
             found[[0, 2], place] = one.flops / rate * 1e9, rate / TERA
         if device.memory_gb_per_s and one.bytes is not None:
             found[[1, 3], place] = one.bytes / device.memory_gb_per_s, device.memory_gb_per_s
@@ -134,7 +136,7 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
         result[name] = groups.known_sum(np.where(first, values, 0), values != UNKNOWN)
     limit = limits(trace, request, items)
     times = {"compute_ns": limit.compute_ns, "memory_ns": limit.memory_ns}
-    times["limit_ns"] = np.fmax(limit.compute_ns, limit.memory_ns)
+    times["limit_ns"] = np.maximum(limit.compute_ns, limit.memory_ns)  # unknown unless both are known
     for name, values in times.items():
         # Rounded for each call, so that the sum does not depend on the order or the grouping.
         result[name] = groups.known_sum(

@@ -82,7 +82,7 @@ def test_work_without_known_flops_has_a_row_without_limits() -> None:
         device("stray", "kernel", 2000, 300),
     ]
     table = roofline.table(of_h100(rows), ViewRequest()).set_index("name")
-    assert table["time_ns"].to_dict() == {"own::op": 700, "(no operator)": 300}
+    assert table["time_ns"].to_dict() == {"own::op": 700, "(no launch recorded)": 300}
     assert table[["flops", "bytes", "limit_ns", "above_ns", "bound"]].isna().all(axis=None)
 
 
@@ -92,6 +92,36 @@ def test_without_peaks_the_achieved_rates_remain() -> None:
     assert row["tflop_per_s"] > 0
     assert pd.isna(row["limit_ns"])
     assert pd.isna(row["limit_ratio"])
+
+
+@pytest.mark.parametrize("rate", ["memory_gb_per_s = 3350", "matrix_tflop_per_s = { bfloat16 = 989.4 }"])
+def test_one_known_peak_gives_no_limit(rate: str) -> None:
+    """The unknown limit may be the longer one."""
+    request = ViewRequest(peaks=f'[[devices]]\nnames = ["unheard of"]\nsource = "measured"\n{rate}\n')
+    unknown = of_h100(products()).with_meta(devices=(Device("cuda:0", "unheard of"),))
+    (row,) = roofline.table(unknown, request).to_dict("records")
+    assert pd.isna([row["limit_ns"], row["above_ns"], row["limit_ratio"], row["bound"]]).all()
+    assert pd.notna([row["peak_gb_per_s"], row["peak_tflop_per_s"]]).sum() == 1
+    assert row["tflop_per_s"] > 0
+
+
+def test_operators_without_flops_need_no_peak_of_their_type() -> None:
+    rows = [
+        host("aten::copy_", "operator", 0, 50, shapes="[[1000],[1000],[]]", dtypes='["int8","int8",""]'),
+        launch(10, 1),
+        device("copy", "kernel", 100, 90, 1),
+    ]
+    (row,) = roofline.table(of_h100(rows), ViewRequest()).to_dict("records")
+    assert (row["flops"], row["bytes"], row["limit_ns"], row["bound"]) == (0, 2000, round(2000 / 3350), "memory")
+
+
+def test_a_device_without_description_is_taken_for_the_only_described_model() -> None:
+    """ROCm numbers the devices of kernels from the number of CPU sockets, and describes only device 0."""
+    elsewhere = [row | {"device": "cuda:2"} if row.get("device") == "cuda:0" else row for row in products()]
+    (row,) = roofline.table(of_h100(elsewhere), ViewRequest()).to_dict("records")
+    assert row["peak_tflop_per_s"] == 989.4
+    both = of_h100(elsewhere).with_meta(devices=(H100, Device("cuda:1", "unheard of")))
+    assert roofline.table(both, ViewRequest())["peak_tflop_per_s"].isna().all()
 
 
 def test_tf32_kernels_have_the_peak_of_tf32() -> None:
@@ -125,6 +155,16 @@ def test_utilisation_of_a_step_with_and_without_recomputation() -> None:
     assert row["mfu_ratio"] == pytest.approx(2 * FLOPS / 989.4e12 / 10e-6)
     assert row["hfu_ratio"] == pytest.approx(3 * FLOPS / 989.4e12 / 10e-6)
     assert row["tflop_per_s"] == pytest.approx(2 * FLOPS / 10_000 / 1000)
+
+
+def test_utilisation_is_a_share_of_all_devices_of_the_rank() -> None:
+    second = [*products()[:-1], products()[-1] | {"device": "cuda:1"}]
+    devices = (H100, Device("cuda:1", H100.name))
+    (one,) = model_flops.table(of_h100(products()), ViewRequest()).to_dict("records")
+    (two,) = model_flops.table(of_h100(second).with_meta(devices=devices), ViewRequest()).to_dict("records")
+    assert (one["devices"], two["devices"]) == (1, 2)
+    assert two["mfu_ratio"] == pytest.approx(2 * FLOPS / 989.4e12 / 100e-6 / 2)
+    assert one["mfu_ratio"] == pytest.approx(2 * two["mfu_ratio"])
 
 
 def test_a_file_of_peaks_gives_limits_to_operators_on_the_host(
