@@ -59,7 +59,7 @@ def matmul_gradient(
     transpose_b: Argument = None,
 ) -> Work:
     """Return the work of the gradients of :func:`matmul`: dA = dC·Bᵀ and dB = Aᵀ·dC. ``wanted`` says which of the two
-    are computed. Each takes as many FLOPs as the forward pass."""
+    are computed. Each takes as many FLOPs as the forward pass: 2 · batch · m · n · k."""
     of_a, of_b = map(bool, wanted)
     tensors = (gradient, *((b, a) if of_a else ()), *((a, b) if of_b else ()))
     forward = matmul(a, b, None, transpose_a, transpose_b)
@@ -79,13 +79,15 @@ def matmul_of_unknown_layout(a: Tensor, b: Tensor) -> Work:
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Work:
-    """Return the work of ``input @ weight.T``. ``weight`` has the shape (output features, input features)."""
+    """Return the work of ``input @ weight.T``: 2 · rows of ``input`` · elements of ``weight`` FLOPs. ``weight`` has the
+    shape (output features, input features)."""
     return matmul(input, Tensor(weight.shape[::-1], weight.dtype), bias)
 
 
 def bilinear(first: Tensor, second: Tensor, weight: Tensor) -> Work:
-    """Return the work of x1ᵀ·A·x2 with one matrix A for each output. The shape of ``weight`` is (outputs, features of
-    x1, features of x2). The products x1ᵀ·A are counted. Their products with x2 are elementwise."""
+    """Return the work of x1ᵀ·A·x2 with one matrix A for each output: 2 · rows · elements of ``weight`` FLOPs. The shape
+    of ``weight`` is (outputs, features of x1, features of x2). The products x1ᵀ·A are counted. Their products with x2
+    are elementwise and are not counted."""
     rows = math.prod(first.shape[:-1])
     result = Tensor((rows, weight.shape[0]), first.dtype)
     return Work(2 * rows * weight.elements, moved((first, second, weight, result)), True, first.dtype)
@@ -119,9 +121,10 @@ def convolution(
     output_padding: Sequence[int] | None = None,
     groups: int | None = None,
 ) -> Work:
-    """Return the work of a convolution. The shapes are (samples, channels, *sizes) and (channels, channels per group,
-    *kernel). At each position of the result (of the input if transposed), each weight takes part in one multiply-add.
-    ``groups`` changes only the result of a transposed convolution, because groups reduce the number of weights."""
+    """Return the work of a convolution: 2 · samples · positions · elements of ``weight`` FLOPs, because each weight
+    takes part in one multiply-add at each position of the result (of the input if transposed). The shapes are (samples,
+    channels, *sizes) and (channels, channels per group, *kernel). ``groups`` does not appear in the FLOPs: it already
+    reduces the number of weights. It only gives the channels of a transposed result."""
     sizes, kernel = input.shape[2:], weight.shape[2:]
     if len(input.shape) != len(weight.shape) or any(
         not isinstance(each, tuple) for each in (stride, padding, dilation)
@@ -148,7 +151,7 @@ def convolution_gradient(
     gradient: Tensor, input: Tensor, weight: Tensor, wanted: Sequence[Argument], transposed: bool = False
 ) -> Work:
     """Return the work of the backward pass of a convolution. ``wanted`` says whether the gradients of input, weight and
-    bias are computed. Each of the first two takes as many FLOPs as the forward pass."""
+    bias are computed. Each of the first two takes as many FLOPs as the forward pass. The third is not counted."""
     if not isinstance(wanted, tuple):
         raise ValueError("it is not recorded which gradients are computed")
     of_input, of_weight = map(bool, wanted[:2])
@@ -160,8 +163,8 @@ def convolution_gradient(
 def sized_convolution(
     input: Tensor, weight: Tensor, sizes: Sequence[int], bias: Tensor | None = None, transposed: Argument = None
 ) -> Work:
-    """Return the work of a :func:`convolution` whose result has the shape ``sizes``. The channels of input and result
-    may be in any dimension. Stride, padding, dilation and groups are not needed."""
+    """Return the work of a :func:`convolution` whose result has the shape ``sizes``, with the same FLOPs. The channels
+    of input and result may be in any dimension. Stride, padding, dilation and groups are not needed."""
     result = Tensor(tuple(sizes), input.dtype)
     flops = _of_weights(input if transposed else result, weight)
     return Work(flops, moved((input, weight, bias, result)), True, input.dtype)
@@ -183,9 +186,10 @@ def _each(values: Sequence[int], count: int) -> Sequence[int]:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, causal: Argument = None, bias: Tensor | None = None) -> Work:
-    """Return the work of softmax(Q·Kᵀ)·V. The shapes are (samples, heads, positions, features). Several heads of the
-    queries may share a head of keys and values. If ``causal``, a query attends to its own and to earlier positions; the
-    pairs that the mask removes are not counted."""
+    """Return the work of softmax(Q·Kᵀ)·V: 2 · pairs · (features of K + features of V) FLOPs. The shapes are (samples,
+    heads, positions, features). ``pairs`` is samples · heads · positions of Q · positions of K. If ``causal``, a query
+    attends to its own and to earlier positions, and the pairs that the mask removes are not counted: n positions have n
+    · (n + 1) / 2 pairs. Several heads of Q may share a head of K and V. The softmax is not counted."""
     pairs = query.elements // query.shape[-1] // query.shape[-2] * _pairs(query.shape[-2], key.shape[-2], causal)
     result = Tensor((*query.shape[:-1], value.shape[-1]), query.dtype)
     flops = 2 * pairs * (query.shape[-1] + value.shape[-1])
@@ -195,8 +199,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, causal: Argument = None
 def attention_gradient(
     gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, causal: Argument = None, bias: Tensor | None = None
 ) -> Work:
-    """Return the work of the gradients of :func:`attention`. The kernels compute the scores Q·Kᵀ again. Four products
-    follow: dP = dO·Vᵀ, dV = Pᵀ·dO, dQ = dS·K and dK = dSᵀ·Q."""
+    """Return the work of the gradients of :func:`attention`: 2 · pairs · (3 · features of K + 2 · features of V) FLOPs,
+    which is 2.5 times the forward pass if the features are equal. The kernels compute the scores Q·Kᵀ again. Four
+    products follow: dP = dO·Vᵀ, dV = Pᵀ·dO, dQ = dS·K and dK = dSᵀ·Q."""
     pairs = query.elements // query.shape[-1] // query.shape[-2] * _pairs(query.shape[-2], key.shape[-2], causal)
     scores, weighted = 2 * pairs * query.shape[-1], 2 * pairs * value.shape[-1]
     # dO, O, Q, K and V are read; dQ, dK and dV are written.
@@ -214,10 +219,11 @@ def packed_attention(
     query_length: Argument = None,
     key_length: Argument = None,
 ) -> Work:
-    """Return the work of :func:`attention` for tensors of the shape (samples, positions, heads, features). If the
-    sequences have different lengths, the shape is (all positions, heads, features): ``query_starts`` then has the start
-    of each sequence, and ``query_length`` is the greatest length. Recordings do not contain the single lengths. So the
-    FLOPs are known only if all sequences have the greatest length. Otherwise, ValueError is raised."""
+    """Return the work of :func:`attention`, with the same FLOPs, for tensors of the shape (samples, positions, heads,
+    features). If the sequences have different lengths, the shape is (all positions, heads, features): ``query_starts``
+    then has the start of each sequence, and ``query_length`` is the greatest length. Recordings do not contain the
+    length of each sequence. So the FLOPs are known only if all sequences have the greatest length. Otherwise,
+    ValueError is raised."""
     tensors = _unpacked((query, key, value), (query_starts, key_starts), (query_length, key_length))
     return attention(*tensors, causal)
 
@@ -233,7 +239,7 @@ def packed_attention_gradient(
     query_length: Argument = None,
     key_length: Argument = None,
 ) -> Work:
-    """Return the work of the gradients of :func:`packed_attention`."""
+    """Return the work of the gradients of :func:`packed_attention`, with the FLOPs of :func:`attention_gradient`."""
     tensors = _unpacked((query, key, value), (query_starts, key_starts), (query_length, key_length))
     return attention_gradient(gradient, *tensors, causal)
 
@@ -267,9 +273,9 @@ def _pairs(queries: int, keys: int, causal: Argument) -> int:
 
 
 def recurrent(input: Tensor, weights: Argument) -> Work:
-    """Return the work of a recurrent network of any kind. ``input`` has the features of each position in its last
-    dimension. At each position, each element of the weight matrices takes part in one multiply-add: the weights of the
-    inputs, of the hidden states and of a projection, of all layers and directions. Biases are no matrices."""
+    """Return the work of a recurrent network of any kind: 2 · positions · elements of the weight matrices FLOPs. The
+    matrices are those of the inputs, of the hidden states and of a projection, in all layers and directions. ``input``
+    has the features of each position in its last dimension. Biases are not counted."""
     positions = math.prod(input.shape[:-1])
     matrices = [weight for weight in flat(weights) if len(weight.shape) == 2]
     if not matrices:
@@ -279,6 +285,7 @@ def recurrent(input: Tensor, weights: Argument) -> Work:
 
 
 def recurrent_gradient(input: Tensor, weights: Argument) -> Work:
-    """Return the work of the gradients of :func:`recurrent`: two products for each product of the forward pass."""
+    """Return the work of the gradients of :func:`recurrent`: two products for each product of the forward pass, so
+    twice its FLOPs."""
     forward = recurrent(input, weights)
     return Work(2 * forward.flops, forward.bytes and 2 * forward.bytes, True, forward.dtype)

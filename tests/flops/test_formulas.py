@@ -150,6 +150,13 @@ def test_products_without_recorded_layout(a: tuple[int, ...], b: tuple[int, ...]
     assert (found and found.flops) == flops
 
 
+def test_groups_split_one_size_of_a_product() -> None:
+    """torch's shapes: three groups of rows, of columns, and of the inner size. Together they compute one product."""
+    for a, b in (((48, 16), (3, 16, 64)), ((3, 48, 16), (16, 64)), ((48, 16), (16, 64))):
+        assert grouped_matmul(Tensor(a), Tensor(b)).flops == 2 * 48 * 16 * 64
+    assert grouped_matmul(Tensor((3, 48, 16)), Tensor((3, 16, 64))).flops == 3 * 2 * 48 * 16 * 64
+
+
 def test_convolutions_with_a_known_result_need_no_stride() -> None:
     image, weight = Tensor((2, 9, 9, 4), "float32"), Tensor((8, 2, 3, 3), "float32")  # channels last, two groups
     found = sized_convolution(image, weight, (2, 5, 5, 8))
