@@ -311,6 +311,9 @@ of its kind. An adapter says which operators a formula is for, and the roles of 
 `operator_formulas.toml` (hook `perfkit_operator_formulas`). Operators of the families `elementwise` and `activation`
 need no entry: their formula is `elementwise`. [Using FLOPs](roofline.md).
 
+Bytes are the sizes of all inputs and results: each is read or written once. `per_element` is the number in brackets
+after an operator. Without a number, it is 1.
+
 An operator whose arguments do not determine its FLOPs has none, for example a convolution without a recorded stride, or
 attention on sequences of different lengths, which recordings do not contain.
 """
@@ -322,7 +325,8 @@ def formulas() -> str:
     users: dict[tuple[str, str], list[str]] = {}
     for framework in ("torch", "paddle"):
         for operator, formula in read_formulas(f"perfkit_{framework}").items():
-            users.setdefault((formula.name, framework), []).append(f"`{operator}`")
+            flops = f" ({formula.constants['per_element']})" if "per_element" in formula.constants else ""
+            users.setdefault((formula.name, framework), []).append(f"`{operator}`{flops}")
     for module in (matrix, vector):
         parts += [f"## {module.__name__.rpartition('.')[2].capitalize()} operators", "", _markdown(module), ""]
         for name, function in FORMULAS.items():

@@ -38,8 +38,8 @@ def promoted(tensors: Sequence[Tensor]) -> str | None:
 
 
 def elementwise(inputs: Argument, per_element: int = 1, result: str | None = None) -> Work:
-    """Return the work of an elementwise operator. ``per_element``: FLOPs of an element of the result. ``result``: type
-    of the result; by default, the widest type of the inputs."""
+    """Return the work of an elementwise operator: ``per_element`` FLOPs for each element of the result. ``result``:
+    type of the result; by default, the widest type of the inputs."""
     tensors = flat(inputs)
     if not tensors:
         raise ValueError("an elementwise operator needs a tensor")
@@ -48,32 +48,33 @@ def elementwise(inputs: Argument, per_element: int = 1, result: str | None = Non
 
 
 def lists(results: Argument, others: Argument = None, per_element: int = 1, reads: int = 1) -> Work:
-    """Return the work of an elementwise operator on lists of tensors. It changes the tensors of the first list, which
-    it also reads unless ``reads`` is 0."""
+    """Return the work of an elementwise operator on lists of tensors: ``per_element`` FLOPs for each element of the
+    first list, whose tensors it changes, and also reads unless ``reads`` is 0."""
     changed, read = flat(results), flat(others)
     elements = sum(tensor.elements for tensor in changed)
     return Work(per_element * elements, moved((*changed, *(changed if reads else ()), *read)))
 
 
 def copy(result: Tensor, source: Tensor) -> Work:
-    """Return the work of a copy into ``result``, from a tensor that may have another type or fewer elements."""
+    """Return the work of a copy into ``result``, from a tensor that may have another type or fewer elements. It has no
+    FLOPs."""
     return Work(0, moved((result, source)), dtype=source.dtype)
 
 
 def fill(result: Tensor) -> Work:
-    """Return the work of writing a value to each element."""
+    """Return the work of writing a value to each element. It has no FLOPs."""
     return Work(0, result.bytes, dtype=result.dtype)
 
 
 def concatenate(tensors: Argument) -> Work:
-    """Return the work of joining tensors: each is read and written once."""
+    """Return the work of joining tensors: each is read and written once. It has no FLOPs."""
     size = moved(flat(tensors))
     return Work(0, None if size is None else 2 * size)
 
 
 def reduce(input: Tensor, dims: Argument = None, keep: Argument = None, per_element: int = 1) -> Work:
-    """Return the work of a reduction over ``dims`` (over all dimensions if None): one FLOP for each input element. If
-    ``dims`` is a second tensor, as in ``max(a, b)``, the operator is elementwise."""
+    """Return the work of a reduction over ``dims`` (over all dimensions if None): ``per_element`` FLOPs for each input
+    element. If ``dims`` is a second tensor, as in ``max(a, b)``, the operator is elementwise."""
     if isinstance(dims, Tensor):
         return elementwise((input, dims), per_element)
     count = len(input.shape)
@@ -84,11 +85,13 @@ def reduce(input: Tensor, dims: Argument = None, keep: Argument = None, per_elem
 
 
 def scan(input: Tensor, per_element: int = 1) -> Work:
-    """Return the work of an operator that reads each element once and writes a result of the same shape."""
+    """Return the work of an operator that reads each element once and writes a result of the same shape:
+    ``per_element`` FLOPs for each element."""
     return Work(per_element * input.elements, moved((input, input)), dtype=input.dtype)
 
 
 def softmax(input: Tensor) -> Work:
+    """Return the work of a softmax: five FLOPs for each element (maximum, difference, exponential, sum, quotient)."""
     return scan(input, SOFTMAX)
 
 
@@ -100,8 +103,9 @@ def softmax_gradient(gradient: Tensor, output: Tensor) -> Work:
 def normalize(
     input: Tensor, weight: Argument = None, bias: Argument = None, trained: Argument = True, inference: Argument = None
 ) -> Work:
-    """Return the work of a normalization. If not ``trained``, or for ``inference``, batch statistics are known: two
-    FLOPs for an element."""
+    """Return the work of a normalization: five FLOPs for each element (mean, difference, square, sum of squares,
+    scaling), or two if not ``trained`` or for ``inference``, because the statistics are known. With a weight or a bias,
+    two more FLOPs for each element."""
     parameters = flat(weight, bias)
     per_element = (NORMALIZE if trained is not False and inference is not True else AFFINE) + (
         AFFINE if parameters else 0
@@ -110,8 +114,8 @@ def normalize(
 
 
 def normalize_gradient(gradient: Tensor, input: Tensor, weight: Argument = None) -> Work:
-    """Return the work of the gradients of input, weight and bias. The formula of the input's gradient has two sums over
-    the normalized elements: about twice the FLOPs of the forward pass."""
+    """Return the work of the gradients of input, weight and bias: ten FLOPs for each element, or 14 with a weight. This
+    is twice the forward pass, because the input's gradient has two sums over the normalized elements."""
     parameters = flat(weight)
     work = 2 * (NORMALIZE + (AFFINE if parameters else 0)) * input.elements
     return Work(work, moved((gradient, input, *parameters, input, *parameters)), dtype=input.dtype)
@@ -159,12 +163,14 @@ def sized_pool(input: Tensor, window: Sequence[int], sizes: Sequence[int], adapt
 
 
 def pool_gradient(gradient: Tensor, input: Tensor) -> Work:
-    """Return the work of the gradient of pooling: the gradient is read, and added to or written over the input's."""
+    """Return the work of the gradient of pooling or of a reduction: one FLOP for each element of ``gradient``, which is
+    added to the gradient of the input."""
     return Work(gradient.elements, moved((gradient, input)), dtype=gradient.dtype)
 
 
 def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
-    """Return the work of reading the rows of ``table`` that ``indices`` name: an embedding or an index selection."""
+    """Return the work of reading the rows of ``table`` that ``indices`` name: an embedding or an index selection. It
+    has no FLOPs."""
     place = dim % len(table.shape) if type(dim) is int and table.shape else 0
     row = table.elements // max(table.shape[place], 1) if table.shape else 1
     rows = Tensor((indices.elements, row), table.dtype)
@@ -172,8 +178,9 @@ def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
 
 
 def gather_sum(table: Tensor, indices: Tensor, starts: Argument = None) -> Work:
-    """Return the work of adding up the rows of ``table`` that ``indices`` name, in bags. ``starts`` has the start of
-    each bag in ``indices``. If ``indices`` has two dimensions, each of its rows is a bag."""
+    """Return the work of adding up the rows of ``table`` that ``indices`` name, in bags: one FLOP for each element of
+    these rows. ``starts`` has the start of each bag in ``indices``. If ``indices`` has two dimensions, each of its rows
+    is a bag."""
     if len(indices.shape) == 2:
         bags = indices.shape[0]
     elif isinstance(starts, Tensor):
@@ -186,8 +193,8 @@ def gather_sum(table: Tensor, indices: Tensor, starts: Argument = None) -> Work:
 
 
 def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
-    """Return the work of adding the rows of ``gradient`` to a table, as an embedding's gradient. ``rows``: the number
-    of the table's rows, or its shape."""
+    """Return the work of adding the rows of ``gradient`` to a table, such as the gradient of an embedding: one FLOP for
+    each element of ``gradient``. ``rows``: the number of the table's rows, or its shape."""
     rows = rows[0] if isinstance(rows, tuple) else rows
     count = rows if type(rows) is int else indices.elements
     table = Tensor((count, gradient.elements // max(indices.elements, 1)), gradient.dtype)
@@ -195,24 +202,28 @@ def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
 
 
 def loss(input: Tensor, target: Argument = None, per_element: int = 1) -> Work:
-    """Return the work of a loss that reads inputs and targets and adds up one number."""
+    """Return the work of a loss that reads inputs and targets and adds up one number: ``per_element`` FLOPs for each
+    element of ``input``."""
     return Work(per_element * input.elements, moved((input, *flat(target))), dtype=input.dtype)
 
 
 def picked_loss(input: Tensor, target: Tensor) -> Work:
-    """Return the work of a loss that reads one element for each target, as the negative log likelihood."""
+    """Return the work of a loss that reads one element for each target, such as the negative log likelihood: one FLOP
+    for each target."""
     read = Tensor(target.shape, input.dtype)
     return Work(target.elements, moved((read, target)), dtype=input.dtype)
 
 
 def picked_loss_gradient(input: Tensor, target: Tensor) -> Work:
-    """Return the work of the gradient of :func:`picked_loss`, which has the shape of the input."""
+    """Return the work of the gradient of :func:`picked_loss`, which has the shape of the input: one FLOP for each
+    target."""
     return Work(target.elements, moved((target, input)), dtype=input.dtype)
 
 
 def optimizer(parameters: Argument, gradients: Argument, states: Argument = None, per_element: int = 2) -> Work:
-    """Return the work of an update of all parameters in one call. Parameters and states are read and written, gradients
-    are read. ``states`` holds lists of tensors with the shapes of the parameters."""
+    """Return the work of an update of all parameters in one call: ``per_element`` FLOPs for each element of a
+    parameter. Parameters and states are read and written, gradients are read. ``states`` holds lists of tensors with
+    the shapes of the parameters."""
     updated, read, kept = flat(parameters), flat(gradients), flat(states)
     elements = sum(tensor.elements for tensor in updated)
     full = tuple(tensor for tensor in kept if tensor.shape)
