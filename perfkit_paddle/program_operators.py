@@ -1,8 +1,8 @@
 """Arguments of the operators that Paddle recorded while a PIR program ran.
 
 Paddle records the names of these operators, but not their arguments. The arguments follow from the program and from the
-shapes of the feeds. A recorded operator is found in the program by its name, and by its turn among the operators with
-this name. Threads may run independent operators in any order (:mod:`perfkit_paddle.program_order`).
+shapes of the feeds. A recorded operator is found in the program by its name, and by its position among the operators
+with this name. Threads may run independent operators in any order (:mod:`perfkit_paddle.program_order`).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _matched(columns: pa.Table, runs: Sequence[Run]) -> Iterator[tuple[int, Argu
             kinds = {operator: kind for kind, operator in enumerate(dict.fromkeys(operators))}
             if len(kinds) > 1 and not run.in_order:
                 distinct = [*kinds, Unknown.ORDER]
-                operators = [distinct[kind] for kind in order.told_apart(name, [kinds[o] for o in operators], times)]
+                operators = [distinct[kind] for kind in order.distinguished(name, [kinds[o] for o in operators], times)]
             yield from zip(rows[places].tolist(), operators, strict=True)
 
 

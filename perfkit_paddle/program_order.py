@@ -1,6 +1,6 @@
-"""Which operators of a program the recorded operators are, if threads ran independent operators in any order.
+"""Matching of recorded operators to a program whose independent operators ran in any order, in several threads.
 
-Operators are told apart by their times. An operator begins after all operators that make its inputs, directly or
+Operators are distinguished by their times. An operator begins after all operators that make its inputs, directly or
 indirectly, have ended. So a recorded operator can be an operator of the program only if, for each name, enough recorded
 operators ended before it and enough began after it.
 """
@@ -46,7 +46,9 @@ class Order:
         self.before = {name: np.array([(one & own).bit_count() for one in earlier]) for name, own in bits.items()}
         self.after = {name: np.array([(one & own).bit_count() for one in later]) for name, own in bits.items()}
 
-    def told_apart(self, name: str, alike: Sequence[int], times: Mapping[str, tuple[IntArray, IntArray]]) -> list[int]:
+    def distinguished(
+        self, name: str, alike: Sequence[int], times: Mapping[str, tuple[IntArray, IntArray]]
+    ) -> list[int]:
         """Return the kind of each recorded operator of a name, by time, or :data:`UNCERTAIN`.
 
         - ``alike``: the kind of each operator of this name in the program. Equal operators have the same kind, 0, 1, …

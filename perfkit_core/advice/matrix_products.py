@@ -2,7 +2,7 @@
 
 Libraries put the instruction into the name of a kernel:
 
-- ``volta_sgemm_64x64_nt``: single precision on ordinary cores
+- ``volta_sgemm_64x64_nt``: single precision on vector units
 - ``ampere_fp16_s16816gemm_…``: half precision on tensor cores
 - ``Cijk_…_MI16x16x1_…``: the matrix instruction of AMD"""
 
@@ -28,7 +28,7 @@ UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3
 """Number formats: 16 bits, 32 bits, and all other formats."""
 TENSOR, PLAIN = 1, 2
-"""Hardware units that multiply: tensor cores (AMD: matrix cores), and ordinary cores."""
+"""Hardware units that multiply: tensor cores (AMD: matrix cores), and vector units (CUDA cores)."""
 
 _MULTIPLIES: Final = re.compile(
     r"(?<!fb)gemm|cijk_|nvjet|cutlass(?!::(?:b?float|half)\w*_t)|xmma|convol|(?<![a-z])conv\d?d|[a-z]cudnn_|fprop|dgrad|wgrad|winograd|bwd_weight|bwd_data"

@@ -3,8 +3,8 @@
 - ``arguments``: the recorded arguments of an operator, as tensors and values,
 - ``matrix``: formulas of matrix products, convolutions, attention and recurrent layers,
 - ``vector``: formulas of all other operators,
-- ``registry``: which formula belongs to an operator,
-- ``peaks``: what devices can do, from ``device_peaks.toml``.
+- ``registry``: formulas of operators, and the work of a recorded call,
+- ``peaks``: peak rates of devices, from ``device_peaks.toml``.
 
 A multiply-add counts as two FLOPs. Bytes are the least possible traffic: each input is read once, each result is
 written once.

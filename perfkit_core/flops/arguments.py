@@ -15,7 +15,7 @@ SIZES: Final = {
     "complex32": 4, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
     "bool": 1,
 }  # fmt: skip
-"""Number type → bytes of an element."""
+"""Data type → bytes of an element."""
 _SPELLINGS: Final = {
     "double": "float64", "float": "float32", "half": "float16", "long int": "int64", "long": "int64",
     "long long": "int64", "int": "int32", "short int": "int16", "short": "int16", "signed char": "int8",
@@ -23,14 +23,14 @@ _SPELLINGS: Final = {
     "unsigned long": "uint64", "complex<double>": "complex128", "complex<float>": "complex64",
     "complex<half>": "complex32", "qint8": "int8", "quint8": "uint8", "qint32": "int32",
 }  # fmt: skip
-"""Names of number types in C++ → number type."""
+"""Names of data types in C++ → data type."""
 _NAMESPACE: Final = re.compile(r"\b\w+::")
 _FLOAT8: Final = re.compile(r"float8_e\dm\d\w*")
 
 
 def number_type(recorded: str) -> str | None:
-    """Return the number type that a recorded name denotes: ``float32`` for ``float``, ``bfloat16`` for
-    ``c10::BFloat16``. Return None if the name denotes no number type, for example ``Scalar``."""
+    """Return the data type that a recorded name denotes: ``float32`` for ``float``, ``bfloat16`` for
+    ``c10::BFloat16``. Return None if the name denotes no data type, for example ``Scalar``."""
     name = _NAMESPACE.sub("", recorded).strip().lower()
     if name in SIZES:
         return name

@@ -1,4 +1,4 @@
-"""Peak rates of devices: FLOPs per second by number type, and bytes per second of the memory.
+"""Peak rates of devices: FLOPs per second by data type, and bytes per second of the memory.
 
 The built-in rates are in ``device_peaks.toml``, with their sources. A file of the same form adds devices or replaces
 rates (``--peaks FILE``).
@@ -26,16 +26,16 @@ _TF32_KERNEL: Final = re.compile(r"tf32|s1688(?!\d)", re.IGNORECASE)
 UNITS: Final = "numSms"
 """Key of a device's recorded properties: its number of multiprocessors."""
 _COMPUTED_AS: Final = {"float16": "float32", "bfloat16": "float32", "bool": "float32"}
-"""Type → type in which ordinary cores compute it, if the data sheet has no rate of its own."""
+"""Type → type in which vector units compute it, if the data sheet has no rate of its own."""
 
 
 class DevicePeaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Peak rates of a device model, dense. Rates by number type are in TFLOP/s. A missing rate is unknown.
+    """Peak rates of a device model, dense. Rates by data type are in TFLOP/s. A missing rate is unknown.
 
     - ``names``: the names by which frameworks know the device.
     - ``source``: the document with the rates.
     - ``compute_units``: number of multiprocessors for which the rates hold, None for any number.
-    - ``matrix_tflop_per_s``: of matrix units (tensor cores). ``vector_tflop_per_s``: of ordinary cores.
+    - ``matrix_tflop_per_s``: of matrix units (tensor cores). ``vector_tflop_per_s``: of vector units (CUDA cores).
     """
 
     names: tuple[str, ...]
@@ -99,9 +99,9 @@ def peaks_of(device: Device, given: str | None = None) -> DevicePeaks | None:
     """Return the peak rates of a device, or None if they are unknown. ``given`` is the text of a file with further
     rates, which may name a device also by its id or its kind, such as ``cuda:0`` or ``cpu``."""
     own, name = _given(given) if given else {}, device.name or ""
-    found = own.get(name) or own.get(device.id) or own.get(device.id.partition(":")[0]) or _built_in().get(name)
-    if found is None or found.compute_units in (None, device.properties.get(UNITS)):
-        return found
+    peaks = own.get(name) or own.get(device.id) or own.get(device.id.partition(":")[0]) or _built_in().get(name)
+    if peaks is None or peaks.compute_units in (None, device.properties.get(UNITS)):
+        return peaks
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which formula belongs to an operator, and what a recorded call computes and moves.
+"""Formulas of operators, and the FLOPs and bytes of a recorded call.
 
 An adapter says which roles the recorded arguments of an operator have, in a text such as ``matmul(bias, a, b)``. The
 name is the name of a formula in :mod:`perfkit_core.flops.matrix` or :mod:`perfkit_core.flops.vector`. Operators without

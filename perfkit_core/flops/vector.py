@@ -22,7 +22,7 @@ SOFTMAX: Final = 5
 """FLOPs of an element in a softmax: maximum, difference, exponential, sum, quotient."""
 _RANKS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64", "float8", "bfloat16", "float16", "float32",
                  "float64", "complex64", "complex128")  # fmt: skip
-"""Number types, narrowest first. The result of an elementwise operator has the widest type of its inputs."""
+"""Data types, narrowest first. The result of an elementwise operator has the widest type of its inputs."""
 
 
 def promoted(tensors: Sequence[Tensor]) -> str | None:

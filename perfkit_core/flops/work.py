@@ -1,4 +1,4 @@
-"""What a call of an operator computes and moves, and helpers of the formulas."""
+"""FLOPs and bytes of one operator call, and helpers for formulas."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Product(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call of an operator computes and moves.
+    """FLOPs and bytes of one operator call.
 
     - ``bytes``: the sizes of all inputs and results, or None if a type is unknown.
     - ``matrix``: whether the FLOPs are those of matrix products, which matrix units can compute.
-    - ``dtype``: the number type of the inputs, or None if unknown.
+    - ``dtype``: the data type of the inputs, or None if unknown.
     - ``recomputed``: the part of ``flops`` that repeats work of the forward pass to save memory.
     """
 

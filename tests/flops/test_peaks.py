@@ -27,7 +27,7 @@ def test_rates_by_number_type() -> None:
     peaks = peaks_of(Device("cuda:0", "NVIDIA H100 80GB HBM3"))
     assert peaks is not None
     assert peaks.flops_per_s("bfloat16", matrix=True) == 989.4e12
-    assert peaks.flops_per_s("float32", matrix=True) == 67e12  # without TF32, ordinary cores compute
+    assert peaks.flops_per_s("float32", matrix=True) == 67e12  # without TF32, vector units compute
     assert peaks.flops_per_s("float32", matrix=True, tf32=True) == 494.7e12
     assert peaks.flops_per_s("float32", matrix=False, tf32=True) == 67e12
     assert peaks.flops_per_s("int64", matrix=False) is None

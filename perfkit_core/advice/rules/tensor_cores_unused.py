@@ -1,5 +1,5 @@
-"""Rule 22, tensor-cores-unused: matrices are multiplied on ordinary cores although the device has tensor cores.
-Detected: kernels whose names show products in half or single precision on ordinary cores.
+"""Rule 22, tensor-cores-unused: matrices are multiplied on vector units although the device has tensor cores.
+Detected: kernels whose names show products in half or single precision on vector units (CUDA cores).
 Predicted: the step time if tensor cores run these kernels. Single precision needs mixed precision for this."""
 
 from __future__ import annotations

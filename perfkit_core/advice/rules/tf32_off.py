@@ -1,4 +1,4 @@
-"""Rule 23, tf32-off: matrix products in single precision run on ordinary cores of a device that supports TF32.
+"""Rule 23, tf32-off: matrix products in single precision run on vector units of a device that supports TF32.
 Detected: kernels whose names show such products, if no product uses TF32.
 Predicted: the step time if these products use TF32."""
 

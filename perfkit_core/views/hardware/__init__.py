@@ -1,1 +1,1 @@
-"""What operators compute and move, against what the device could do."""
+"""Views of FLOPs and bytes against the peak rates of the device."""

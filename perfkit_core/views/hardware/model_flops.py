@@ -1,9 +1,9 @@
-"""View ``model_flops``: FLOPs of matrix products in the steps, and the share of the peak that they reach.
+"""View ``model_flops``: FLOPs of matrix products in the steps, and the share of the peak rate that they reach.
 
-The model FLOPs are those of one forward and backward pass. The hardware FLOPs also include what is computed again to
+The model FLOPs are those of the forward and backward passes. The hardware FLOPs also include what is computed again to
 save memory: the scores in the backward pass of fused attention, and the forward operators that activation checkpointing
-repeats. The utilisation is the time that these FLOPs take at the peak of their number types, divided by the time of the
-steps: MFU for model FLOPs, HFU for hardware FLOPs.
+repeats. The utilisation is the time that these FLOPs take at the peak rates of their data types, divided by the time of
+the steps: MFU for model FLOPs, HFU for hardware FLOPs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfkit_core.model.schema import BACKWARD, FORWARD
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import PICO, Timed, first_of_call, limits, timed
+from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, first_of_call, limits, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.steps import step_rows
@@ -113,7 +113,7 @@ def _known(rank: IntArray) -> pd.arrays.IntegerArray:
 
 def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     time = table["step_ns"].astype("Float64").where(table["step_ns"] > 0)
-    result = table.assign(tflop_per_s=table["model_flops"] / time * PICO)
+    result = table.assign(tflop_per_s=table["model_flops"] / time * TFLOP_PER_S)
     for name, ideal in zip(("mfu_ratio", "hfu_ratio"), _IDEAL, strict=True):
         result[name] = table[ideal] / (time * table["devices"])
     return result[[column.name for column in COLUMNS if column.name in result]]

@@ -1,8 +1,8 @@
 """Time of operators against the limits of the device, for the views ``roofline``, ``gemm`` and ``model_flops``.
 
 The time of operators is the union of the device work that they launched. Without a device, it is their host time. The
-limit of an operator is the longer of two times: its FLOPs at the peak of its number type, and its bytes at the peak of
-the memory.
+limit of an operator is the longer of two times: its FLOPs at the peak rate of its data type, and its bytes at
+the peak bandwidth of the memory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from perfkit_core.views.tables import group, plain, texts_at
 
 GROUPINGS: Final = ("device", "module", "phase", "step", "rank")
 COMPUTE, MEMORY = "compute", "memory"
-PICO: Final = 10**-3
-"""FLOP/ns in TFLOP/s."""
+TFLOP_PER_S: Final = 10**-3
+"""TFLOP/s per FLOP/ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ def _described(trace: Trace, name: str) -> Device:
 class Limits:
     """Limits of the work of each item's operator, NaN if unknown. All arrays have the shape (items,)."""
 
-    compute_ns: FloatArray  # time of the FLOPs at the peak of their type
-    memory_ns: FloatArray  # time of the bytes at the peak of the memory
-    tflop_per_s: FloatArray  # the peak of the FLOPs
-    gb_per_s: FloatArray  # the peak of the memory
+    compute_ns: FloatArray  # time of the FLOPs at the peak rate of their type
+    memory_ns: FloatArray  # time of the bytes at the peak bandwidth
+    tflop_per_s: FloatArray  # the peak rate of the FLOPs
+    gb_per_s: FloatArray  # the peak bandwidth of the memory
 
 
 def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
@@ -99,20 +99,20 @@ def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
     rounds = names.lookup(np.array([shows_tf32(name) for name in names.values], np.bool_), False)[items.row]
     number = np.append(work.distinct, NO_ROW)[items.counted]
     code, first = groupby.distinct((items.device, number, rounds.astype(np.int64)), len(items.row))
-    found = np.full((4, len(first)), np.nan)
+    values = np.full((4, len(first)), np.nan)
     for place, item in enumerate(first.tolist()):
         device = peaks[items.device[item]]
         if device is None or number[item] == NO_ROW:
             continue
-        one = work.works[number[item]]
-        rate = device.flops_per_s(one.dtype, one.matrix, bool(rounds[item]))
-        if one.flops == 0:
-            found[0, place] = 0
+        call = work.works[number[item]]
+        rate = device.flops_per_s(call.dtype, call.matrix, bool(rounds[item]))
+        if call.flops == 0:
+            values[0, place] = 0
         elif rate:
-            found[[0, 2], place] = one.flops / rate * 1e9, rate / TERA
-        if device.memory_gb_per_s and one.bytes is not None:
-            found[[1, 3], place] = one.bytes / device.memory_gb_per_s, device.memory_gb_per_s
-    return Limits(*found[:, code])
+            values[[0, 2], place] = call.flops / rate * 1e9, rate / TERA
+        if device.memory_gb_per_s and call.bytes is not None:
+            values[[1, 3], place] = call.bytes / device.memory_gb_per_s, device.memory_gb_per_s
+    return Limits(*values[:, code])
 
 
 def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, Any]) -> pd.DataFrame:
@@ -163,7 +163,7 @@ def rated(table: pd.DataFrame, declared: Iterable[Column]) -> pd.DataFrame:
     compute, memory = (table[name].astype("Float64").fillna(-1) for name in ("compute_ns", "memory_ns"))
     bound = pd.Series(np.where(compute >= memory, COMPUTE, MEMORY), dtype=object, index=table.index)
     result = table.assign(
-        tflop_per_s=(flops / time * PICO).where(flops > 0),
+        tflop_per_s=(flops / time * TFLOP_PER_S).where(flops > 0),
         gb_per_s=size / time,
         flop_per_byte=(flops / size.where(size > 0)).where(flops > 0),
         bound=bound.where(limit > 0, pd.NA),
