@@ -1,5 +1,5 @@
-"""The steps of an inference server, for rules. Advice is about one kind of steps, because a prefill and a decode step
-differ in their work and in their limits."""
+"""Server steps, for rules. Advice is about one step kind, because a prefill and a decode step differ in their work and
+in their limits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from perfkit_core.views.steps import serving
 
 
 def of_main_kind(trace: Trace) -> Trace:
-    """Return the trace with only those steps of a server that are of the kind with the most time, if it has several
-    kinds. Steps without a known time count with their range."""
+    """Return the trace with only the step kind that takes the most time. Steps without a known time count with their
+    range."""
     rows, steps = serving_steps(trace)
     total: Counter[str] = Counter()
     for row, step in zip(rows.tolist(), steps, strict=True):

@@ -43,9 +43,9 @@ class Thresholds:
     divided_share: float = 0.2  # rule 45: such operators take more than this share of the step time
     compile_share: float = 0.05  # rule 35: sampled compilations take more than this share of the mean step time
     repeated_share: float = 0.02  # rule 47: the repeated operators take more than this share of the step time
-    decode_gap_share: float = 0.1  # rule 49: least share of the time of decode steps in gaps of the device
-    decode_launch_share: float = 0.1  # rule 50: least share of the time of decode steps in which the device waits
-    decode_requests: int = 16  # rule 51: most requests of a decode step that is a small batch
+    decode_gap_share: float = 0.1  # rule 49: gaps before decode steps take more than this share of their time
+    decode_launch_share: float = 0.1  # rule 50: in decode steps, the device is idle for more than this share
+    decode_requests: int = 16  # rule 51: a decode step has at most this many requests on average
     layout_conv_share: float = 0.2  # rule 46: convolutions take more than this share of the step time
     loop_selects: int = 10  # rule 19: least number of iterations of a loop
     host_gap_share: float = 0.05  # rule 20: all long gaps, or all short gaps, take more than this share of the step

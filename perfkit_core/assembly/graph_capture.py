@@ -4,13 +4,13 @@ A server captures the kernels of a step into a graph (CUDA graph, HIP graph) onc
 A recording of these steps has one launch of the graph and its kernels, but none of the operators, because they do not
 run. A recording of the capture has the operators and their launches, but none of the kernels.
 
-- A *captured graph* is the sequence of launches, copies and fills that one thread makes between the runtime calls that
-  begin and end the capture.
+- A *captured graph* is the sequence of kernel, memcpy and memset calls that one thread makes between the runtime calls
+  that begin and end the graph capture.
 - The *nodes* of a replay are the device events of one launch of a graph: in the order of their graph node ids, or in
   time order if the ids were not recorded.
 - If the node names equal the names that the launches recorded, in the same order, nodes and launches match one by one.
   Graphs with several streams may run in another order. Then the n-th node of a name matches the n-th launch of this
-  name. Nodes and launches whose numbers differ for a name match along the longest common subsequence.
+  name. If the numbers differ for any name, the longest equal blocks of the two sequences match (``difflib``).
 - If the launches have no names (CUDA), nodes and launches match in order, and only if their kinds are equal.
 
 The operators, annotations and layer calls around the matched launches become host events below the launch of the graph.
@@ -166,16 +166,16 @@ def _arguments(text: str | None) -> dict[str, Any]:
 
 def attributed(trace: Trace, graphs: Sequence[CapturedGraph], sources: Sequence[str]) -> Trace:
     """Return the trace with the operators of the captured graphs below the launches of the replays."""
-    known: dict[Any, tuple[CapturedGraph, IntArray] | None] = {}
+    matches: dict[Any, tuple[CapturedGraph, IntArray] | None] = {}
     replays = []
     for launch, nodes in _replays(trace):
         kinds = tuple(np.array(trace.codes("kind").values)[trace.codes("kind").codes[nodes]].tolist())
         names = tuple(trace.codes("name").codes[nodes].tolist())
         batch = _batch(trace, launch)
-        if (kinds, names, batch) not in known:
+        if (kinds, names, batch) not in matches:
             texts = tuple(trace.codes("name").values[code] for code in names)
-            known[kinds, names, batch] = _best(graphs, kinds, texts, batch)
-        match = known[kinds, names, batch]
+            matches[kinds, names, batch] = _best(graphs, kinds, texts, batch)
+        match = matches[kinds, names, batch]
         if match is not None:
             replays.append((launch, nodes, *match))
     result = _with_operators(trace, replays) if replays else trace
@@ -225,15 +225,15 @@ def _matched(graph: CapturedGraph, kinds: tuple[str, ...], names: tuple[str, ...
     def texts(kinds: Sequence[str], names: Sequence[str | None]) -> list[str]:
         if unnamed:
             return list(kinds)
-        # the calls for copies and fills do not record the names of these nodes
+        # the calls for memcpy and memset do not record the names of these nodes
         return [f"{kind} {name}" if kind == schema.KERNEL else kind for kind, name in zip(kinds, names, strict=True)]
 
     calls, nodes = texts(graph.kinds, graph.names), texts(kinds, names)
     if calls == nodes:
         return np.arange(len(nodes))
-    found = np.full(len(nodes), NO_ROW, np.int64)
+    match = np.full(len(nodes), NO_ROW, np.int64)
     if unnamed:
-        return found
+        return match
     places: dict[str, list[int]] = defaultdict(list)
     wants: dict[str, list[int]] = defaultdict(list)
     for items, at in ((calls, places), (nodes, wants)):
@@ -241,11 +241,11 @@ def _matched(graph: CapturedGraph, kinds: tuple[str, ...], names: tuple[str, ...
             at[text].append(number)
     if all(len(places[text]) == len(numbers) for text, numbers in wants.items()):
         for text, numbers in wants.items():
-            found[numbers] = places[text]
-        return found
+            match[numbers] = places[text]
+        return match
     for block in difflib.SequenceMatcher(None, calls, nodes, autojunk=False).get_matching_blocks():
-        found[block.b : block.b + block.size] = np.arange(block.a, block.a + block.size)
-    return found
+        match[block.b : block.b + block.size] = np.arange(block.a, block.a + block.size)
+    return match
 
 
 _Replay = tuple[int, IntArray, CapturedGraph, IntArray]

@@ -44,7 +44,7 @@ SERVING_KEY: Final = "perfkit.serving"
 
 
 class ServingStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a step of a server computes. A field is None if the name of the range does not say it."""
+    """What a server step computes. A field is None if the name of the range does not say it."""
 
     kind: str
     requests: int | None = None  # number of requests; of a capture, its batch size

@@ -90,7 +90,7 @@ class Comparison:
 def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike | Sequence[PathLike]) -> Comparison:
     """Return a :class:`Comparison` of two runs. Each is a Trace, or a source that :func:`perfkit_core.load` reads.
     Only steps of one kind of an inference server are compared. Raises SourceError, and UsageError if the runs have no
-    kind of steps in common."""
+    step kind in common."""
     ((base,), (other,)) = of_one_kind([[as_trace(base)], [as_trace(other)]])
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))

@@ -1,4 +1,4 @@
-"""The steps of two inference servers side by side, by kind."""
+"""Averages of the server steps of two runs side by side, by step kind."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MEASURES: Final = {
 
 
 def kinds_section(runs: Sequence[Sequence[Trace]]) -> Section | None:
-    """Return the table of the steps of two servers by kind, or None if a run has no steps of a server. Each run has one
-    capture or more."""
+    """Return the table of the server steps of two runs by step kind, or None if a run has no server steps. Each run is
+    given by its captures (recordings)."""
     tables = []
     for run in runs:
         request = ViewRequest()

@@ -15,7 +15,7 @@ from perfkit_core.model.trace import Trace
 
 def of_one_kind(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
     """Return the runs (each with one capture or more) with only the steps of one kind: of all kinds that every run has,
-    the one with the most steps. Runs without steps of a server stay unchanged. Raises UsageError if the runs have no
+    the one with the most steps. Runs without server steps stay unchanged. Raises UsageError if the runs have no
     kind in common."""
     counts = [Counter(step.kind for trace in run for step in serving_steps(trace)[1]) for run in runs]
     kinds = set().union(*counts)

@@ -1,5 +1,6 @@
-"""Choices that apply to all profiles which a command or a Python call reads: recordings of graph captures, and the kind
-of steps to keep. They are set once (:func:`choosing`), and apply when a file is read (:func:`applied`)."""
+"""Options that apply to every recording that a command or a Python call reads: recordings of graph captures, the step
+kind to keep, the ranges that are steps, and compile information. They are set once (:func:`choosing`), and apply when a
+file is read (:func:`applied`)."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from perfkit_core.readers import graph_captures
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """What to do with each profile after reading.
+    """What to do with each recording after reading.
 
     - ``graph_captures``: files or folders with recordings of graph captures.
-    - ``step_kind``: kind of the steps of a server to keep, one of ``server_steps.KINDS``, or None for all.
+    - ``step_kind``: step kind of a server to keep, one of ``server_steps.KINDS``, or None for all.
     - ``step_on``: name of the ranges that are steps, or None for the recorded steps. It applies to joined files.
     - ``compile_info``: files or folders with what a compiler wrote about its kernels.
     """
@@ -42,7 +43,7 @@ def chosen() -> Choices:
 
 @contextmanager
 def choosing(choices: Choices) -> Iterator[None]:
-    """Apply the choices to all profiles that are read inside this context."""
+    """Apply the choices to all recordings that are read inside this context."""
     token = _CHOSEN.set(choices)
     try:
         yield
@@ -52,7 +53,7 @@ def choosing(choices: Choices) -> Iterator[None]:
 
 def applied(trace: Trace, path: Path, read: Callable[[Path], Trace]) -> Trace:
     """Return the trace of a file with the choices applied. ``read`` reads another file. Raises SourceError, and
-    UsageError if the trace has steps of a server, but none of the chosen kind."""
+    UsageError if the trace has server steps, but none of the chosen kind."""
     choices = chosen()
     trace = graph_captures.with_operators(trace, path, choices.graph_captures, read)
     if choices.step_kind is None:

@@ -1,6 +1,6 @@
 """The recordings of graph captures that belong to a trace file.
 
-They are given (``--graph-capture``), or found beside the trace file ``NAME.json.gz``:
+They are given (``--graph-capture``), or found next to the trace file ``NAME.json.gz``:
 
 - ``NAME.capture.json.gz``
 - the files in the folder ``capture_traces``, in which servers write them

@@ -42,9 +42,9 @@ def load(
     Raises SourceError, and UsageError if no range matches ``step_on``.
 
     ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by default, the recorded steps are used.
-    ``graph_capture`` names recordings of graph captures (files or folders), by which kernels of replayed graphs are
-    attributed to operators. By default, those beside the sources are used. ``step_kind`` keeps only steps of this kind
-    of an inference server, such as ``decode``.
+    ``graph_capture`` names recordings of graph captures (files or folders). They give the kernels of replayed graphs
+    their operators. By default, those next to the sources are used. ``step_kind`` keeps only this step kind of an
+    inference server, such as ``decode``.
     """
     if graph_capture or step_kind or step_on:
         captures = [graph_capture] if isinstance(graph_capture, (str, os.PathLike)) else graph_capture

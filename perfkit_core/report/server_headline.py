@@ -20,7 +20,7 @@ _NAMES: Final = {
 
 
 def sentences(table: pd.DataFrame | None) -> Iterator[Message]:
-    """Yield sentences on each kind of steps: its batch, its time, its tokens per second, and how busy the device is.
+    """Yield sentences on each step kind: its batch, its time, its tokens per second, and how busy the device is.
     Without the table, or in a recording of a training, yield nothing."""
     if table is None or table.empty or "kind" not in table:
         return

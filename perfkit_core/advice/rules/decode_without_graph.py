@@ -44,5 +44,5 @@ def find(facts: Facts) -> list[Candidate]:
         conflicts=("launch-bound",),
     )  # fmt: skip
     predicted = launch_bound.of_launches(facts)
-    return [replace(one, what=shared.what, evidence={**shared.evidence, **one.evidence}, conflicts=shared.conflicts)
-            for one in predicted] or [shared]  # fmt: skip
+    return [replace(each, what=shared.what, evidence={**shared.evidence, **each.evidence}, conflicts=shared.conflicts)
+            for each in predicted] or [shared]  # fmt: skip

@@ -55,7 +55,7 @@ class Recorder:
         self._communicates = Numbers(np.bool_)
         """For each :class:`Origin`, whether its events may be collectives."""
         self._served: dict[int, server_steps.ServingStep] = {}
-        """For the index of an :class:`Origin`, the step of a server that its name describes."""
+        """For the index of an :class:`Origin`, the server step that its name describes."""
         self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()

@@ -42,7 +42,7 @@ _COUNTS: Final = ("requests", "context_requests", "generation_requests", "tokens
 
 
 def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step of a server, sorted by rank and start, with the columns of ``--by step``. Raises
+    """Return one row per server step, sorted by rank and start, with the columns of ``--by step``. Raises
     UsageError."""
     rows, steps = serving_steps(trace)
     order = np.lexsort((rows, trace.ints("rank")[rows]))
@@ -85,7 +85,7 @@ def _device(trace: Trace, rows: Any, request: ViewRequest) -> dict[str, Any]:
 
 
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of the steps of all ranks: one row per step, or per kind of steps."""
+    """Return the table of the steps of all ranks: one row per step, or per step kind."""
     select.check_groupings("serving", request, GROUPINGS)
     steps = stacked(partials)
     if "step" in request.by or steps.empty:
@@ -137,7 +137,7 @@ def _ratio(part: int | None, whole: int | None, factor: float = 1.0) -> float:
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kind of steps, or per step (``--by step``), with :data:`COLUMNS`. Raises UsageError."""
+    """Return one row per step kind, or per step (``--by step``), with :data:`COLUMNS`. Raises UsageError."""
     return merge([by_step(trace, request)], request)
 
 
