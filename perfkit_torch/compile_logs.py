@@ -1,4 +1,4 @@
-"""What torch.compile wrote about the kernels of a program: files, or the compiled graphs in this process.
+"""Readers of torch.compile's logs and of the compiled graphs in this process.
 
 - the structured log that torch writes into the folder ``TORCH_TRACE``. It has everything that perfkit reads; the stack
   traces of C++ kernels are in it only if ``INDUCTOR_PROVENANCE=1`` was set.
@@ -85,7 +85,7 @@ def beside(path: Path) -> list[Path]:
 
 
 def in_process(names: Iterable[str]) -> tuple[CompiledGraph, ...]:
-    """Return the graphs that torch.compile made in this process and whose runs have events with these ``names``.
+    """Return the graphs that torch.compile made in this process and whose executions have events with these ``names``.
 
     The graphs themselves keep their code and, with ``INDUCTOR_PROVENANCE=1``, stack traces. If ``TORCH_TRACE`` is set,
     the log of this process adds the layers."""

@@ -24,7 +24,7 @@ from perfkit_core.operators import fused_names
 from perfkit_torch.operator_names import operator_name
 
 CALL_EVENT: Final = "## Call CompiledFxGraph {key} ##"
-"""Event that torch records for a run of a compiled graph. ``key`` is the graph's key in Inductor's cache."""
+"""Event of an execution of a compiled graph, since torch 2.9. ``key`` is the graph's key in Inductor's cache."""
 GENERATED: Final = re.compile(
     r"^(?:graph_\d+_)?(?:triton|cpp)_(?:(?:poi|per|red|tem|for|split_scan)_)?fused_(?:(.+)_)?\d+$"
 )

@@ -1,12 +1,13 @@
 """The events of compiled kernels, and the layers and lines of code that they were made of.
 
-A run of a compiled graph is a host event with the name that the graph states. The calls of a kernel in a run are
-matched in order: the n-th event with the kernel's name is the n-th call of the kernel in the code. If a run has another
-number of events than the code has calls, each event gets what all calls were made of.
+An execution of a compiled graph is a host event with the name that the graph states. The calls of a kernel in an
+execution are matched in order: the n-th event with the kernel's name is the n-th call of the kernel in the code. If an
+execution has another number of events than the code has calls, each event gets the operators, lines and layers of all
+calls of that kernel.
 
-If no graph states the name of an event around a kernel, its parent is taken for the run. The graph is then the one that
-calls the same generated kernels in the same order. If there is no such graph, or if there are several, an event gets
-only what all graphs with a kernel of its name agree on.
+If no enclosing event names a graph, the kernel's parent event is taken as the execution of the graph. The graph is then
+the one that calls the same generated kernels in the same order. If there is no such graph, or if there are several, an
+event gets only what all graphs with a kernel of its name agree on.
 
 The events inside a call, and the device work that they launched, belong to the call. A replay of a recorded device
 graph launches all kernels at once, so only the kernels themselves have names; they are matched by their start times.

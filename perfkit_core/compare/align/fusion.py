@@ -1,8 +1,8 @@
-"""Operators of one run that a compiler fused to kernels in the other run.
+"""Operators of one run that a compiler fused into kernels in the other run.
 
 If only one of two runs has generated kernels of several operators, these kernels are matched with all operators that
-they were made of. Kernels that have an operator in common form one group, because the operator's calls cannot be told
-apart: kernels of ``add`` and ``multiply`` and of ``add`` and ``layer_norm`` are a group of three operators.
+they were made of. Kernels that have an operator in common form one group, because the operator's calls cannot be
+distinguished: kernels of ``add`` and ``multiply`` and of ``add`` and ``layer_norm`` are a group of three operators.
 """
 
 from __future__ import annotations
