@@ -24,7 +24,8 @@ def generator() -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "page", ["event-table.md", "hooks.md", "commands.md", "views.md", "rules.md", "operators.md", "python.md"]
+    "page",
+    ["event-table.md", "hooks.md", "commands.md", "views.md", "rules.md", "operators.md", "python.md", "formulas.md"],
 )
 def test_generated_pages_are_up_to_date(page: str) -> None:
     made = generator().PAGES[page]()
