@@ -89,8 +89,8 @@ def perfkit_range_names() -> contracts.RangeNames:  # type: ignore[empty-body]
     """A dictionary from framework to a function. The function maps the text of an NVTX range to a
     :class:`perfkit_core.plugins.contracts.RangeMeaning`, or to None if the framework did not write this text.
 
-    Readers of files from system profilers, such as Nsight Systems, use these functions. Texts of the user are no
-    framework's: the ranges become labels. A file's framework is the one whose function recognises the most ranges.
+    Readers of files from system profilers, such as Nsight Systems, use these functions. Ranges that no framework
+    recognises become annotations. A file's framework is the one whose function recognises the most ranges.
     """
 
 

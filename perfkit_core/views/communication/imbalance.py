@@ -1,9 +1,9 @@
-"""View ``imbalance``: how much work each rank has, beside the time that it computes.
+"""View ``imbalance``: the compute time of each rank, compared with its work.
 
 A rank may compute longer than the others because it has more work, such as longer sequences or more tokens for its
-experts, or because it is slower at the same work. The FLOPs and the tokens of a step tell which, and so do the elements
-that the ranks receive in an all_to_all. An all_to_all in which all ranks receive equally much is left out: it hides
-that others, such as the dispatch of tokens to experts, are uneven.
+experts, or because it is slower at the same work. The FLOPs and the tokens of a step show which, and so do the elements
+that the ranks receive in an all_to_all. Calls in which all ranks receive equally much are left out, because they would
+hide uneven calls such as the dispatch of tokens to experts.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
 
 
 def _to_mean(values: pd.Series[float], within: pd.Series[int]) -> pd.Series[float]:
-    """Return each value by the mean of its group. It is NA if a value of the group is unknown."""
+    """Return each value divided by the mean of its group. It is NA if a value of the group is unknown."""
     values = values.astype("Float64")
     groups = values.groupby(within)
     mean = groups.transform("mean").where(groups.transform("count") == groups.transform("size"))

@@ -1,7 +1,7 @@
-"""View ``pipeline``: the time that each rank waits for messages of other ranks (bubbles), beside the ideal of the
-schedule.
+"""View ``pipeline``: the bubbles of each rank, and the ideal bubble of the schedule.
 
-A bubble is the time in a step in which a send or receive is in progress and nothing is computed. The stages and the
+A bubble is the time in a step in which a send or receive is in progress and nothing is computed. It includes the
+transfer of the message. The stages and the
 microbatches follow from the messages. Ranks are the stages of a pipeline if each exchanges messages with at most two
 others, in one line. The first stage begins its steps with a send, and the last with a receive. A microbatch sends one
 tensor of each size over each link, in each direction.
