@@ -11,7 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CatalogueHook(BuildHookInterface):  # type: ignore[misc]
-    """Writes a ``.mo`` file beside each ``.po`` file, also for editable installs."""
+    """Writes a ``.mo`` file next to each ``.po`` file, also for editable installs."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile all catalogues."""

@@ -23,7 +23,7 @@ _WORK: Final = (
 )  # fmt: skip
 
 _FEWEST: Final = 4
-"""Minimum number of samples, and of steps with such samples, that tell what fills gaps."""
+"""Minimum number of samples, and of steps with such samples, that show what fills gaps."""
 
 Gaps = dict[int, Intervals]
 """The gaps of each rank, disjoint and sorted by time."""

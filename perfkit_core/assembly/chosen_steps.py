@@ -48,16 +48,16 @@ def with_steps_on(trace: Trace, wanted: str) -> Trace:
     for rank in ranks:
         rows = np.flatnonzero(mask & (of_rank == rank))
         if not len(rows):
-            which = f"rank {rank}" if len(ranks) > 1 else "the recording"
-            raise UsageError(f"--step-on {wanted!r}: {which} has no such range", _known(trace))
+            place = f"rank {rank}" if len(ranks) > 1 else "the recording"
+            raise UsageError(f"--step-on {wanted!r}: {place} has no such range", _known(trace))
         number[rows] = _numbers([names.values[code] for code in names.codes[rows]])
     kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
     changed = trace.with_columns(kind=kind).with_ints(step=number)
     step, findings = number.copy(), []
     for rank in ranks:
         rows = np.flatnonzero(of_rank == rank)
-        step[rows], found = steps.assign_steps(_part(changed, rows))
-        findings.append(((int(rank),), found))
+        step[rows], warnings = steps.assign_steps(_part(changed, rows))
+        findings.append(((int(rank),), warnings))
     text = plural(
         "1 range that matches {wanted} is a step (--step-on)",
         "{n} ranges that match {wanted} are the steps (--step-on)",
@@ -78,8 +78,8 @@ def _matching(trace: Trace, wanted: str) -> BoolArray:
 
 
 def _numbers(names: list[str]) -> list[int]:
-    found = [match and int(match[1]) for match in map(_NUMBER.search, names)]
-    return [*range(len(names))] if None in found or len(set(found)) < len(names) else [n or 0 for n in found]
+    numbers = [match and int(match[1]) for match in map(_NUMBER.search, names)]
+    return [*range(len(names))] if None in numbers or len(set(numbers)) < len(names) else [n or 0 for n in numbers]
 
 
 def _part(trace: Trace, rows: IntArray) -> Trace:

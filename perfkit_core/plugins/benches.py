@@ -1,4 +1,4 @@
-"""What adapters provide for ``perfkit calibrate``: the calls whose time is measured on a machine."""
+"""Benchmarks that adapters provide for ``perfkit calibrate``: the calls whose time is measured on a machine."""
 
 from __future__ import annotations
 

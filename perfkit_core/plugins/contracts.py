@@ -63,10 +63,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class CompiledCode:
-    """What a framework's compiler tells about the kernels that it generates.
+    """Readers of what a framework's compiler writes about the kernels that it generates.
 
     - ``operators(kernel)`` returns the native names of the operators that a generated kernel computes, as far as its
-      name tells them. It returns () for other kernels.
+      name shows them. It returns () for other kernels.
     - ``read(path)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
     - ``beside(path)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can read.
     """

@@ -1,7 +1,7 @@
 """Samples the Python frames of the training while its profiler records.
 
 Profilers record Python frames only on request, and at a cost for each call. A sample costs about 30 µs, whatever the
-training does. It tells which line runs, and what fills the time in which no operator runs."""
+training does. It shows which line runs, and what fills the time in which no operator runs."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class _Processors:
 
 def _other_threads() -> Iterator[tuple[int, str, int]]:
     """Yield id, name and CPU time in ns of each Python thread but this one and those of perfkit. Yield nothing where
-    the system does not tell the time."""
+    the system does not record the time."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.name.startswith("perfkit"):
             with contextlib.suppress(OSError, ValueError):  # the thread has ended, or this is no Linux

@@ -1,9 +1,9 @@
-"""View ``critical_path``: the operators, kernels, copies and waits that the time of a step consists of.
+"""View ``critical_path``: the chain of operators, kernels, copies and waits that determines the step time.
 
-The path is followed backwards through the graph of the replay, from the end of a step to its start: each node started
-when the latest of the nodes that it waited for allowed it. The parts of the path follow each other without gaps, so
-their times add up to the step time. An event off the path has slack: the time by which it could take longer before the
-step took longer.
+The path is followed backwards through the graph of the replay, from the end of a step to its start: each node starts
+when the last node that it waits for has ended, plus the delay between the two. The parts of the path follow each other
+without gaps, so their times add up to the step time. An event off the path has slack: the time by which it could take
+longer without delaying the step.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _walk(first, after, into, order, src, lag, from_start, cause, dur, start, pa
 
 
 def slack(replay: Replay, steps: Steps) -> IntArray:
-    """Return the time by which each node could take longer before a step ended later, in ns, shape (nodes,). -1 if no
-    end of a step depends on the node."""
+    """Return the time by which each node could take longer without delaying the end of a step, in ns, shape (nodes,).
+    -1 if no end of a step depends on the node."""
     never = np.iinfo(np.int64).max
     latest = np.full(len(replay.graph), never)
     latest[steps.after] = replay.graph.start_ns[steps.after]
@@ -133,7 +133,7 @@ def slack(replay: Replay, steps: Steps) -> IntArray:
 
 @compiled
 def _pull(src, dst, lag, from_start, dur, latest):  # type: ignore[no-untyped-def]
-    """Lower ``latest``, the latest start of each node. The edges must be in the order in which they are played."""
+    """Lower ``latest``, the latest start of each node. The edges must be in replay order."""
     never = np.iinfo(np.int64).max
     for at in range(len(src)):
         edge = len(src) - 1 - at

@@ -134,7 +134,7 @@ class Replay:
     known: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = field(default_factory=dict, repr=False)
 
     def once(self, purpose: str, make: Callable[[], T], *of: object) -> T:
-        """Return ``make()``, which is called once for each purpose and objects ``of``. Objects are told apart by
+        """Return ``make()``, which is called once for each purpose and objects ``of``. Objects are distinguished by
         identity. Arrays in the result become read-only, because several replays share them."""
         key = (purpose, *map(id, of))
         if key not in self.known:

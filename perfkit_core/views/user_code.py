@@ -34,7 +34,7 @@ KNOWN: Final = frozenset(
 """Packages that training scripts often use. They count as libraries even if they are not installed."""
 
 Owner = Enum("Owner", ["USER", "LIBRARY", "RUNTIME"])
-"""Whose code a file is. ``RUNTIME`` stands for the recorded framework, Python, perfkit, and code made by a compiler."""
+"""Owner of a source file. ``RUNTIME``: the recorded framework, Python, perfkit, and code made by a compiler."""
 _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")

@@ -1,4 +1,4 @@
-"""What allocated memory holds: parameters, gradients, optimizer states, activations, inputs, temporaries or workspace.
+"""Categories of allocated memory: parameters, gradients, optimizer states, activations, inputs, temporaries, workspace.
 
 The category of a block follows from the phase in which it was allocated, and from how long it lived. A phase ends when
 another of forward, backward and optimizer begins. docs/semantics.md lists the rules (memory_categories).
