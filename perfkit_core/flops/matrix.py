@@ -100,14 +100,13 @@ def grouped_matmul(a: Tensor, b: Tensor, ends: Tensor | None = None) -> Work:
     the end of each group."""
     if len(a.shape) == 3 and len(b.shape) == 3:
         return matmul(a, b)
+    flops = 2 * a.shape[-2] * b.shape[-1] * a.shape[-1]  # the sum over the groups, which split one of the three sizes
     shape: tuple[int, ...] = (a.shape[-2], b.shape[-1])
     if len(a.shape) == len(b.shape):
-        if ends is None:
-            raise ValueError("the number of groups is not recorded")
+        if ends is None:  # the result has an unknown number of matrices
+            return Work(flops, None, True, a.dtype)
         shape = (ends.elements, *shape)
-    result = Tensor(shape, a.dtype)
-    flops = 2 * a.shape[-2] * b.shape[-1] * a.shape[-1]  # the sum over the groups, which split one of the three sizes
-    return Work(flops, moved((a, b, ends, result)), True, a.dtype)
+    return Work(flops, moved((a, b, ends, Tensor(shape, a.dtype))), True, a.dtype)
 
 
 def convolution(

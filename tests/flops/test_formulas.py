@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.flops.arguments import Tensor, arguments, number_type
-from perfkit_core.flops.matrix import convolution, matmul, matmul_gradient, packed_attention, sized_convolution
+from perfkit_core.flops.matrix import (
+    convolution,
+    grouped_matmul,
+    matmul,
+    matmul_gradient,
+    packed_attention,
+    sized_convolution,
+)
 from perfkit_core.flops.registry import OperatorFormula, by_canonical_name, parse
 from perfkit_core.flops.vector import normalize, pool, scatter, sized_pool
 from perfkit_core.flops.work import Work
