@@ -63,7 +63,7 @@ class ScriptRecording:
         self._running = True
         self._step, self._clock = 0, StepClock()
         self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
-        step_on = options.get(step_calls.OPTION)
+        step_on = self._step_on = options.get(step_calls.OPTION)
         if isinstance(step_on, str):
             self._updates: Any = framework.Ranges(step_on, self._updated)
         elif step_on is not None:
@@ -75,7 +75,7 @@ class ScriptRecording:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         self._updates.end()
-        step_calls.warn_without_steps(self._step)
+        step_calls.warn_without_steps(self._step, self._step_on)
         written = len(self._writer.written)
         self._other.check()
         return written

@@ -42,7 +42,7 @@ class ScriptRecording:
         self._step = 0  # which belongs to no step
         self._running = True
         self._clock = StepClock()
-        step_on = options.get(step_calls.OPTION)
+        step_on = self._step_on = options.get(step_calls.OPTION)
         if isinstance(step_on, str):
             self._updates: Any = framework.Ranges(step_on, self._after_update, self._before_update)
         elif step_on is not None:
@@ -92,7 +92,7 @@ class ScriptRecording:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
         self._stop()
         self._updates.end()
-        step_calls.warn_without_steps(self._step)
+        step_calls.warn_without_steps(self._step, self._step_on)
         written = len(self._handler.written)
         self._other.check()
         return written

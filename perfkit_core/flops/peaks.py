@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -19,7 +19,6 @@ from perfkit_core.model.meta import Device
 from perfkit_core.system.packages import convert, read_toml
 
 TERA: Final = 10**12
-GIGA: Final = 10**9
 TF32: Final = "tf32"
 """Type of float32 products that matrix units compute with rounded inputs."""
 _TF32_KERNEL: Final = re.compile(r"tf32|s1688(?!\d)", re.IGNORECASE)
@@ -27,6 +26,10 @@ UNITS: Final = "numSms"
 """Key of a device's recorded properties: its number of multiprocessors."""
 _COMPUTED_AS: Final = {"float16": "float32", "bfloat16": "float32", "bool": "float32"}
 """Type → type in which vector units compute it, if the data sheet has no rate of its own."""
+
+
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+_TYPES: Final = frozenset(("float8", "bfloat16", "float16", TF32, "float32", "float64", "int8"))
 
 
 class DevicePeaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,13 +45,9 @@ class DevicePeaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     product: str = ""
     compute_units: int | None = None
-    memory_gb_per_s: float | None = None
-    matrix_tflop_per_s: dict[str, float] = {}
-    vector_tflop_per_s: dict[str, float] = {}
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        return None if self.memory_gb_per_s is None else self.memory_gb_per_s * GIGA
+    memory_gb_per_s: Rate | None = None
+    matrix_tflop_per_s: dict[str, Rate] = {}
+    vector_tflop_per_s: dict[str, Rate] = {}
 
     def flops_per_s(self, dtype: str | None, matrix: bool, tf32: bool = False) -> float | None:
         """Return the peak of work on numbers of type ``dtype``, or None if unknown. ``matrix``: the work consists of
@@ -71,6 +70,10 @@ def _built_in() -> Mapping[str, DevicePeaks]:
 
 
 def _by_name(file: _File) -> Mapping[str, DevicePeaks]:
+    for peaks in file.devices:
+        unknown = {*peaks.matrix_tflop_per_s, *peaks.vector_tflop_per_s} - _TYPES
+        if unknown:
+            raise ValueError(f"{min(unknown)!r} is no data type of peak rates; known: {', '.join(sorted(_TYPES))}")
     return {name: peaks for peaks in file.devices for name in peaks.names}
 
 

@@ -36,6 +36,9 @@ class StepCalls:
         self._before = self._after = _nothing
         self._inside = False
 
+    def __str__(self) -> str:
+        return f"{self.module}:{self.qualname}".removeprefix(":")
+
     def watch(self, after: Callable[[], None], before: Callable[[], None]) -> StepCalls:
         """Call ``before`` and ``after`` around each call of the function, except recursive ones, and return self."""
         self._before, self._after = before, after
@@ -101,13 +104,16 @@ def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
     return found
 
 
-def warn_without_steps(ends: int) -> None:
-    """Log a warning if too few ends of steps were seen for a complete step."""
+def warn_without_steps(ends: int, step_on: StepCalls | str | None) -> None:
+    """Log a warning if too few ends of steps were seen for a complete step. ``step_on`` is the value of
+    :data:`OPTION`."""
     if ends < 2:
-        hint = "--step-on names a function or a range that ends a step"
-        failures.tell(
-            f"no complete step was found, for example because the loop has no optimizer: {hint}", logging.WARNING
+        cause = (
+            "because the loop has no optimizer: --step-on names a function or a range that ends a step"
+            if step_on is None
+            else f"because {step_on} (--step-on) was called or entered less than twice"
         )
+        failures.tell(f"no complete step was found, {cause}", logging.WARNING)
 
 
 def step_end(target: str, main: str, file: str) -> StepCalls | str:

@@ -100,8 +100,8 @@ def fitting(
 ) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """Return two lists: the columns that fit the terminal, and the columns that are left out.
 
-    At least two columns are kept. Descriptions and long texts are left out first, except the first long text, and the
-    shapes if they are the second, because rows of one operator differ only in their shapes.
+    At least two columns are kept. Descriptions and long texts are left out first. Exceptions are the first long text,
+    the shapes if they are the second, and groupings, because rows of one operator may differ only in these.
     """
     if width is None:
         return list(shown), []
@@ -109,10 +109,8 @@ def fitting(
     long = [column for column in texts if not column.name.endswith(_DATE)]  # a date is worth its width
     long = [column for column in long if max(map(cell_len, column.cells), default=0) > _SHORT_TEXT_WIDTH]
     spared = 2 if long[1:] and long[1].name == SHAPES.name else 1
-    later = [
-        *long[spared:],
-        *(column for column in texts if column.declared.kind == DESCRIPTION and column not in long),
-    ]
+    later = [*long[spared:], *(c for c in texts if c.declared.kind == DESCRIPTION and c not in long)]
+    later = [column for column in later if not column.declared.by]
     # Keys come first: a table whose columns of numbers fit, but not the name of the row, says nothing.
     wanted = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]
     needed = -len(GAP)

@@ -100,12 +100,15 @@ def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     if len(busy):
         first = busy.sort_values("busy_ns", ascending=False, kind="stable").iloc[0]
         share, span = int(first["busy_ns"]) / int(first["span_ns"]), int(first["span_ns"])
-        template = mark("{device} runs kernels for {share:ratio} of the recorded {time:ns}.")
+        copies = first.get("copy_ns", 0) / span
+        template = mark("{device} runs kernels for {share:ratio} of the recorded {time:ns}{copies}.")
         if len(busy) > 1:
             template = mark(
-                "Of {count} devices, {device} is busiest: it runs kernels for {share:ratio} of the recorded {time:ns}."
+                "Of {count} devices, {device} is busiest: it runs kernels for {share:ratio} of the recorded "
+                "{time:ns}{copies}."
             )
-        yield message(template, device=first["device"], share=share, time=span, count=len(busy))
+        copying = message(", and copies data for {share:ratio}", share=copies) if copies >= LIMITING else None
+        yield message(template, device=first["device"], share=share, time=span, count=len(busy), copies=copying)
     model = tables.get("model")
     loading = () if model is None else model.loc[model["phase"] == "dataloader", "cpu_ratio"].dropna()
     for share in (share for share in loading if share >= LIMITING):

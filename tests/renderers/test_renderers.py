@@ -15,6 +15,7 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import UsageError
+from perfkit_core.model.columns import Column
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source
 from perfkit_core.pages.profile import run_report
@@ -93,6 +94,18 @@ def test_text_names_columns_that_do_not_fit_the_terminal() -> None:
     assert named == [f"Column {i} (µs)" not in told for i in range(20)]
     assert 5 < sum(named) < 10
     assert "No room" not in text.render(report)
+
+
+def test_groupings_fit_before_numbers() -> None:
+    """Rows of one operator may differ only in their layer."""
+    table = pd.DataFrame(
+        {"name": ["fw::" + "m" * 40] * 2, "op_name": ["o" * 30] * 2, "module": ["net/" + "a" * 30] * 2}
+    )
+    table = table.assign(**{f"{part}_ns": [10**7, 10**7] for part in ("self_cpu", "total_cpu", "avg_cpu", "max_cpu")})
+    columns = (Column("module", "Module", by=("module",)),)
+    head = text.render(one(table, columns=columns), width=80)
+    assert "Module" in head.partition("No room for: ")[0]
+    assert "Op name" in head.partition("No room for: ")[2]
 
 
 def test_text_reports_cut_rows_unknown_columns_empty_sections() -> None:

@@ -98,6 +98,10 @@ def test_without_steps_the_verdict_is_about_the_recording() -> None:
         "Of 2 devices, cuda:1 is busiest: it runs kernels for 50% of the recorded 100 ns.",
         "Data loading takes 60% of the time of all recorded phases.",
     )
+    copying = {"partition": parts({}), "device": tables["device"].assign(copy_ns=[90, 95])}
+    assert rendered(verdict(copying)) == (
+        "Of 2 devices, cuda:1 is busiest: it runs kernels for 50% of the recorded 100 ns, and copies data for 95%.",
+    )
     operators = pd.DataFrame({"name": ["a", "b"], "self_cpu_ns": [1, 3], "self_cpu_ratio": [0.25, 0.75]})
     assert rendered(verdict({"partition": parts({}), "operators": operators})) == (
         "b takes the most host time of all operators: 75%.",

@@ -22,7 +22,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
-from perfkit_core.model.schema import DEVICE_WORK, KERNEL
+from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import attribution, select
@@ -30,7 +30,7 @@ from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import activity, step_rows
 from perfkit_core.views.tables import ratio, stacked
 
-_TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
+_TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
                  "busy_in_steps_ratio": "Float64"}  # fmt: skip
 
 
@@ -64,34 +64,37 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     at -= np.repeat(np.cumsum(size) - size, size)
     first, last = first[at], last[at]
 
-    kernels, pair = work[counts[work]], pair[counts[work]]
-    if request.steps is not None:  # count only kernels that run in the chosen steps
-        runs_there = np.zeros(len(kernels), np.bool_)
+    if request.steps is not None:  # count only work that runs in the chosen steps
+        runs_there = np.zeros(len(work), np.bool_)
         for number, part in enumerate(groupby.parts(pair, len(pairs))):
             steps_of_pair = first[step_pair == number], last[step_pair == number]
-            runs_there[part] = activity.covered_ns(steps_of_pair, start[kernels[part]], end[kernels[part]]) > 0
-        kernels, pair = kernels[runs_there], pair[runs_there]
-    busy, span, either = (
+            runs_there[part] = activity.covered_ns(steps_of_pair, start[work[part]], end[work[part]]) > 0
+        work, pair = work[runs_there], pair[runs_there]
+    copies, copying = work[trace.rows("kind", MEMCPY)[work]], pair[trace.rows("kind", MEMCPY)[work]]
+    kernels, pair = work[counts[work]], pair[counts[work]]
+    busy, copied, span, either = (
         intervals.union_length_by(groups, len(pairs), starts, ends)
         for groups, starts, ends in (
             (pair, start[kernels], end[kernels]),
+            (copying, start[copies], end[copies]),
             (step_pair, first, last),
             (np.append(pair, step_pair), np.append(start[kernels], first), np.append(end[kernels], last)),
         )
     )
     inside = busy + span - either
-    sums = np.zeros((4, len(codes.values)), np.int64)
-    parts = np.bincount(pair, minlength=len(pairs)), busy if request.steps is None else inside, span, inside
+    sums = np.zeros((5, len(codes.values)), np.int64)
+    parts = np.bincount(pair, minlength=len(pairs)), busy if request.steps is None else inside, copied, span, inside
     for total, values in zip(sums, parts, strict=True):
         np.add.at(total, device, values)
     products = {product.id: product.name for product in trace.meta.devices if product.name is not None}
     for code in sorted(np.unique(device).tolist(), key=codes.values.__getitem__):
-        calls, busy_ns, span_ns, inside_ns = sums[:, code].tolist()
+        calls, busy_ns, copy_ns, span_ns, inside_ns = sums[:, code].tolist()
         yield {
             "device": codes.values[code],
             "product": products.get(codes.values[code], pd.NA),
             "kernels": calls,
             "busy_ns": busy_ns,
+            "copy_ns": pd.NA if request.native else copy_ns,
             "span_ns": span_ns,
             "utilisation_ratio": float(ratio(busy_ns, span_ns)),
             "busy_in_steps_ratio": float(ratio(inside_ns, span_ns)),
@@ -111,6 +114,7 @@ COLUMNS: Final = (
     key("product", "Product", merge=FIRST),
     count("kernels", "Kernels", place=DEVICE),
     duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
+    duration("copy_ns", "Copying", place=DEVICE, description="union of the copies of all streams"),
     duration("span_ns", "Span", place=DEVICE, description="step time; without steps, the time range of all events"),
     share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns")),  # of devices and of the CPU
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),

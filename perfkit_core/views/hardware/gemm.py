@@ -14,7 +14,7 @@ from perfkit_core.model.columns import OPERATOR_NAME, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
+from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.tables import texts_at
@@ -60,6 +60,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("above_ns", "time_ns"),
-    explain_empty=lambda trace: message("no matrix products with recorded input shapes were found"),
+    explain_empty=lambda trace: message("no matrix products were recorded") if trace.known("shapes") else NO_SHAPES,
     reduction=MergedRows(partial=sums, finish=finished),
 )

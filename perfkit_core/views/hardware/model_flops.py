@@ -25,7 +25,7 @@ from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, first_of_call, limits, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.operator_work import operator_work
-from perfkit_core.views.steps import step_rows
+from perfkit_core.views.steps import serving, step_rows
 
 GROUPINGS: Final = ("step", "rank")
 
@@ -49,7 +49,10 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     steps = step_rows.step_rows(trace)
     steps = steps[chosen[steps]]
     by = ["rank", "step"] if "step" in request.by and len(steps) else ["rank"]
-    if len(steps):
+    served = serving.by_step(trace, request)
+    if len(served):  # ranges of a server's steps on the host do not show how long the steps take
+        times = served[["rank", "step"]].assign(step_ns=served["step_ns"].fillna(served["busy_ns"]), steps=1)
+    elif len(steps):
         times = step_rows.step_frame(trace, steps).rename(columns={"dur_ns": "step_ns"}).assign(steps=1)
     else:  # without steps, the time from the first to the last event of each rank
         code, start, end = select.spans(trace, chosen)
@@ -132,7 +135,12 @@ COLUMNS: Final = (
     replace(STEP, by=("step",)),
     count("steps", "Steps", exact=True),
     count("devices", "Devices", exact=True, description="devices that the operators of the rank used"),
-    duration("step_ns", "Time of all steps", per_step=True),
+    duration(
+        "step_ns",
+        "Time of all steps",
+        per_step=True,
+        description="of an inference server: from the end of the previous step, else the device busy time",
+    ),
     operations(
         "model_flops", "Model FLOPs", per_step=True, description="forward and backward pass, without recomputation"
     ),

@@ -15,7 +15,7 @@ from perfkit_core.model.columns import OPERATOR_NAME, SHAPES
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, TYPE, measured, rated, timed
+from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators import calls
 from perfkit_core.views.tables import categorical, texts_at
 
@@ -63,7 +63,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def explain_empty(trace: Trace) -> Text:
     if not trace.known("shapes"):
-        return message("no input shapes were recorded (torch: record_shapes=True)")
+        return NO_SHAPES
     return message("no recorded operator has a formula of FLOPs")
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
 from perfkit_core.flops.peaks import TERA, DevicePeaks, peaks_of, shows_tf32
+from perfkit_core.language.messages import message
 from perfkit_core.model import columns
 from perfkit_core.model.columns import CALLS, Column, Share, duration, key, share
 from perfkit_core.model.meta import Device
@@ -31,6 +32,7 @@ from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.tables import group, plain, texts_at
 
 GROUPINGS: Final = ("device", "module", "phase", "step", "rank")
+NO_SHAPES: Final = message("no input shapes were recorded (docs/roofline.md says how to record them)")
 COMPUTE, MEMORY = "compute", "memory"
 TFLOP_PER_S: Final = 10**-3
 """TFLOP/s per FLOP/ns."""

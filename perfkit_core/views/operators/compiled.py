@@ -117,6 +117,8 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("total_device_ns", "total_cpu_ns"),
-    explain_empty=lambda trace: message("no kernels that a compiler generated were recorded"),
+    explain_empty=lambda trace: message(
+        "no generated kernels were recorded (docs/compiled-code.md says what records them on a CPU)"
+    ),
     reduction=MergedRows(),
 )
