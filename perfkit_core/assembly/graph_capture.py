@@ -8,10 +8,7 @@ run. A recording of the capture has the operators and their launches, but none o
   that begin and end the graph capture.
 - The *nodes* of a replay are the device events of one launch of a graph: in the order of their graph node ids, or in
   time order if the ids were not recorded.
-- If the node names equal the names that the launches recorded, in the same order, nodes and launches match one by one.
-  Graphs with several streams may run in another order. Then the n-th node of a name matches the n-th launch of this
-  name. If the numbers differ for any name, the longest equal blocks of the two sequences match (``difflib``).
-- If the launches have no names (CUDA), nodes and launches match in order, and only if their kinds are equal.
+- :mod:`perfkit_core.assembly.graph_matching` matches nodes and launches.
 
 The operators, annotations and layer calls around the matched launches become host events below the launch of the graph.
 They take no time, because the host does not run them. Their category is :data:`CATEGORY`. Each matched node is launched
@@ -20,21 +17,21 @@ by the innermost of these events.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.algorithms import arrays, groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.draft import by_time
-from perfkit_core.assembly.server_steps import CAPTURE, serving_steps
+from perfkit_core.assembly.graph_matching import CapturedGraph, Graphs
+from perfkit_core.assembly.server_steps import CAPTURE, ServingStep, serving_steps
 from perfkit_core.assembly.steps import NO_PHASES
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
@@ -56,20 +53,8 @@ _NODE_CALLS: Final = {
 """Kind of a node → runtime calls that add such a node to the graph."""
 _AROUND: Final = (schema.OPERATOR, schema.COMMUNICATION, schema.ANNOTATION, schema.FORWARD)
 """Kinds of host events that are copied from the recording of the capture."""
-_LEAST_COMMON: Final = 0.5
-"""At least this share of the nodes must match a captured graph. Otherwise the replay is of another graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedGraph:
-    """A captured graph. ``launches`` are rows of ``trace``, with a kind and a name (None: not recorded) for each."""
-
-    trace: Trace
-    begin: int  # row of the call that begins the capture
-    launches: IntArray
-    kinds: tuple[str, ...]
-    names: tuple[str | None, ...]
-    batch: int | None  # batch size for which the graph was captured
+_KERNEL: Final = r'"kernel" ?: ?(?P<value>"(?:[^"\\]|\\.)*")'
+_NODE_ID: Final = r'"graph node id" ?: ?(?P<value>\d{1,18}) ?[,}]'
 
 
 @once
@@ -127,55 +112,77 @@ def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ..
 def captured_graphs(trace: Trace, batch: int | None = None) -> list[CapturedGraph]:
     """Return the graphs that a recording of captures contains, in time order. ``batch`` is the batch size of those
     whose range does not say it."""
-    edges = {
-        True: np.flatnonzero(trace.host & _named(trace, _BEGIN)),
-        False: np.flatnonzero(trace.host & _named(trace, _END)),
-    }
     calls = {kind: trace.host & _named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
     ran = np.zeros(len(trace) + 1, np.bool_)  # calls with device work ran at once and are no nodes
     ran[trace.ints("launched_by")] = True
+    begins, ends = (np.flatnonzero(trace.host & _named(trace, pattern)) for pattern in (_BEGIN, _END))
     nodes = np.flatnonzero(np.logical_or.reduce(list(calls.values())) & ~ran[:-1])
     kind_of = {row: kind for kind, mask in calls.items() for row in np.flatnonzero(mask).tolist()}
-    tid, pid, start = trace.ints("tid"), trace.ints("pid"), trace.ints("start_ns")
-    rows, steps = serving_steps(trace)
+    name_of = dict(zip(nodes.tolist(), _kernel_names(trace, nodes), strict=True))
+    captures = _captures(trace, begins, ends, nodes)
     graphs = []
-    for begin in edges[True].tolist():
-        mine = (tid == tid[begin]) & (pid == pid[begin])
-        ends = edges[False][mine[edges[False]] & (start[edges[False]] > start[begin])]
-        if not len(ends):
-            continue
-        launches = nodes[mine[nodes] & (start[nodes] > start[begin]) & (start[nodes] < start[ends[0]])]
-        batches = [
-            step.requests for row, step in zip(rows.tolist(), steps, strict=True)
-            if step.kind == CAPTURE and start[row] <= start[begin] < trace.end_ns[row]
-        ]  # fmt: skip
-        args = map(_arguments, trace.pick("args", launches).to_pylist())
-        names = tuple(name if isinstance(name := arg.get("kernel"), str) else None for arg in args)
+    for (begin, launches), size in zip(captures, _batches(trace, [begin for begin, _ in captures], batch), strict=True):
         kinds = tuple(kind_of[row] for row in launches.tolist())
-        graphs.append(CapturedGraph(trace, begin, launches, kinds, names, batches[-1] if batches else batch))
+        names = tuple(name_of[row] for row in launches.tolist())
+        graphs.append(CapturedGraph(trace, begin, launches, kinds, names, size))
     return graphs
 
 
-def _arguments(text: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+def _captures(trace: Trace, begins: IntArray, ends: IntArray, nodes: IntArray) -> list[tuple[int, IntArray]]:
+    """Return the row that begins each capture, and the nodes before the next row of the same thread that ends one."""
+    rows = np.concatenate([begins, ends, nodes])
+    thread, _ = groupby.distinct([trace.ints(name)[rows] for name in ("pid", "tid")], len(rows))
+    _, moment = np.unique(trace.ints("start_ns")[rows], return_inverse=True)
+    place = thread * (len(rows) + 1) + moment  # sorts by thread, then by start
+    begin, other = place[: len(begins)], place[len(begins) :]
+    end, node = np.sort(other[: len(ends)]), np.sort(other[len(ends) :])
+    nodes = nodes[np.argsort(other[len(ends) :], kind="stable")]
+    until = np.append(end, np.iinfo(np.int64).max)[np.searchsorted(end, begin, "right")]
+    complete = until // (len(rows) + 1) == thread[: len(begins)]
+    first, last = np.searchsorted(node, begin, "right"), np.searchsorted(node, until, "left")
+    return [(int(begins[at]), nodes[first[at] : last[at]]) for at in np.flatnonzero(complete).tolist()]
+
+
+def _kernel_names(trace: Trace, launches: IntArray) -> list[str | None]:
+    texts = _arguments(trace, launches, _KERNEL).to_pylist()
+    return [None if text is None else json.loads(text) for text in texts]
+
+
+def _arguments(trace: Trace, rows: IntArray, pattern: str) -> pa.Array:
+    """Return the group ``value`` of a pattern in the args of each row, or null."""
+    return pc.struct_field(pc.extract_regex(trace.pick("args", rows).cast(pa.string()), pattern), "value")
+
+
+def _batches(trace: Trace, begins: Sequence[int], batch: int | None) -> list[int | None]:
+    """Return the batch size of each capture: that of the last range which started before and has not ended."""
+    rows, steps = serving_steps(trace)
+    start, end = trace.ints("start_ns"), trace.end_ns
+    captures = [(row, step) for row, step in zip(rows.tolist(), steps, strict=True) if step.kind == CAPTURE][::-1]
+    around: list[tuple[int, ServingStep]] = []
+    sizes = []
+    for begin in begins:
+        while captures and start[captures[-1][0]] <= start[begin]:
+            around.append(captures.pop())
+        while around and end[around[-1][0]] <= start[begin]:
+            around.pop()
+        sizes.append(around[-1][1].requests if around else batch)
+    return sizes
 
 
 def attributed(trace: Trace, graphs: Sequence[CapturedGraph], sources: Sequence[str]) -> Trace:
     """Return the trace with the operators of the captured graphs below the launches of the replays."""
-    matches: dict[Any, tuple[CapturedGraph, IntArray] | None] = {}
+    captured, kinds, names = Graphs(graphs), trace.codes("kind"), trace.codes("name")
+    tokens, step, rank = _tokens(trace), trace.ints("step"), trace.ints("rank")
+    matches: dict[tuple[bytes, bytes, int | None], tuple[CapturedGraph, IntArray] | None] = {}
     replays = []
     for launch, nodes in _replays(trace):
-        kinds = tuple(np.array(trace.codes("kind").values)[trace.codes("kind").codes[nodes]].tolist())
-        names = tuple(trace.codes("name").codes[nodes].tolist())
-        batch = _batch(trace, launch)
-        if (kinds, names, batch) not in matches:
-            texts = tuple(trace.codes("name").values[code] for code in names)
-            matches[kinds, names, batch] = _best(graphs, kinds, texts, batch)
-        match = matches[kinds, names, batch]
+        of_kind, of_name = kinds.codes[nodes], names.codes[nodes]
+        batch = tokens.get((int(rank[launch]), int(step[launch])))
+        replay = of_kind.tobytes(), of_name.tobytes(), batch
+        if replay not in matches:
+            texts = [[column.values[code] for code in codes] for column, codes in ((kinds, of_kind), (names, of_name))]
+            matches[replay] = captured.best(texts[0], texts[1], batch)
+        match = matches[replay]
         if match is not None:
             replays.append((launch, nodes, *match))
     result = _with_operators(trace, replays) if replays else trace
@@ -187,65 +194,20 @@ def _replays(trace: Trace) -> Iterator[tuple[int, IntArray]]:
     launched_by, start = trace.ints("launched_by"), trace.ints("start_ns")
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & graph_launches(trace)[launched_by])
     work = work[launched_by[work] != NO_ROW]
-    ids = [_arguments(text).get("graph node id") for text in trace.pick("args", work).to_pylist()]
-    number = np.array([value if isinstance(value, int) else -1 for value in ids], np.int64)
-    order = np.lexsort((work, start[work], number, launched_by[work]))
+    ids = pc.fill_null(_arguments(trace, work, _NODE_ID).cast(pa.int64()), -1)
+    order = np.lexsort((work, start[work], ids.to_numpy(zero_copy_only=False), launched_by[work]))
     work = work[order]
     for part in np.split(work, np.flatnonzero(np.diff(launched_by[work])) + 1):
         if len(part):
             yield int(launched_by[part[0]]), part
 
 
-def _batch(trace: Trace, launch: int) -> int | None:
-    """Return the number of tokens that the step of a launch computes, or None if the step does not say it."""
+def _tokens(trace: Trace) -> dict[tuple[int, int], int | None]:
+    """Return the number of tokens of each step, by rank and step. None: its name does not say it."""
     rows, steps = serving_steps(trace)
-    step, rank = trace.ints("step"), trace.ints("rank")
-    at = np.flatnonzero((step[rows] == step[launch]) & (rank[rows] == rank[launch]))
-    return steps[at[0]].tokens if len(at) and step[launch] >= 0 else None
-
-
-def _best(
-    graphs: Sequence[CapturedGraph], kinds: tuple[str, ...], names: tuple[str, ...], batch: int | None
-) -> tuple[CapturedGraph, IntArray] | None:
-    """Return the captured graph that matches the nodes best, and for each node its launch (an index, -1: none). Of
-    equally good graphs, return the one with the smallest batch size that the step fits in, else the first."""
-    rated = []
-    for graph in graphs:
-        match = _matched(graph, kinds, names)
-        fits = graph.batch is not None and batch is not None and graph.batch >= batch
-        rated.append(((match >= 0).mean(), -(graph.batch or 0) if fits else float("-inf"), graph, match))
-    best = max(rated, key=lambda each: each[:2], default=None)
-    return best[2:] if best is not None and best[0] >= _LEAST_COMMON else None
-
-
-def _matched(graph: CapturedGraph, kinds: tuple[str, ...], names: tuple[str, ...]) -> IntArray:
-    """Return the index of the launch of each node, -1 if none."""
-    unnamed = any(name is None and kind == schema.KERNEL for kind, name in zip(graph.kinds, graph.names, strict=True))
-
-    def texts(kinds: Sequence[str], names: Sequence[str | None]) -> list[str]:
-        if unnamed:
-            return list(kinds)
-        # the calls for memcpy and memset do not record the names of these nodes
-        return [f"{kind} {name}" if kind == schema.KERNEL else kind for kind, name in zip(kinds, names, strict=True)]
-
-    calls, nodes = texts(graph.kinds, graph.names), texts(kinds, names)
-    if calls == nodes:
-        return np.arange(len(nodes))
-    match = np.full(len(nodes), NO_ROW, np.int64)
-    if unnamed:
-        return match
-    places: dict[str, list[int]] = defaultdict(list)
-    wants: dict[str, list[int]] = defaultdict(list)
-    for items, at in ((calls, places), (nodes, wants)):
-        for number, text in enumerate(items):
-            at[text].append(number)
-    if all(len(places[text]) == len(numbers) for text, numbers in wants.items()):
-        for text, numbers in wants.items():
-            match[numbers] = places[text]
-        return match
-    for block in difflib.SequenceMatcher(None, calls, nodes, autojunk=False).get_matching_blocks():
-        match[block.b : block.b + block.size] = np.arange(block.a, block.a + block.size)
-    return match
+    keys = zip(trace.ints("rank")[rows].tolist(), trace.ints("step")[rows].tolist(), strict=True)
+    # with several ranges of one step, the first counts
+    return {key: step.tokens for key, step in reversed(list(zip(keys, steps, strict=True))) if key[1] >= 0}
 
 
 _Replay = tuple[int, IntArray, CapturedGraph, IntArray]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from perfkit_core import SourceError, load, summarize
+from perfkit_core.assembly.graph_capture import captured_graphs
 from perfkit_core.cli.main import main
 from perfkit_core.model.trace import Trace
 from perfkit_core.testing import traces as promises
@@ -165,6 +166,40 @@ def test_given_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "no such file or folder" in capsys.readouterr().err
     unused = load(other, graph_capture=other)
     assert "not used" in finding(unused, "graph-capture-unused")
+
+
+def test_captures_of_several_threads(tmp_path: Path) -> None:
+    """A capture has the launches of its own thread, up to the next end. The batch size is that of the range around it.
+    Without an end, it is no capture."""
+    server = Server()
+    server.range("capture_2_FULL", 0, 100)
+    server.range("capture_4_FULL", 200, 100)
+    runtime = [
+        ("cudaStreamBeginCapture", 10, 1), ("cudaStreamBeginCapture", 12, 2), ("cudaLaunchKernel", 14, 1),
+        ("cudaLaunchKernel", 16, 2), ("cudaStreamEndCapture", 18, 1), ("cudaLaunchKernel", 20, 1),
+        ("cudaStreamEndCapture", 22, 2), ("cudaStreamBeginCapture", 210, 1), ("cudaMemcpyAsync", 212, 1),
+        ("cudaStreamEndCapture", 214, 1), ("cudaStreamBeginCapture", 310, 1), ("cudaStreamEndCapture", 312, 1),
+        ("cudaStreamBeginCapture", 320, 1),
+    ]  # fmt: skip
+    for number, (name, start, tid) in enumerate(runtime):
+        server.add("cuda_runtime", name, start, 1, correlation=number + 1, kernel=f'"\\é{start}')
+        server.events[-1]["tid"] = tid
+    graphs = captured_graphs(load(server.write(tmp_path / "t.json")), batch=64)
+    assert [(each.kinds, each.names, each.batch) for each in graphs] == [
+        (("kernel",), ('"\\é14',), 2),
+        (("kernel",), ('"\\é16',), 2),
+        (("memcpy",), ('"\\é212',), 4),
+        ((), (), 64),
+    ]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, '"9"', "-1", "9.5", "null"])
+def test_node_ids_that_are_no_numbers_leave_the_order_of_time(tmp_path: Path, number: str) -> None:
+    capture(tmp_path / "t.capture.json", 4, [("aten::mm", ["k"]), ("aten::add", ["k"])])
+    path = replay(tmp_path / "t.json", ["k", "k"], graph_node_id=["ID", 3])
+    path.write_text(path.read_text().replace('"ID"', number))
+    table = summarize(load(path), "operators").set_index("name")
+    assert table.loc[["aten::mm", "aten::add"], "self_device_ns"].tolist() == [10_000, 10_000]
 
 
 def events(path: Path) -> list[dict[str, Any]]:
