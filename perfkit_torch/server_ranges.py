@@ -11,6 +11,8 @@ The names are those that the servers pass to ``torch.profiler.record_function`` 
 - Diffusion models: ``denoise_step_3``, ``Denoising_Step_3``; xDiT: ``execute_diffusion_1_512x512`` for all steps of one
   batch.
 - ``capture_32_FULL`` of vLLM, ``capture_128_decode`` of SGLang: the capture of a graph for this batch size.
+
+A range of 0 requests is no step: the dummy batch of a data-parallel rank that waits for the others.
 """
 
 from __future__ import annotations
@@ -19,18 +21,19 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.assembly.server_steps import CAPTURE, DENOISE, MIXED, ServingStep, language_step
+from perfkit_core.assembly.server_steps import CAPTURE, DECODE, DENOISE, MIXED, PREFILL, ServingStep, language_step
 
-_GROUP: Final = r"(\d+)\((?:sq)?(\d+)(?:sk(\d+)(?:sqsq\d+sqsk\d+)?)?\)"
+_NUMBER: Final = r"(\d{1,12})(?!\d)"  # sums of longer numbers could exceed 64 bits
+_GROUP: Final = rf"{_NUMBER}\((?:sq)?{_NUMBER}(?:sk{_NUMBER}(?:sqsq\d+sqsk\d+)?)?\)"
 _VLLM: Final = re.compile(rf"execute_(?:\d+_)?context_{_GROUP}_generation_{_GROUP}")
 _SGLANG: Final = re.compile(r"step\[(EXTEND|DECODE|MIXED|TARGET_VERIFY) (.*)\]")
 _ATOM: Final = re.compile(r"(prefill|decode|eager_decode)\[(bs=.*)\]")
 _TENSORRT: Final = re.compile(
-    r"\[Executor\] _forward_step(?: \d+)?: (\d+) ctx reqs, (?:(\d+) ctx tokens, )?(\d+) gen reqs.*"
+    rf"\[Executor\] _forward_step(?: \d+)?: {_NUMBER} ctx reqs, (?:{_NUMBER} ctx tokens, )?{_NUMBER} gen reqs.*"
 )
-_DENOISE: Final = re.compile(r"denois(?:e|ing)[_ ]?step[_ ]?\d+|execute_diffusion_(\d+)_\d+x\d+", re.IGNORECASE)
-_CAPTURE: Final = re.compile(r"capture_(\d+)_\w+|graph_capture: batch=(\d+).*")
-_FIELD: Final = re.compile(r"(\w+)=(\d+)")
+_DENOISE: Final = re.compile(rf"denois(?:e|ing)[_ ]?step[_ ]?\d+|execute_diffusion_{_NUMBER}_\d+x\d+", re.IGNORECASE)
+_CAPTURE: Final = re.compile(rf"capture_{_NUMBER}_\w+|graph_capture: batch={_NUMBER}.*")
+_FIELD: Final = re.compile(rf"(\w+)={_NUMBER}")
 
 
 @functools.lru_cache(maxsize=65536)
@@ -61,26 +64,28 @@ def _fields(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in _FIELD.findall(text)}
 
 
-def _sglang(mode: str, fields: dict[str, int]) -> ServingStep:
+def _sglang(mode: str, fields: dict[str, int]) -> ServingStep | None:
     requests = fields.get("bs")
     if mode == "EXTEND":
-        return language_step(requests, fields.get("toks", fields.get("c_sq")), 0, 0, fields.get("c_sk"), 0)
+        tokens = fields.get("toks", fields.get("c_sq"))
+        return language_step(requests, tokens, 0, 0, fields.get("c_sk"), 0, kind=PREFILL)
     if mode == "MIXED" and "c" in fields:
         return language_step(
-            fields["c"], fields.get("c_sq"), fields.get("g"), fields.get("g_sq"), fields.get("c_sk"), fields.get("g_sk")
-        )
+            fields["c"], fields.get("c_sq"), fields.get("g"), fields.get("g_sq"), fields.get("c_sk"),
+            fields.get("g_sk"), kind=MIXED,
+        )  # fmt: skip
     if mode == "MIXED":  # the name says neither the groups nor the tokens
-        return ServingStep(MIXED, requests)
+        return ServingStep(MIXED, requests) if requests != 0 else None
     # without speculation, each request of a decode step has one token.
     tokens = fields.get("g_sq", requests if mode == "DECODE" else None)
-    return language_step(0, 0, requests, tokens, 0, fields.get("g_sk"))
+    return language_step(0, 0, requests, tokens, 0, fields.get("g_sk"), kind=DECODE)
 
 
-def _atom(prefill: bool, fields: dict[str, int]) -> ServingStep:
+def _atom(prefill: bool, fields: dict[str, int]) -> ServingStep | None:
     requests, tokens, keys = fields.get("bs"), fields.get("tok"), fields.get("sk")
     if prefill:
-        return language_step(requests, tokens, 0, 0, keys, 0)
+        return language_step(requests, tokens, 0, 0, keys, 0, kind=PREFILL)
     context = fields.get("p", 0)
     if not context:
-        return language_step(0, 0, requests, tokens, 0, keys)
+        return language_step(0, 0, requests, tokens, 0, keys, kind=DECODE)
     return ServingStep(MIXED, requests, context, fields.get("d"), tokens)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -43,20 +43,24 @@ SERVING_KEY: Final = "perfkit.serving"
 """The key in ``args`` under which the description of a step is stored."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 48)]  # larger numbers are no counts, and their sums exceed 64 bits
+Time = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
 class ServingStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a server step computes. A field is None if the name of the range does not say it."""
 
     kind: str
-    requests: int | None = None  # number of requests; of a capture, its batch size
-    context_requests: int | None = None  # requests whose prompt is computed
-    generation_requests: int | None = None  # requests whose answer is continued
-    tokens: int | None = None  # tokens computed: query lengths, summed over the requests
-    context_tokens: int | None = None
-    generation_tokens: int | None = None
-    context_keys: int | None = None  # key lengths, summed over the requests
-    generation_keys: int | None = None
-    time_ns: int | None = None  # from the end of the previous step to the end of this step
-    gap_ns: int | None = None  # from the end of the device work of earlier steps to the first work of this step
+    requests: Count | None = None  # number of requests; of a capture, its batch size
+    context_requests: Count | None = None  # requests whose prompt is computed
+    generation_requests: Count | None = None  # requests whose answer is continued
+    tokens: Count | None = None  # tokens computed: query lengths, summed over the requests
+    context_tokens: Count | None = None
+    generation_tokens: Count | None = None
+    context_keys: Count | None = None  # key lengths, summed over the requests
+    generation_keys: Count | None = None
+    time_ns: Time | None = None  # from the end of the previous step to the end of this step
+    gap_ns: Time | None = None  # from the end of the device work of earlier steps to the first work of this step
 
 
 class _Args(msgspec.Struct):
@@ -69,16 +73,22 @@ _DECODER: Final = msgspec.json.Decoder(_Args)
 def language_step(
     context_requests: int | None, context_tokens: int | None, generation_requests: int | None,
     generation_tokens: int | None, context_keys: int | None = None, generation_keys: int | None = None,
-) -> ServingStep:  # fmt: skip
-    """Return the step of a language model. The kind follows from the number of requests in both groups."""
-    counts = context_requests or 0, generation_requests or 0
-    kind = MIXED if all(counts) else PREFILL if counts[0] else DECODE
+    kind: str | None = None,
+) -> ServingStep | None:  # fmt: skip
+    """Return the step of a language model, or None for a step of 0 requests. If both groups have a number of requests,
+    the kind follows from these. Otherwise it is ``kind``, which the name of the range says."""
+    requests = None
+    if context_requests is not None and generation_requests is not None:
+        requests = context_requests + generation_requests
+        kind = DECODE if not context_requests else MIXED if generation_requests else PREFILL
+    if kind is None or requests == 0:
+        return None
     groups = (context_requests, context_tokens), (generation_requests, generation_tokens)
-    unknown = any(number is None for requests, number in groups if requests)
+    unknown = any(number is None for requests, number in groups if requests != 0)
     tokens = None if unknown else sum(number or 0 for _, number in groups)
     return ServingStep(
-        kind, sum(counts), context_requests, generation_requests, tokens, context_tokens, generation_tokens,
-        context_keys, generation_keys,
+        kind, requests, context_requests, generation_requests, tokens, context_tokens, generation_tokens, context_keys,
+        generation_keys,
     )  # fmt: skip
 
 

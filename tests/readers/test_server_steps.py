@@ -16,6 +16,7 @@ from perfkit_core.assembly.server_steps import ServingStep, serving_steps
 from perfkit_core.model.trace import Trace
 from perfkit_core.testing import traces as promises
 from perfkit_torch.server_ranges import serving_step
+from tests.support.events import host, trace
 from tests.support.server_trace import Server, decode_and_prefill
 
 
@@ -56,6 +57,11 @@ from tests.support.server_trace import Server, decode_and_prefill
         ("Denoising_Step_3", ServingStep("denoise")),
         ("execute_diffusion_1_512x512", ServingStep("denoise", 1)),
         ("capture_32_FULL", ServingStep("capture", 32)),
+        ("step[EXTEND toks=5]", ServingStep("prefill", None, None, 0, 5, 5, 0, None, 0)),
+        ("prefill[bs= tok=5]", ServingStep("prefill", None, None, 0, 5, 5, 0, None, 0)),
+        ("decode[bs= tok=3]", ServingStep("decode", None, 0, None, 3, 0, 3, 0)),
+        ("step[DECODE g_sk=7]", ServingStep("decode", None, 0, None, None, 0, None, 0, 7)),
+        ("step[MIXED bs=3 c=1 c_sq=5]", ServingStep("mixed", None, 1, None, None, 5)),
     ],
 )
 def test_what_a_name_says(name: str, step: ServingStep) -> None:
@@ -67,6 +73,48 @@ def test_what_a_name_says(name: str, step: ServingStep) -> None:
 )
 def test_other_names_say_nothing(name: str) -> None:
     assert serving_step(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "execute_context_0(0)_generation_0(0)", "step[DECODE bs=0]", "step[EXTEND bs=0 toks=0]", "step[MIXED bs=0]",
+        "decode[bs=0/8 tok=0 d=0]", "[Executor] _forward_step 8: 0 ctx reqs, 0 gen reqs",
+    ],
+)  # fmt: skip
+def test_a_range_of_no_requests_is_no_step(name: str) -> None:
+    """vLLM runs such a dummy batch on a data-parallel rank that waits for the others."""
+    assert serving_step(name) is None
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"capture_{LONG}_FULL", f"execute_context_0(0)_generation_{LONG}(5)", f"step[DECODE bs={LONG}]",
+        f"step[EXTEND bs=2 toks={LONG}]", f"prefill[bs={LONG} tok=5]", f"execute_diffusion_{LONG}_5x5",
+        f"[Executor] _forward_step 7: {LONG} ctx reqs, 1 gen reqs", "execute_context_0(0)_generation_1(99999999999999)",
+    ],
+)  # fmt: skip
+def test_long_numbers_are_no_counts(tmp_path: Path, name: str) -> None:
+    """A name in a trace may be hostile: it gives no number that exceeds 64 bits."""
+    server = Server()
+    server.range(name, 0, 10)
+    server.operator("aten::mm", 1, 2)
+    steps = serving_steps(load(server.write(tmp_path / "t.json")))[1]
+    assert all(step.requests in (None, 2) and step.tokens in (None, 5) for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("number", "steps"), [("5", 1), ("-5", 0), ("1.5", 0), ("9" * 16, 0), ("9" * 25, 0), ("9" * 5000, 0)]
+)
+def test_other_numbers_in_arguments_are_no_counts(number: str, steps: int) -> None:
+    """A recording can contain the key that perfkit adds."""
+    args = f'{{"perfkit.serving":{{"kind":"decode","requests":{number}}}}}'
+    rows = [host("a", "step", 0, 10, step=1, args=args), host("aten::mm", "operator", 2, 3)]
+    assert len(serving_steps(trace(rows))[1]) == steps
 
 
 def numbers(trace: Trace) -> list[tuple[str, int]]:
