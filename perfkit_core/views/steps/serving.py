@@ -50,8 +50,9 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     table = step_frame(trace, rows).assign(kind=[step.kind for step in steps])
     for name in _COUNTS:
         table[name] = pd.array([getattr(step, name) for step in steps], "Int64")
-    table["keys"] = table["context_keys"].fillna(0) + table["generation_keys"].fillna(0)
-    table.loc[table["context_keys"].isna() & table["generation_keys"].isna(), "keys"] = pd.NA
+    # a group of no requests has no keys, also if the name of the range does not say it
+    keys = [table[f"{group}_keys"].mask(table[f"{group}_requests"] == 0, 0) for group in ("context", "generation")]
+    table["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
         table[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
     table = table.assign(**_device(trace, rows, request))
@@ -102,24 +103,29 @@ def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
 
 def _of_kind(steps: pd.DataFrame) -> dict[str, Any]:
     """Return the numbers of the steps of one kind. A number is NA if no step has it."""
-    timed, keyed = steps[steps["step_ns"].notna()], steps[steps["keys"].notna()]
-    tokens, device = _sum(steps["tokens"]), _sum(steps["device_ns"])
-    time, timed_tokens = _sum(timed["step_ns"]), _sum(timed["tokens"])
+    timed, device = steps[steps["step_ns"].notna()], _sum(steps["device_ns"])
+    time = _sum(timed["step_ns"])
+
+    def both(part: str, whole: str) -> tuple[int | None, int | None]:
+        """Return the sums over the steps that have both numbers."""
+        known = steps[[part, whole]].dropna()
+        return _sum(known[part]), _sum(known[whole])
+
     return {
         "steps": len(steps),
         "requests": _ratio(_sum(steps["requests"]), int(steps["requests"].notna().sum())),
         "step_ns": _mean(time, len(timed)),
-        "token_ns": _mean(time, timed_tokens),
-        "tokens_per_s": _ratio(timed_tokens, time, 1e9),
-        "tokens": tokens,
-        "busy_ns": _mean(_sum(steps["busy_ns"]), len(steps)),
-        "busy_ratio": _ratio(_sum(timed["busy_ns"]), time),
+        "token_ns": _mean(*both("step_ns", "tokens")),
+        "tokens_per_s": _ratio(*both("tokens", "step_ns"), 1e9),
+        "tokens": _sum(steps["tokens"]),
+        "busy_ns": _mean(_sum(steps["busy_ns"]), int(steps["busy_ns"].notna().sum())),
+        "busy_ratio": _ratio(*both("busy_ns", "step_ns")),
         "gap_ns": _mean(_sum(timed["gap_ns"]), int(timed["gap_ns"].notna().sum())),
         "gap_ratio": _ratio(_sum(timed["gap_ns"]), time),
         **{f"{name}_ratio": _ratio(_sum(steps[f"{name}_ns"]), device) for name in (*PARTS, "graph")},
-        "busy_token_ns": _mean(_sum(steps["busy_ns"]), tokens),
+        "busy_token_ns": _mean(*both("busy_ns", "tokens")),
         "range_ns": _mean(_sum(steps["dur_ns"]), len(steps)),
-        "keys": _ratio(_sum(keyed["keys"]), _sum(keyed["requests"])),
+        "keys": _ratio(*both("keys", "requests")),
     }
 
 
@@ -148,7 +154,14 @@ _ALWAYS: Final = (
     key("kind", "Kind", words=KINDS),
     description("requests", "Requests per step", unit="count", description="requests of a step; average"),
     duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
-    count("tokens", "Tokens, all steps", exact=True, adds_up=True, description="tokens that the steps compute"),
+    count(
+        "tokens",
+        "Tokens, all steps",
+        exact=True,
+        adds_up=True,
+        description="tokens that the steps compute, added up "
+        "over all ranks: ranks of a tensor-parallel group compute the same tokens",
+    ),
     count(
         "keys",
         "KV length",
@@ -161,9 +174,9 @@ _ALWAYS: Final = (
     ),
 )
 _OF_KINDS: Final = (
-    description("steps", "Steps", unit="count", exact=True),
+    description("steps", "Steps", unit="count", exact=True, description="number of steps, added up over all ranks"),
     duration("token_ns", "Time per token, whole batch", description="step time divided by the tokens of all requests"),
-    count("tokens_per_s", "Tokens/s"),
+    count("tokens_per_s", "Tokens/s", description="tokens per second of one rank"),
     duration(
         "range_ns", "Host range", merge=Average("range_ns"), description="duration of the range on the host; average"
     ),

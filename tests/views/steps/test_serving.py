@@ -77,6 +77,32 @@ def test_a_pipelined_server_has_no_gap(tmp_path: Path) -> None:
     assert table["gap_ns"].tolist() == [pd.NA, 0, 0, 0]
 
 
+def test_time_per_token_counts_steps_with_known_tokens(tmp_path: Path) -> None:
+    """The name of a verification step does not say its tokens. Steps of 100 µs, each busy for 20 µs: 25 and 5 µs per
+    token of the three decode steps after the first."""
+    server = Server()
+    for number in range(7):
+        server.range("step[TARGET_VERIFY bs=4]" if number % 2 else "step[DECODE bs=4]", 100 * number, 60)
+        server.launch("cudaLaunchKernel", 100 * number + 5, [("gemm", 100 * number + 10, 20)])
+    row = summarize(load(server.write(tmp_path / "t.json")), "serving").iloc[0]
+    assert (row["kind"], row["steps"], row["tokens"], row["step_ns"]) == ("decode", 7, 16, 100_000)
+    assert (row["token_ns"], row["busy_token_ns"]) == (25_000, 5_000)
+    assert row["tokens_per_s"] == pytest.approx(40_000)
+
+
+def test_keys_are_unknown_if_the_name_does_not_say_them(tmp_path: Path) -> None:
+    """The name of the first step has the keys of 2 prompts, and those of the others have none, which is not 0."""
+    server = Server()
+    for number, name in enumerate(("EXTEND bs=2 toks=12 c_sk=20", "EXTEND bs=2 toks=4096", "DECODE bs=16")):
+        server.range(f"step[{name}]", 100 * number, 60)
+        server.operator("aten::mm", 100 * number + 10, 20)
+    trace = load(server.write(tmp_path / "t.json"))
+    assert summarize(trace, "serving", by="step")["keys"].tolist() == [20, pd.NA, pd.NA]
+    keys = summarize(trace, "serving").set_index("kind")["keys"]
+    assert keys["prefill"] == 10
+    assert pd.isna(keys["decode"])
+
+
 def test_a_training_has_no_rows(tmp_path: Path) -> None:
     server = Server()
     server.range("ProfilerStep#1", 0, 50)
