@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,8 @@ def is_beside(file: Path, others: Iterable[Path]) -> bool:
 
 def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
     """Return the trace with the operators of captured graphs (:mod:`perfkit_core.assembly.graph_capture`). Raises
-    SourceError if a given file does not exist or has no captured graph."""
+    SourceError if a given file does not exist, cannot be read or has no captured graph. A file that only lies next to
+    the trace may belong to something else. If it cannot be read, a note says so."""
     if not given and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand
         return trace
     if not graph_capture.graph_launches(trace).any():
@@ -51,18 +53,35 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
             text = message("the recording has no launches of graphs, so the recording of the capture is not used")
             return trace.with_findings(Finding("graph-capture-unused", text, note=True))
         return trace
-    places = [as_path(place) for place in given] if given else _beside(path)
-    files = [file for place in places for file in _files(place)]
+    skipped: list[Finding] = []
+
+    @contextmanager
+    def optional(place: Path) -> Iterator[None]:
+        try:
+            yield
+        except (SourceError, OSError) as error:
+            if given:
+                raise
+            reason = error.message if isinstance(error, SourceError) else f"{place}: {error.strerror or error}"
+            text = message("{reason}; this recording of a graph capture is not used", reason=readable(reason))
+            skipped.append(Finding("graph-capture-unreadable", text, note=True))
+
+    files: list[tuple[Path, int | None]] = []
+    places = [as_path(place) for place in given] or _beside(path)
+    for place in places:
+        with optional(place), reaching(place):
+            files += _files(place) if given or exists(place) else []
     graphs, names = [], []
     for file, batch in _needed(files, _batches(trace)):
-        captured = read(file)
-        found = graph_capture.captured_graphs(captured, batch)
-        if not found and given:
-            raise SourceError(
-                f"{file}: no graph was captured in this recording", "record while the server captures its graphs"
-            )
-        graphs += found
-        names += [readable(file.name)] if found else []
+        with optional(file):
+            found = graph_capture.captured_graphs(read(file), batch)
+            if not found and given:
+                raise SourceError(
+                    f"{file}: no graph was captured in this recording", "record while the server captures its graphs"
+                )
+            graphs += found
+            names += [readable(file.name)] if found else []
+    trace = trace.with_findings(*skipped)
     if not graphs:
         return trace.with_findings(*graph_capture.about_graphs(trace))
     return graph_capture.attributed(trace, graphs, names)
@@ -70,20 +89,17 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
 
 def _beside(path: Path) -> list[Path]:
     stem = _SUFFIX.sub("", path.name)
-    places = [path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")]
-    with reaching(path):
-        return [place for place in (*places, path.with_name(FOLDER)) if exists(place)]
+    return [*(path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")), path.with_name(FOLDER)]
 
 
 def _files(place: Path) -> list[tuple[Path, int | None]]:
     """Return the files of a place, and their batch sizes, as far as known."""
-    with reaching(place):
-        if not exists(place):
-            raise SourceError(f"{place}: no such file or folder", "check the path")
-        if not is_folder(place):
-            return [(place, None)]
-        names = sorted(file for file in place.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)
-        sizes = _details(place / DETAILS)
+    if not exists(place):
+        raise SourceError(f"{place}: no such file or folder", "check the path")
+    if not is_folder(place):
+        return [(place, None)]
+    names = sorted(file for file in place.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)
+    sizes = _details(place / DETAILS)
     matches = {file: _BATCH.match(file.name) for file in names}
     return [(file, sizes.get(file.name, int(match[1]) if match else None)) for file, match in matches.items()]
 
@@ -91,7 +107,7 @@ def _files(place: Path) -> list[tuple[Path, int | None]]:
 def _details(file: Path) -> dict[str, int]:
     try:
         entries = json.loads(file.read_text(encoding="utf-8")) if exists(file) else []
-    except ValueError:
+    except (ValueError, RecursionError):  # the batch sizes then come from the file names
         return {}
     return {
         entry["file"]: entry["batch_size"]

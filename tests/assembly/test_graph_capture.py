@@ -202,6 +202,51 @@ def test_node_ids_that_are_no_numbers_leave_the_order_of_time(tmp_path: Path, nu
     assert table.loc[["aten::mm", "aten::add"], "self_device_ns"].tolist() == [10_000, 10_000]
 
 
+@pytest.mark.parametrize(
+    "content", ['{"traceEvents":[{"ph"', "", "text", pytest.param("[" * 100_000, id="deep")]
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["t.capture.json", "capture_traces/bs_4_rank0.json"])
+def test_a_damaged_file_beside_the_trace_is_not_used(
+    tmp_path: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A note names the file. It is an error only if the user gave the file."""
+    path, damaged = replay(tmp_path / "t.json", ["gemm"]), tmp_path / name
+    damaged.parent.mkdir(exist_ok=True)
+    damaged.write_text(content)
+    trace = load(path)
+    assert finding(trace, "graph-capture-unreadable").startswith(f"{damaged}: ")
+    assert operators(trace).keys() == {"gemm"}
+    assert "--graph-capture" in finding(trace, "graph-kernels-without-operators")
+    assert main(["summary", str(path), "--graph-capture", str(damaged)]) == 2
+    error = capsys.readouterr().err
+    assert str(damaged) in error
+    assert "unexpected" not in error
+
+
+@pytest.mark.parametrize("details", ["[" * 100_000, "{", '[{"file": 1}, 2]'], ids=["deep", "damaged", "foreign"])
+def test_damaged_batch_sizes_beside_the_trace(tmp_path: Path, details: str) -> None:
+    folder = tmp_path / "capture_traces"
+    folder.mkdir()
+    capture(folder / "bs_4_rank0.json", 4, PLAN)
+    (folder / "execution_details.json").write_text(details)
+    trace = load(replay(tmp_path / "t.json", ["gemm", "add", "add2", "mul"]))
+    assert operators(trace)["gemm"] == "aten::mm"
+
+
+def test_a_folder_of_captures_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "capture_traces").mkdir()
+    path, iterdir = replay(tmp_path / "t.json", ["gemm"]), Path.iterdir
+
+    def refused(folder: Path) -> Any:
+        if folder.name == "capture_traces":
+            raise PermissionError(13, "Permission denied")
+        return iterdir(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    text = finding(load(path), "graph-capture-unreadable")
+    assert text.startswith(f"{tmp_path / 'capture_traces'}: Permission denied")
+
+
 def events(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path) as file:
         return [one for one in json.load(file, parse_float=Decimal)["traceEvents"] if one.get("ph") == "X"]
