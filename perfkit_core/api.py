@@ -7,16 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from perfkit_core.errors import UsageError
 from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Profile, Whole, opened
-from perfkit_core.readers.choices import choosing
-from perfkit_core.readers.choices import chosen as choices_made
+from perfkit_core.readers.choices import choosing, including
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.system.paths import PathLike, as_path
@@ -42,6 +39,9 @@ def summarize(
     workers: int = 1,
     scheduler: str | None = None,
     step_on: str | None = None,
+    step_kind: str | None = None,
+    graph_capture: PathLike | Sequence[PathLike] = (),
+    compile_info: PathLike | Sequence[PathLike] = (),
     **display: Any,
 ) -> pd.DataFrame:
     """Return the table of a view. Times are integers in ns, sizes are integers in bytes, and unknown values are NA.
@@ -54,7 +54,7 @@ def summarize(
     - ``limit``: maximum number of rows
     - ``peaks``: TOML file with peak rates of devices, in addition to the built-in rates
     - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
-    - ``step_on``: as for :func:`perfkit_core.load`
+    - ``step_on``, ``step_kind``, ``graph_capture``, ``compile_info``: as for :func:`perfkit_core.load`, not for a Trace
     - ``display``: other fields of :class:`perfkit_core.report.display.Display`, such as ``sort`` or ``hide``
 
     Raises UsageError and SourceError.
@@ -65,7 +65,11 @@ def summarize(
     request = ViewRequest(
         groupings, None if steps is None else tuple(steps), pattern, kind, device, native, peaks=rates
     )
-    with choosing(msgspec.structs.replace(choices_made(), step_on=step_on)):
+    if isinstance(profile, Trace) and (step_on or step_kind or graph_capture or compile_info):
+        hint = "give them to load"
+        raise UsageError("step_on, step_kind, graph_capture and compile_info apply when a source is read", hint)
+    made = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
+    with choosing(made):
         read = _profile(profile, workers=workers, scheduler=scheduler)
         table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)

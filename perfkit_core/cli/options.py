@@ -73,11 +73,9 @@ def writable(text: str) -> Path:
 def _choose(context: click.Context, param: click.Parameter, value: Any) -> None:
     """Apply the value of an option to all profiles that the command reads."""
     if value:
-        import msgspec
+        from perfkit_core.readers.choices import choosing, including
 
-        from perfkit_core.readers.choices import choosing, chosen
-
-        context.with_resource(choosing(msgspec.structs.replace(chosen(), **{str(param.name): value})))
+        context.with_resource(choosing(including(**{str(param.name): value})))
 
 
 def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -99,7 +97,7 @@ choices = adding(
                  "name."),
     click.option("--step-kind", metavar="KIND", expose_value=False, callback=_choose, help="Count only steps of this "
                  "kind of an inference server: prefill, decode, mixed, denoise or capture."),
-    click.option("--graph-capture", "graph_captures", multiple=True, metavar="FILE", expose_value=False,
+    click.option("--graph-capture", multiple=True, metavar="FILE", expose_value=False,
                  callback=_choose, help="Attribute the kernels of replayed graphs to operators with FILE: a "
                  "recording of the graph capture, or a folder of such recordings.  [default: NAME.capture.json.gz and "
                  "the folder capture_traces next to the source]"),

@@ -102,8 +102,11 @@ def arguments(sources: Iterable[str | Path]) -> str:
     option = _chosen_options()
     if len(places) > _MOST_IN_COMMAND:
         return f"SOURCE...{option}"
-    short = (min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place for place in places)
-    return shlex.join(short) + option
+    return shlex.join(map(_shortest, places)) + option
+
+
+def _shortest(place: str) -> str:
+    return min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place
 
 
 def _chosen_options() -> str:
@@ -111,8 +114,8 @@ def _chosen_options() -> str:
 
     choices = chosen()
     pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
-    pairs += [("--graph-capture", file) for file in choices.graph_captures]
-    pairs += [("--compile-info", path) for path in choices.compile_info]
+    pairs += [("--graph-capture", _shortest(place)) for place in choices.graph_captures]
+    pairs += [("--compile-info", _shortest(place)) for place in choices.compile_info]
     return "".join(f" {option} {shlex.quote(value)}" for option, value in pairs if value)
 
 

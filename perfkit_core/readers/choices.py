@@ -4,7 +4,8 @@ file is read (:func:`applied`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,15 +17,16 @@ from perfkit_core.assembly import server_steps
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers import graph_captures
+from perfkit_core.system.paths import PathLike, absolute
 
 
 class Choices(msgspec.Struct, frozen=True):
     """What to do with each recording after reading.
 
-    - ``graph_captures``: files or folders with recordings of graph captures.
+    - ``graph_captures``: files or folders with recordings of graph captures, as absolute paths or URLs.
     - ``step_kind``: step kind of a server to keep, one of ``server_steps.KINDS``, or None for all.
     - ``step_on``: name of the ranges that are steps, or None for the recorded steps. It applies to joined files.
-    - ``compile_info``: files or folders with what a compiler wrote about its kernels.
+    - ``compile_info``: files or folders with what a compiler wrote about its kernels, as absolute paths or URLs.
     """
 
     graph_captures: tuple[str, ...] = ()
@@ -39,6 +41,27 @@ _CHOSEN: Final[ContextVar[Choices]] = ContextVar("choices", default=_NONE)
 
 def chosen() -> Choices:
     return _CHOSEN.get()
+
+
+def including(
+    *,
+    step_on: str | None = None,
+    step_kind: str | None = None,
+    graph_capture: PathLike | Sequence[PathLike] = (),
+    compile_info: PathLike | Sequence[PathLike] = (),
+) -> Choices:
+    """Return the choices that apply now, changed by those that are given here. Raises UsageError for a URL that no
+    driver supports."""
+
+    def places(given: PathLike | Sequence[PathLike]) -> tuple[str, ...]:
+        each = [given] if isinstance(given, (str, os.PathLike)) else given
+        return tuple(str(absolute(place)) for place in each)  # another process may have another current folder
+
+    changes = {
+        "step_on": step_on, "step_kind": step_kind, "graph_captures": places(graph_capture),
+        "compile_info": places(compile_info),
+    }  # fmt: skip
+    return msgspec.structs.replace(chosen(), **{name: value for name, value in changes.items() if value})
 
 
 @contextmanager

@@ -48,6 +48,10 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
     the trace may belong to something else. If it cannot be read, a note says so."""
     if not given and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand
         return trace
+    for place in map(as_path, given):
+        with reaching(place):
+            if not exists(place):
+                raise SourceError(f"{place}: no such file or folder", "check --graph-capture")
     if not graph_capture.graph_launches(trace).any():
         if given:
             text = message("the recording has no launches of graphs, so the recording of the capture is not used")
@@ -70,7 +74,10 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
     places = [as_path(place) for place in given] or _beside(path)
     for place in places:
         with optional(place), reaching(place):
-            files += _files(place) if given or exists(place) else []
+            more = _files(place) if given or exists(place) else []
+            if given and not more:
+                raise SourceError(f"{place}: contains no recording of a graph capture", "check --graph-capture")
+            files += more
     graphs, names = [], []
     for file, batch in _needed(files, _batches(trace)):
         with optional(file):
@@ -82,6 +89,9 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
             graphs += found
             names += [readable(file.name)] if found else []
     trace = trace.with_findings(*skipped)
+    if given and not graphs:
+        text = message("no given recording of a graph capture has a batch size that the steps use")
+        trace = trace.with_findings(Finding("graph-capture-unused", text))
     if not graphs:
         return trace.with_findings(*graph_capture.about_graphs(trace))
     return graph_capture.attributed(trace, graphs, names)
@@ -94,8 +104,6 @@ def _beside(path: Path) -> list[Path]:
 
 def _files(place: Path) -> list[tuple[Path, int | None]]:
     """Return the files of a place, and their batch sizes, as far as known."""
-    if not exists(place):
-        raise SourceError(f"{place}: no such file or folder", "check the path")
     if not is_folder(place):
         return [(place, None)]
     names = sorted(file for file in place.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)

@@ -33,6 +33,7 @@ def load(
     plugins: Plugins | None = None,
     graph_capture: paths.PathLike | Sequence[paths.PathLike] = (),
     step_kind: str | None = None,
+    compile_info: paths.PathLike | Sequence[paths.PathLike] = (),
 ) -> Trace:
     """Read one source, or one source for each rank, as one Trace.
 
@@ -44,11 +45,14 @@ def load(
     ``step_on`` is the name of the ranges that are steps, or an RE2 pattern; by default, the recorded steps are used.
     ``graph_capture`` names recordings of graph captures (files or folders). They give the kernels of replayed graphs
     their operators. By default, those next to the sources are used. ``step_kind`` keeps only this step kind of an
-    inference server, such as ``decode``.
+    inference server, such as ``decode``. ``compile_info`` names files or folders that the framework's compiler wrote
+    about its kernels. By default, those next to the sources are used.
     """
-    if graph_capture or step_kind or step_on:
-        captures = [graph_capture] if isinstance(graph_capture, (str, os.PathLike)) else graph_capture
-        with choices.choosing(choices.Choices(tuple(map(str, captures)), step_kind, step_on)):
+    if graph_capture or step_kind or step_on or compile_info:
+        made = choices.including(
+            step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info
+        )
+        with choices.choosing(made):
             return load(sources, partial=partial, plugins=plugins)
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)

@@ -166,6 +166,17 @@ def test_given_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "no such file or folder" in capsys.readouterr().err
     unused = load(other, graph_capture=other)
     assert "not used" in finding(unused, "graph-capture-unused")
+    with pytest.raises(SourceError, match="no such file or folder"):  # also if the recording has no replays
+        load(other, graph_capture=tmp_path / "missing.json")
+
+
+def test_a_given_folder_without_a_suitable_capture(tmp_path: Path) -> None:
+    path, folder = replay(tmp_path / "t.json", ["gemm"], batch=4), tmp_path / "captures"
+    folder.mkdir()
+    with pytest.raises(SourceError, match="contains no recording of a graph capture"):
+        load(path, graph_capture=folder)
+    capture(folder / "bs_2_rank0.json", 2, PLAN)
+    assert "batch size" in finding(load(path, graph_capture=folder), "graph-capture-unused")
 
 
 def test_captures_of_several_threads(tmp_path: Path) -> None:
