@@ -44,56 +44,60 @@ Labels = tuple[str, ...]
 """The texts of launches or nodes that are equal if a launch and a node match."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    graph: CapturedGraph
-    named: bool
-    labels: Labels
-    counts: Counter[str]
-
-
 class Graphs:
     """Captured graphs, among which the graph of a replay is looked up."""
 
     def __init__(self, graphs: Sequence[CapturedGraph]) -> None:
-        self._candidates = []
-        for graph in graphs:
+        self._graphs = list(graphs)
+        self._preferred = functools.cache(self._by_batch)
+        self._labels: list[Labels] = []
+        self._unnamed: dict[Labels, list[int]] = defaultdict(list)
+        counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for number, graph in enumerate(graphs):
             pairs = zip(graph.kinds, graph.names, strict=True)
             named = not any(name is None and kind == schema.KERNEL for kind, name in pairs)
             labels = _labels(graph.kinds, graph.names, named)
-            self._candidates.append(_Candidate(graph, named, labels, Counter(labels)))
-        self._preferred = functools.cache(self._by_batch)
+            self._labels.append(labels)
+            if not named:
+                self._unnamed[labels].append(number)
+            for label, count in Counter(labels).items() if named else ():
+                counts[label].append((number, count))
+        self._counts = {label: np.array(pairs, np.int64).T for label, pairs in counts.items()}
 
     def best(
         self, kinds: Sequence[str], names: Sequence[str], batch: int | None
     ) -> tuple[CapturedGraph, IntArray] | None:
         """Return the captured graph that matches the nodes best, and for each node its launch (an index, -1: none). Of
         equally good graphs, return the one with the smallest batch size that the step fits in, else the first."""
-        nodes = {named: _labels(kinds, names, named) for named in (True, False)}
-        wanted = Counter(nodes[True])
+        unnamed, nodes = _labels(kinds, names, named=False), _labels(kinds, names, named=True)
+        most = np.zeros(len(self._graphs), np.int64)  # how many nodes each graph can match
+        for label, number in Counter(nodes).items():
+            if label in self._counts:
+                graph, count = self._counts[label]
+                most[graph] += np.minimum(count, number)
+        equal = self._unnamed.get(unnamed, [])
+        most[equal] = len(nodes)
         best: tuple[CapturedGraph, IntArray] | None = None
-        least = max(1, math.ceil(_LEAST_COMMON * len(kinds)))
-        for candidate in self._preferred(batch):
-            if candidate.named:
-                most = (candidate.counts & wanted).total()
-            else:
-                most = len(kinds) if candidate.labels == nodes[False] else 0
-            if most < least:
+        least, order = max(1, math.ceil(_LEAST_COMMON * len(nodes))), self._preferred(batch)
+        for at in order[most[order] >= least].tolist():
+            if most[at] < least:
                 continue
-            match = _matched(candidate, nodes[candidate.named], wanted)
+            match = np.arange(len(nodes)) if at in equal else _matched(self._labels[at], nodes)
             common = int(np.count_nonzero(match != NO_ROW))
             if common >= least:
-                best, least = (candidate.graph, match), common + 1  # only a better match replaces a preferred graph
-            if common == len(kinds):
+                best, least = (self._graphs[at], match), common + 1  # only a better match replaces a preferred graph
+            if common == len(nodes):
                 break
         return best
 
-    def _by_batch(self, batch: int | None) -> list[_Candidate]:
-        def padded(candidate: _Candidate) -> float:
-            size = candidate.graph.batch
+    def _by_batch(self, batch: int | None) -> IntArray:
+        """Return the numbers of the graphs in the order of preference for a batch size."""
+
+        def padded(number: int) -> float:
+            size = self._graphs[number].batch
             return size if size is not None and batch is not None and size >= batch else float("inf")
 
-        return sorted(self._candidates, key=padded)
+        return np.array(sorted(range(len(self._graphs)), key=padded), np.int64)
 
 
 def _labels(kinds: Sequence[str], names: Sequence[str | None], named: bool) -> Labels:
@@ -103,16 +107,15 @@ def _labels(kinds: Sequence[str], names: Sequence[str | None], named: bool) -> L
     return tuple(f"{kind} {name}" if kind == schema.KERNEL else kind for kind, name in zip(kinds, names, strict=True))
 
 
-def _matched(candidate: _Candidate, nodes: Labels, wanted: Counter[str]) -> IntArray:
+def _matched(calls: Labels, nodes: Labels) -> IntArray:
     """Return the index of the launch of each node, -1 if none."""
-    calls, counts = candidate.labels, candidate.counts
     if calls == nodes:
         return np.arange(len(nodes))
-    if any(counts[label] != number for label, number in wanted.items()):
-        return common_subsequence(calls, nodes)
     places: dict[str, list[int]] = defaultdict(list)
     for number, label in reversed(list(enumerate(calls))):
         places[label].append(number)
+    if any(len(places[label]) != number for label, number in Counter(nodes).items()):
+        return common_subsequence(calls, nodes)
     return np.array([places[label].pop() for label in nodes], np.int64)
 
 
