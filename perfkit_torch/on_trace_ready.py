@@ -20,6 +20,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import StepClock, Utilisation
+from perfkit_core.system import failures
 from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     def finish() -> Trace:
         # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
         trace = assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
-        return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
+        try:
+            return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
+        except Exception:  # the cycle is complete without them
+            failures.logger.exception("perfkit: the compiled graphs could not be read")
+            return trace
 
     taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
     taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
-from perfkit_torch import live_events, on_trace_ready, trace_handler  # noqa: E402
+from perfkit_torch import compile_logs, live_events, on_trace_ready, trace_handler  # noqa: E402
 from tests.support.recording_scripts import succeed  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
@@ -147,6 +147,19 @@ def test_failed_cycle_marks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(handler, "_take", lambda profiler, place: 1 / 0)
     train("mlp", handler)
     assert "ZeroDivisionError" in (tmp_path / INCOMPLETE_MARK).read_text()
+
+
+def test_unreadable_texts_of_the_compiler_lose_no_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def raising(names: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(compile_logs, "in_process", raising)
+    train("mlp", trace_handler(tmp_path))
+    assert not (tmp_path / INCOMPLETE_MARK).exists()
+    assert "aten::addmm" in load(tmp_path).codes("name").values
+    assert "the compiled graphs could not be read" in caplog.text
 
 
 @pytest.mark.parametrize("model", MODELS)
