@@ -25,7 +25,7 @@ import msgspec
 
 from perfkit_core.errors import SourceError
 from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall
-from perfkit_torch.compiled_code import CALL_EVENT, GraphTexts, fused_operators, stack_of
+from perfkit_torch.compiled_code import CALL_EVENT, GraphTexts, fused_operators, ready_operator, stack_of
 
 _LOG: Final = re.compile(r"dedicated_log_torch_trace_.*\.log")
 _RECORD: Final = re.compile(rb"^V\d{4} [\d:.]+ \d+ [^\]]*\] (\{.*\})$")
@@ -41,9 +41,10 @@ _TEXTS: Final = frozenset(
 _LARGEST_BYTES: Final = 64 << 20
 """Largest text that is read: a file, or an entry of a log."""
 _LARGEST_LOG_BYTES: Final = 4 << 30
+_INVALID: Final = (msgspec.MsgspecError, RecursionError)
+"""Errors that are raised for invalid or deeply nested JSON."""
 _MOST_GRAPHS: Final = 10_000
 _MOST_FILES: Final = 100_000
-_READY: Final = re.compile(r"(?:extern_kernels\.|torch\.ops\.(?=\w+\.))(.+)")
 
 
 def read(path: Path) -> tuple[CompiledGraph, ...]:
@@ -201,7 +202,7 @@ def _entries(path: Path) -> Iterator[tuple[object, str, str]]:
                 continue
             try:
                 decoded = decoder.decode(match[1])
-            except msgspec.MsgspecError:
+            except _INVALID:
                 continue
             name = decoded.name
             entry = (decoded.compilation, name) if name in _TEXTS and decoded.has_payload else None
@@ -216,8 +217,7 @@ def _of_kernels(information: Mapping[str, Any]) -> CompiledGraph:
         name = key.rpartition(":")[0] if re.search(r":\d+$", key) else key
         traces = about.get("stack_traces") if isinstance(about, dict) else None
         stacks = [stack for text in traces if (stack := stack_of(text))] if isinstance(traces, list) else []
-        operators, ready = fused_operators(name), _READY.fullmatch(name)
-        event = name if ready is None else f"aten::{ready[1].split('.')[-1 if '.' not in ready[1] else 1]}"
+        operators, event = fused_operators(name), ready_operator(name) or name
         calls.append(
             KernelCall(event, name, bool(operators), operators or (event,), stacks=tuple(dict.fromkeys(stacks)))
         )
@@ -246,5 +246,5 @@ def _json(text: str | None) -> dict[str, Any]:
     """Return the object in a JSON text, {} for any other text."""
     try:
         return msgspec.json.decode(text or "{}", type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except _INVALID:
         return {}

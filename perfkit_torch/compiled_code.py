@@ -39,11 +39,10 @@ _FRAGMENT: Final = re.compile(r"^#   %(\w+) .*= call_function\[")
 _HANDLE: Final = re.compile(r"^\s*# \[Provenance debug handles\] (.+:\d+)\s*$")
 _BODY: Final = re.compile(r"^\s*def (?:call|partition_\d+)\(")
 _KERNEL_CALL: Final = re.compile(r"^\s+(?:\w+ = )?(\w+)(?:\.run)?\(")
-_READY_CALL: Final = re.compile(
-    r"^\s+(?:\w+ = )?(?:extern_kernels\.(\w+)|torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?|aten\.(\w+)(?:\.\w+)?)\("
-)
-_FRAME: Final = re.compile(r'File "(.+)", line (\d+), in (.+)')
-_PLACE: Final = re.compile(r"^\s*#.*?File: (.+?):(\d+) in ([^,]+), code:")
+_CALL: Final = re.compile(r"^\s+(?:\w+ = )?([\w.]+)\(")
+_READY: Final = re.compile(r"(?:extern_kernels|aten|torch\.ops\.(\w+))\.(\w+)(?:\.\w+)?")
+_FRAME: Final = re.compile(r'File "(.+)", line (\d{1,18}), in (.+)')
+_PLACE: Final = re.compile(r"^\s*#.*?File: (.+?):(\d{1,18}) in ([^,]+), code:")
 _COMMENT: Final = re.compile(r"^\s*#")
 _NODE: Final = re.compile(r'^\s+(\w+)(?:\s*:\s*"[^"]*")?\s*=\s*(.+)$')
 _LAYER: Final = re.compile(r"\b[lLgG]_\w*?(?:_modules_(\w+))?_(?:parameters|buffers)_\w+")
@@ -81,6 +80,13 @@ def _known(name: str) -> bool:
     return not name.endswith("_") and operator_name(f"aten::{name}") is not None
 
 
+def ready_operator(called: str) -> str | None:
+    """Return the operator that code calls as ``torch.ops.mkldnn._linear_pointwise.default``, ``extern_kernels.mm`` or
+    ``aten.sort.stable``: ``mkldnn::_linear_pointwise``, ``aten::mm``, ``aten::sort``. None for other texts."""
+    match = _READY.fullmatch(called)
+    return f"{match[1] or 'aten'}::{match[2]}" if match else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Node:
     frame: str | None  # "file(line): function"
@@ -115,9 +121,7 @@ class _Calls:
             elif (match := _KERNEL_CALL.match(line)) and match[1] in self._events:
                 yield self._call(self._events[match[1]], match[1], handle, *sources)
                 sources, handle = ([], []), ""
-            elif match := _READY_CALL.match(line):
-                extern, namespace, operator, aten = match.groups()
-                event = f"{namespace or 'aten'}::{extern or operator or aten}"
+            elif (match := _CALL.match(line)) and (event := ready_operator(match[1])):
                 yield self._call(event, event, handle, *sources)
                 sources, handle = ([], []), ""
 

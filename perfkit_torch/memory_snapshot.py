@@ -51,6 +51,7 @@ _PHASE: Final = re.compile(
     r"torch[/\\](?:(?P<optimizer>optim[/\\])|(?P<backward>(?:_tensor|autograd[/\\]__init__)\.py\(\d+\): backward)"
     r"|(?P<forward>nn[/\\]modules[/\\]module\.py\(\d+\): _\w*call_impl)|(?P<dataloader>utils[/\\]data[/\\]))"
 )
+_PLAIN: Final = (bool, int, float, str)
 _ALIVE: Final = "active_allocated"
 _WITHOUT_STEPS: Final = message(
     "the snapshot has no training steps: it has the profiler's steps if _record_memory_history is called with "
@@ -103,7 +104,8 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
         phase = table["phase"].cast(pa.string()).dictionary_encode()
         table = table.set_column(table.column_names.index("phase"), "phase", phase)
         memory = pa.concat_tables([memory, table], promote_options="permissive")
-    settings = content.get("allocator_settings")
+    settings = content.get("allocator_settings") or {}
+    settings = {key: value for key, value in settings.items() if isinstance(key, str) and isinstance(value, _PLAIN)}
     meta = TraceMeta(
         source=source,
         format="torch-memory-snapshot",

@@ -75,9 +75,9 @@ def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[
 
 
 _PATTERNS: Final = (
-    re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)", re.S),
-    re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)', re.S),
-    re.compile(r"(?P<file>[^():;]+\.py):(?P<line>\d+)(?::| in | )(?P<name>.+)", re.S),
+    re.compile(r"(?P<file>[^()]+)\((?P<line>\d{1,18})\): (?P<name>.+)", re.S),
+    re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,18}), in (?P<name>.+)', re.S),
+    re.compile(r"(?P<file>[^():;]+\.py):(?P<line>\d{1,18})(?::| in | )(?P<name>.+)", re.S),
 )
 
 

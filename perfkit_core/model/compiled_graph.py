@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-_FRAME: Final = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.*)")
+_FRAME: Final = re.compile(r"(?P<file>.+)\((?P<line>\d{1,18})\): (?P<function>.*)")
 
 
 class KernelCall(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -35,7 +35,7 @@ from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import ratio
 from perfkit_core.views.user_code import SEPARATOR
 
-_LINE: Final = r"^(?P<file>.+?)(?:\((?P<line>\d+)\)|:(?P<line2>\d+))(?:(?:: ?| )(?P<function>.*))?$"
+_LINE: Final = r"^(?P<file>.+?)(?:\((?P<line>\d{1,18})\)|:(?P<line2>\d{1,18}))(?:(?:: ?| )(?P<function>.*))?$"
 _NUMBER: Final = re.compile(r"\(\d+\)(?=: )")
 
 

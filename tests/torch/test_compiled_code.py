@@ -11,8 +11,11 @@ import pytest
 
 from perfkit_core.assembly.kernel_calls import origins, with_graphs
 from perfkit_core.errors import SourceError
+from perfkit_core.exporters import stacks
+from perfkit_core.model.compiled_graph import common_stack
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
 from perfkit_core.views.operators import compiled
 from perfkit_torch import compile_logs
@@ -125,14 +128,16 @@ def test_kernels_on_a_gpu_get_the_layers_of_their_graph() -> None:
 def test_kernel_information_of_a_package(tmp_path: Path) -> None:
     stack = '  File "/app/mlp.py", line 30, in forward\n    return silu(x)\n'
     about = {f"{GATE}:3": {"stack_traces": [stack], "post_grad_nodes": ["mul"], "pre_grad_nodes": []},
-             "extern_kernels.mm:1": {"stack_traces": [stack]}, "torch.ops.aten.sort.stable:2": {}}  # fmt: skip
+             "extern_kernels.mm:1": {"stack_traces": [stack]}, "torch.ops.aten.sort.stable:2": {},
+             "torch.ops.mkldnn._linear_pointwise.default": {}}  # fmt: skip
     file = tmp_path / "kernel_information.json"
     file.write_text(json.dumps(about))
     assert compile_logs.beside(tmp_path / "trace.json") == [file]
-    ((gate, mm, sort),) = (graph.calls for graph in compile_logs.read(tmp_path))
+    ((gate, mm, sort, linear),) = (graph.calls for graph in compile_logs.read(tmp_path))
     assert (gate.event, gate.fused, gate.lines) == (GATE, True, ("/app/mlp.py:30",))
     assert (mm.event, mm.fused, mm.stack) == ("aten::mm", False, "/app/mlp.py(30): forward")
     assert (sort.event, sort.stacks) == ("aten::sort", ())
+    assert linear.event == "mkldnn::_linear_pointwise"
 
 
 def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
@@ -151,8 +156,20 @@ def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
     log.write_bytes("\n".join(lines).encode() + b"\n\t\xff\x00")
     (graph,) = compile_logs.read(tmp_path)
     assert (graph.event, [call.event for call in graph.calls]) == (None, [NORM, "aten::mm", GATE, "mylib::scan"])
-    (tmp_path / "kernel_information.json").write_text("[" * 5000)
-    assert compile_logs.read(tmp_path) == (graph,)
+    for damaged in ("[" * 5000, '{"a": ' + "[" * 200_000 + "]" * 200_000 + "}"):
+        (tmp_path / "kernel_information.json").write_text(damaged)
+        assert compile_logs.read(tmp_path) == (graph,)
+
+
+def test_huge_line_numbers_are_no_lines(tmp_path: Path) -> None:
+    traces = [f'File "a.py", line {line}, in f' for line in ("9" * 5000, "3", "5")]
+    (tmp_path / "kernel_information.json").write_text(json.dumps({GATE: {"stack_traces": traces}}))
+    ((gate,),) = (graph.calls for graph in compile_logs.read(tmp_path))
+    assert (gate.lines, gate.stack) == (("a.py:3", "a.py:5"), "a.py(3): f")
+    huge = f"a.py({'9' * 5000}): f"
+    assert common_stack([huge, "a.py(3): f"]) is None
+    assert stacks.frame(huge).line is None
+    assert split_names([huge, "a.py(3): f"])["line"].tolist() == [pd.NA, 3]
 
 
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

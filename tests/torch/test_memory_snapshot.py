@@ -179,6 +179,15 @@ def test_snapshots_of_torch_2_0(tmp_path: Path) -> None:
     assert sum(row[0] for row in table(written(snapshot, path), "memory_peak", "bytes")) == 4300
 
 
+def test_only_plain_allocator_settings_are_kept(tmp_path: Path) -> None:
+    settings: dict[Any, Any] = {"expandable_segments": True, "max_split_size": 7, (1, 2): 3, "list": [1]}
+    settings["itself"] = settings
+    path = written(training() | {"allocator_settings": settings}, tmp_path / "s.pickle")
+    trace = load(path)
+    assert trace.meta.extra["allocator_settings"] == {"expandable_segments": True, "max_split_size": 7}
+    check_round_trip(trace, tmp_path)
+
+
 ACTIONS = st.lists(st.tuples(st.sampled_from(["alloc", "alloc", "free", "cache"]), st.integers(1, 3 * MIB)), min_size=1)
 OLD = "(allocated before the recording)"
 

@@ -26,7 +26,7 @@ _KERNEL_FACTOR: Final = Quantity(
     message("estimate: tensor cores read 16 bytes in one access only if rows start at multiples of 16 bytes"),
 )  # fmt: skip
 _PRODUCTS: Final = ("matmul", "bmm", "linear", "matmul_grad", "bmm_grad", "linear_grad")
-_ALIGN: Final = re.compile(r"align(\d+)")
+_ALIGN: Final = re.compile(r"align(\d{1,18})")
 _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
 
 
