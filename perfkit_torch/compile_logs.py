@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,8 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall
 from perfkit_torch.compiled_code import CALL_EVENT, GraphTexts, fused_operators, ready_operator, stack_of
 
-_LOG: Final = re.compile(r"dedicated_log_torch_trace_.*\.log")
+_LOG: Final = re.compile(r"dedicated_log_torch_trace_(?:rank_(\d{1,9})_)?.*\.log")
+"""File name of a log. torch adds the rank if torch.distributed was initialised when the log began."""
 _RECORD: Final = re.compile(rb"^V\d{4} [\d:.]+ \d+ [^\]]*\] (\{.*\})$")
 _DEBUG_FOLDER: Final = "torch_compile_debug"
 _CODE, _KERNELS = "output_code.py", "kernel_information.json"
@@ -40,32 +42,26 @@ _TEXTS: Final = frozenset(
 )  # fmt: skip
 _LARGEST_BYTES: Final = 64 << 20
 """Largest text that is read: a file, or an entry of a log."""
-_LARGEST_LOG_BYTES: Final = 4 << 30
+_MOST_BYTES: Final = 4 << 30
+"""Largest number of bytes that are read of a log, or of all files of a folder."""
 _INVALID: Final = (msgspec.MsgspecError, RecursionError)
 """Errors that are raised for invalid or deeply nested JSON."""
 _MOST_GRAPHS: Final = 10_000
 _MOST_FILES: Final = 100_000
 
 
-def read(path: Path) -> tuple[CompiledGraph, ...]:
-    """Return the compiled graphs in a file or in the files of a folder, () if there are none. Raises SourceError if a
-    file cannot be read."""
+def read(path: Path, rank: int | None = None) -> tuple[CompiledGraph, ...]:
+    """Return the compiled graphs in a file or in the files of a folder, () if there are none. Logs of other ranks than
+    ``rank`` are left out if the folder has logs of this rank. Raises SourceError if a file cannot be read, or for too
+    many graphs or bytes."""
     graphs: dict[CompiledGraph, None] = {}
     try:
-        for file in islice(_files(path), _MOST_FILES):
-            if _LOG.fullmatch(file.name) or (file == path and file.suffix == ".log"):
-                found = [texts.graph() for texts in logged(file)]
-            elif file.name == _KERNELS:
-                found = [_of_kernels(_json(_text(file)))]
-            elif file.name == _CODE or (file == path and file.suffix == ".py"):
-                compiled = next((part for name in _COMPILED if (part := file.parent / name).is_file()), None)
-                mappings = file.parent / _MAPPINGS
-                texts = GraphTexts(_text(file), compiled=_text(compiled) if compiled else "")
-                texts.mappings = _json(_text(mappings)) if mappings.is_file() else {}
-                found = [texts.graph()]
-            else:
-                continue
-            graphs |= dict.fromkeys(graph for graph in found if graph.calls)
+        files = [file for file in islice(_files(path), _MOST_FILES) if file == path or _readable(file)]
+        states = [(file, file.stat()) for file in _of_rank(files, rank)]
+        if sum(state.st_size for _, state in states) > _MOST_BYTES:
+            raise SourceError(f"{path}: more than {_MOST_BYTES >> 30} GiB of files", "give a part of the folder")
+        for file, state in states:
+            graphs |= dict.fromkeys(_graphs(file, state.st_mtime_ns, state.st_size))
             if len(graphs) > _MOST_GRAPHS:
                 raise SourceError(f"{path}: more than {_MOST_GRAPHS:,} compiled graphs", "give a part of the folder")
     except OSError as error:
@@ -73,14 +69,43 @@ def read(path: Path) -> tuple[CompiledGraph, ...]:
     return tuple(graphs)
 
 
-def beside(path: Path) -> list[Path]:
-    """Return the files and folders next to a trace file, or in a run folder, that :func:`read` reads."""
+def _readable(file: Path) -> bool:
+    return file.name in (_KERNELS, _CODE) or _LOG.fullmatch(file.name) is not None
+
+
+def _of_rank(files: Iterable[Path], rank: int | None) -> list[Path]:
+    """Return the files without the logs of other ranks, if there are logs of this rank, else all files."""
+    ranks = {file: match and match[1] and int(match[1]) for file in files for match in (_LOG.fullmatch(file.name),)}
+    kept = {None, rank} if rank is not None and rank in ranks.values() else {*ranks.values()}
+    return [file for file, own in ranks.items() if own in kept]
+
+
+@lru_cache(maxsize=_MOST_GRAPHS)
+def _graphs(file: Path, modified_ns: int, size: int) -> tuple[CompiledGraph, ...]:
+    """Return the compiled graphs in a file. All ranks of a job may use the same files, so the last ones are cached, by
+    the time of their last modification and their size. Raises OSError and SourceError."""
+    graphs: Iterable[CompiledGraph] = ()
+    if file.suffix == ".log":
+        graphs = (texts.graph() for texts in logged(file))
+    elif file.name == _KERNELS:
+        graphs = (_of_kernels(_json(_text(file))),)
+    elif file.suffix == ".py":
+        compiled = next((part for name in _COMPILED if (part := file.parent / name).is_file()), None)
+        mappings = file.parent / _MAPPINGS
+        texts = GraphTexts(_text(file), compiled=_text(compiled) if compiled else "")
+        texts.mappings = _json(_text(mappings)) if mappings.is_file() else {}
+        graphs = (texts.graph(),)
+    return tuple(dict.fromkeys(graph for graph in graphs if graph.calls))
+
+
+def beside(path: Path, rank: int | None = None) -> list[Path]:
+    """Return the files and folders next to a trace file, or in a run folder, that :func:`read` reads for a rank."""
     folder = path if path.is_dir() else path.parent
     try:
-        return sorted(
-            part for part in folder.iterdir()
-            if _LOG.fullmatch(part.name) or part.name in (_DEBUG_FOLDER, _KERNELS)
-        )  # fmt: skip
+        parts = (
+            part for part in folder.iterdir() if _LOG.fullmatch(part.name) or part.name in (_DEBUG_FOLDER, _KERNELS)
+        )
+        return _of_rank(sorted(parts), rank)
     except OSError:
         return []
 
@@ -187,7 +212,7 @@ def _entries(path: Path) -> Iterator[tuple[object, str, str]]:
     lines: list[bytes] = []
     size = read_bytes = 0
     with path.open("rb") as file:
-        while (line := file.readline(_LARGEST_BYTES)) and read_bytes < _LARGEST_LOG_BYTES:
+        while (line := file.readline(_LARGEST_BYTES)) and read_bytes < _MOST_BYTES:
             read_bytes += len(line)
             if line.startswith(b"\t"):
                 size += len(line)

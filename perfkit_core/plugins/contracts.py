@@ -67,14 +67,16 @@ class CompiledCode:
 
     - ``operators(kernel)`` returns the native names of the operators that a generated kernel computes, as far as its
       name shows them. It returns () for other kernels.
-    - ``read(path)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
-    - ``beside(path)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can read.
+    - ``read(path, rank)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
+      Files of other ranks are left out if the folder has files of this rank. A rank of None has all files.
+    - ``beside(path, rank)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can
+      read.
     """
 
     framework: str
     operators: Callable[[str], Sequence[str]]
-    read: Callable[[Path], Sequence[CompiledGraph]] | None = None
-    beside: Callable[[Path], Sequence[Path]] | None = None
+    read: Callable[[Path, int | None], Sequence[CompiledGraph]] | None = None
+    beside: Callable[[Path, int | None], Sequence[Path]] | None = None
 
 
 class Recording(Protocol):

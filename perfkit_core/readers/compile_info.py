@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfkit_core.assembly.kernel_calls import origins, with_graphs
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import Message, message
 from perfkit_core.model.compiled_graph import CompiledGraph
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
@@ -21,23 +21,42 @@ from perfkit_core.system import paths
 
 def attached(trace: Trace, path: Path, plugins: Plugins) -> Trace:
     """Return the trace with its compile information. ``path`` is its source. Raises SourceError if given paths cannot
-    be read or have no compile information."""
+    be read or have no compile information. A file that merely lies next to the trace is left out if it is damaged."""
     code = plugins.compiled_code(trace.meta.framework)
-    if code is None or code.read is None or trace.meta.compiled:
-        return trace
     given = [Path(text) for text in chosen().compile_info]
-    places = given or (code.beside(path) if code.beside and not paths.is_remote(path) else [])
-    graphs: dict[CompiledGraph, None] = {}
-    for place in places:
+    for place in given:
         if not place.exists():
             raise SourceError(f"{place}: no such file or folder", "check --compile-info")
-        found = code.read(place)
-        if given and not found:
+    if code is None or code.read is None:
+        text = message(
+            "--compile-info is not used, because perfkit reads no such files for the framework of this trace"
+        )
+        return _unused(trace, text) if given else trace
+    if trace.meta.compiled:
+        text = message("--compile-info is not used, because the recording already has this information")
+        return _unused(trace, text) if given else trace
+    rank = trace.meta.ranks[0] if len(trace.meta.ranks) == 1 else None
+    places = given or (code.beside(path, rank) if code.beside and not paths.is_remote(path) else [])
+    graphs: dict[CompiledGraph, None] = {}
+    unreadable = []
+    for place in places:
+        try:
+            read = code.read(place, rank)
+        except SourceError as error:
+            if given:
+                raise
+            text = message("a file next to the trace is left out: {reason}", reason=paths.readable(error.message))
+            unreadable.append(Finding("compile-info-unreadable", text, note=True))
+            continue
+        if given and not read:
             hint = "docs/compiled-code.md lists the files that perfkit reads"
             raise SourceError(f"{place}: has no compile information of {code.framework}", hint)
-        graphs |= dict.fromkeys(found)
-    with_info = with_graphs(trace, tuple(graphs))
+        graphs |= dict.fromkeys(read)
+    with_info = with_graphs(trace, tuple(graphs)).with_findings(*unreadable)
     if given and not len(origins(with_info).own):
-        text = message("--compile-info matches no kernel of this trace: it may belong to another run")
-        return trace.with_findings(Finding("compile-info-unused", text))
+        return _unused(trace, message("--compile-info matches no kernel of this trace: it may belong to another run"))
     return with_info
+
+
+def _unused(trace: Trace, text: Message) -> Trace:
+    return trace.with_findings(Finding("compile-info-unused", text))

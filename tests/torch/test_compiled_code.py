@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,13 +14,18 @@ from perfkit_core.assembly.kernel_calls import origins, with_graphs
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters import stacks
 from perfkit_core.model.compiled_graph import common_stack
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.readers import compile_info
+from perfkit_core.readers.choices import Choices, choosing
 from perfkit_core.readers.load import load
 from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
 from perfkit_core.views.operators import compiled
 from perfkit_torch import compile_logs
 from perfkit_torch.compiled_code import GraphTexts, fused_operators
+from tests.support.events import host, trace
 
 NORM, GATE = "triton_red_fused_add_mean_mul_pow_rsqrt_0", "triton_poi_fused__unsafe_view_mul_silu_2"
 POW_TO_MUL = "Original ATen: [aten.pow, aten.mean, aten.add, aten.rsqrt, aten.mul]"
@@ -172,6 +178,65 @@ def test_huge_line_numbers_are_no_lines(tmp_path: Path) -> None:
     assert split_names([huge, "a.py(3): f"])["line"].tolist() == [pd.NA, 3]
 
 
+def attached(rows: list[dict[str, Any]], path: Path, *given: Path, **meta: Any) -> Trace:
+    recorded = trace(rows).with_meta(**{"framework": "torch"} | meta)
+    with choosing(Choices(compile_info=tuple(map(str, given)))):
+        return compile_info.attached(recorded, path, get_plugins())
+
+
+KERNEL = [host("net", "annotation", 0, 100), host(GATE, "operator", 10, 5)]
+
+
+def test_a_damaged_file_next_to_a_trace_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_logs, "_LARGEST_BYTES", 100)
+    (tmp_path / "kernel_information.json").write_text(json.dumps({GATE: {}}))
+    code = tmp_path / "torch_compile_debug" / "output_code.py"
+    code.parent.mkdir()
+    code.write_text(CODE)
+    found = attached(KERNEL, tmp_path / "t.json")
+    assert [call.event for graph in found.meta.compiled for call in graph.calls] == [GATE]
+    (finding,) = (finding for finding in found.quality if finding.code == "compile-info-unreadable")
+    assert finding.note
+    assert str(finding.message).startswith(f"a file next to the trace is left out: {code}: larger than")
+    with pytest.raises(SourceError, match="larger than"):
+        attached(KERNEL, tmp_path / "t.json", code)
+
+
+@pytest.mark.parametrize(
+    ("meta", "reason"),
+    [
+        ({"framework": "paddle"}, "for the framework of this trace"),
+        ({"framework": None}, "for the framework of this trace"),
+        ({"compiled": (GraphTexts(CODE).graph(),)}, "the recording already has this information"),
+        ({}, "matches no kernel of this trace"),
+    ],
+)
+def test_given_files_that_are_not_used_are_a_finding(tmp_path: Path, meta: dict[str, Any], reason: str) -> None:
+    (tmp_path / "kernel_information.json").write_text(json.dumps({NORM: {}}))
+    quality = attached(KERNEL, tmp_path / "t.json", tmp_path, **meta).quality
+    (text,) = (str(finding.message) for finding in quality if finding.code == "compile-info-unused")
+    assert reason in text
+    with pytest.raises(SourceError, match="no such file or folder"):
+        attached(KERNEL, tmp_path / "t.json", tmp_path / "nothing", **meta)
+
+
+def test_each_rank_reads_its_own_log_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = '"frame_id": 0, "has_payload": "0"'
+    for name, operator in (("rank_0_a", "mm"), ("rank_1_b", "bmm"), ("c", "sum")):
+        lines = [f'V1125 20:23:41.207 9047 x:1] {{"{kind}": {{}}, {ids}}}\n\tdef call(args):\n\t    aten.{operator}(x)'
+                 for kind in ("inductor_post_grad_graph", "inductor_output_code")]  # fmt: skip
+        (tmp_path / f"dedicated_log_torch_trace_{name}.log").write_text("\n".join(lines))
+
+    def events(rank: int | None) -> set[str]:
+        return {call.event for graph in compile_logs.read(tmp_path, rank) for call in graph.calls}
+
+    assert events(1) == {"aten::bmm", "aten::sum"}
+    assert events(None) == events(2) == {"aten::mm", "aten::bmm", "aten::sum"}
+    assert [file.name[26:] for file in compile_logs.beside(tmp_path / "t.json", 0)] == ["c.log", "rank_0_a.log"]
+    monkeypatch.delattr(compile_logs, "logged")
+    assert events(0) == {"aten::mm", "aten::sum"}
+
+
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_logs, "_LARGEST_BYTES", 100)
     file = tmp_path / "output_code.py"
@@ -180,3 +245,6 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         compile_logs.read(file)
     with pytest.raises(SourceError, match="cannot be read"):
         compile_logs.read(tmp_path / "nothing.py")
+    monkeypatch.setattr(compile_logs, "_MOST_BYTES", 100)
+    with pytest.raises(SourceError, match="GiB of files"):
+        compile_logs.read(tmp_path)
