@@ -42,7 +42,7 @@ class Lane(msgspec.Struct, frozen=True):
     rank: int | None
     pid: int | None
     tid: int | None
-    device: str
+    device: str | None
     stream: int | None
 
     @property
@@ -139,7 +139,7 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
         if host:
             process_name = "host" if pid is None else f"process {pid}"
         else:
-            process_name = f"{device} {products[device]}" if products.get(device) else device
+            process_name = f"{device} {products[device]}" if products.get(device) else device or "no device"
         if several:
             process_name = f"rank {rank}: {process_name}"
         result.append(Lane(process, thread, process_name, name, rank, pid, tid, schema.CPU if host else device, stream))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core.errors import SourceError
+from perfkit_core.exporters.export import export as export_file
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.readers.load import load, stream
 from perfkit_core.readers.nsys import database, source
@@ -84,6 +85,15 @@ def test_a_compressed_export(path: Path, tmp_path: Path) -> None:
     packed = tmp_path / "small.sqlite.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert load(packed).events.equals(load(path).events)
+
+
+def test_a_compressed_export_does_not_fill_the_disk(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "small.sqlite.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(database, "LEAST_FREE_BYTES", 1 << 62)
+    assert "unpacking it needs more than 0 MiB" in refusal(packed)
 
 
 def test_processes_with_device_work_are_ranks(tmp_path: Path) -> None:
@@ -263,6 +273,24 @@ def test_values_of_a_wrong_type_are_named(tmp_path: Path, name: str, value: obje
     export = small()
     export.tables["CUPTI_ACTIVITY_KIND_KERNEL"][0][name] = value
     assert "table CUPTI_ACTIVITY_KIND_KERNEL" in refusal(export.write(tmp_path / "wrong.sqlite"))
+
+
+def test_rows_without_a_device_or_a_thread(tmp_path: Path) -> None:
+    """The context of a row tells its device. The device of another context is unknown, also in an exported file."""
+    export = small()
+    (kernel,), (call, *_) = (export.tables[f"CUPTI_ACTIVITY_KIND_{name}"] for name in ("KERNEL", "RUNTIME"))
+    for number, context in ((31, kernel["contextId"]), (32, 99)):
+        export.kernel(f"k{number}", 5_000, 5_100, number, deviceId=None, contextId=context)
+    export.tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append({**call, "globalTid": None, "nameId": export.text("lost")})
+    export.add("ThreadNames", nameId=export.text("lost thread"), priority=20, globalTid=None)
+    trace = load(export.write(tmp_path / "nulls.sqlite"))
+    check_trace(trace)
+    check_round_trip(trace, tmp_path)
+    export_file(trace, tmp_path / "exported.json")
+    assert column(load(tmp_path / "exported.json"), "device") == column(trace, "device")
+    assert (column(trace, "device")["k31"], column(trace, "device")["k32"]) == ("cuda:0", None)
+    assert (column(trace, "device")["lost"], column(trace, "tid")["lost"]) == ("cpu", None)
+    assert "lost thread" not in trace.meta.thread_names.values()
 
 
 def test_hostile_texts_and_numbers_are_read_or_refused(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.errors import SourceError
-from perfkit_core.storage.bytestream import DAMAGED, GZIP_MAGIC, open_bytes
+from perfkit_core.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAGIC, open_bytes
 from perfkit_core.system.paths import is_remote, open_binary
 
 BATCH_ROWS: Final = 1 << 14
+LEAST_FREE_BYTES: Final = 1 << 30
+"""Free space that a compressed or remote export leaves on the disk to which it is unpacked: it may be hostile."""
 HINT: Final = "export the report again: nsys export --type sqlite REPORT.nsys-rep"
 _OLDER: Final = "StringTable"
 """A table of nvprof, whose files have other tables with names of CUPTI."""
@@ -141,7 +143,13 @@ def _local(path: Path, stack: contextlib.ExitStack) -> Path:
     copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perfkit-"))) / "export.sqlite"
     try:
         with open_bytes(path) as content, copy.open("wb") as file:
-            shutil.copyfileobj(content, file)
+            while piece := content.read(CHUNK_BYTES):
+                if shutil.disk_usage(copy.parent).free < LEAST_FREE_BYTES:
+                    raise SourceError(
+                        f"{path}: unpacking it needs more than {file.tell() >> 20} MiB in {copy.parent.parent}",
+                        "unpack it on a larger disk, or set TMPDIR",
+                    )
+                file.write(piece)
     except DAMAGED as error:
         raise SourceError(f"{path}: damaged or truncated data ({error})", HINT) from None
     return copy

@@ -158,11 +158,8 @@ class _Export:
         columns |= {"start_ns": start, "dur_ns": np.maximum(end - start, 0)}
         process = pa.array(cells["process"], pa.int64())
         if "device" in cells:
-            numbers = cells["device"]
-            if table is tables.SYNCS:  # these state device 0 for every context
-                contexts = zip(cells["process"], cells["context"], numbers, strict=True)
-                numbers = [self._device_of.get((each, context), number) for each, context, number in contexts]
-            columns["device"] = [f"cuda:{number or 0:d}" for number in numbers]
+            contexts = zip(cells["process"], cells["context"], cells["device"], strict=True)
+            columns["device"] = [self._device(table, *context) for context in contexts]
         else:
             columns["device"] = [schema.CPU] * count
             columns["pid"], columns["tid"] = pc.bit_wise_and(process, tables.LOW_BITS), cells["tid"]
@@ -180,11 +177,18 @@ class _Export:
         self._left_out += count - len(kept)
         return kept
 
+    def _device(self, table: tables.EventTable, process: int | None, context: int | None, number: int | None
+                ) -> str | None:  # fmt: skip
+        if number is None or table is tables.SYNCS:  # these state device 0 for every context
+            number = self._device_of.get((process, context), number)
+        return None if number is None else f"cuda:{number:d}"
+
     def meta(self) -> TraceMeta:
         database, matched = self._database, self._meanings.matched
         names = database.texts("ThreadNames", "nameId")
         threads = {}
-        rows = database.rows("ThreadNames", "{globalTid} >> 24, {globalTid} & 16777215, {nameId}")
+        cells = "{globalTid} >> 24, {globalTid} & 16777215, {nameId}"
+        rows = database.rows("ThreadNames", cells, "WHERE {globalTid} IS NOT NULL")
         for process, thread, name in rows:
             if (process, thread) in self._threads and name in names:
                 rank = self._ranks.get(process, "-")
