@@ -26,7 +26,7 @@ from perfkit_core.operators.names import family
 from perfkit_paddle import findings, names
 from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
 from perfkit_paddle.operator_names import operator_name
-from perfkit_paddle.program_order import Order
+from perfkit_paddle.program_order import order_of
 from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Shapes, Sizes, each
 
 _OPERATOR: Final = names.EVENT_TYPES[0]
@@ -153,15 +153,12 @@ def _matched(columns: pa.Table, runs: Sequence[Run]) -> Iterator[tuple[int, Argu
     end = start + columns["dur_ns"].to_numpy()[rows]
     texts = columns["name"].take(pa.array(rows)).to_pylist()
     known: dict[Any, list[Arguments | None]] = {}
-    orders: dict[int, Order] = {}
     for run in _apart(runs):
         program = run.program
         given = known.setdefault((id(program), run.feeds), [])
         if not given:
             given += arguments(program, dict(run.feeds))
-        if id(program) not in orders:
-            orders[id(program)] = Order(program)
-        order = orders[id(program)]
+        order = order_of(program)
         first, last = np.searchsorted(start, (run.start_ns, run.end_ns))
         found: dict[str, list[int]] = {}
         for place, name in enumerate(texts[first:last], int(first)):

@@ -44,7 +44,7 @@ class ProgramOperator:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Program:
     operators: tuple[ProgramOperator, ...]
     values: tuple[Value, ...]

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from perfkit_core.assembly.draft import Recorded
+from perfkit_paddle import program_order
 from perfkit_paddle.program_operators import Run, described
+from perfkit_paddle.program_order import UNCERTAIN, order_of
 from perfkit_paddle.program_shapes import Program, ProgramOperator, Value
 
 SIZES = [(4, 6), (6, 8), (8, 10), (6, 3), (3, 10), (4, 8), (4, 10), (4, 3), (4, 10)]
@@ -116,6 +119,40 @@ def test_threads_run_random_programs() -> None:
             assert found in (None, truth[number])
             total, known = total + 1, known + (found is not None)
     assert known > total / 4
+
+
+def test_the_order_that_a_program_demands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random programs of two names, with more operators than a byte has bits. Before an operator run the makers of its
+    inputs, and the operators before these. The expected numbers are counted with sets."""
+    generator = np.random.default_rng(1)
+    count = 40
+    for _ in range(20):
+        sources = [{int(generator.integers(-1, number)) for _ in range(2)} - {-1} for number in range(count)]
+        names = [str(generator.choice(["relu", "tanh"])) for _ in range(count)]
+        operators = zip(names, sources, range(count), strict=True)
+        order = order_of(Program(tuple(ProgramOperator(name, tuple(used), (n,)) for name, used, n in operators), ()))
+        before: list[set[int]] = []
+        for used in sources:
+            before.append(used.union(*(before[source] for source in used)))
+        after = [{later for later in range(count) if number in before[later]} for number in range(count)]
+        for counts, expected in zip(order._counts, (before, after), strict=True):
+            for column, name in enumerate(order.names):
+                assert counts[:, column].tolist() == [sum(names[each] == name for each in one) for one in expected]
+    chain = Program(tuple(ProgramOperator("relu", (n,), (n + 1,)) for n in range(count)), ())
+    order, times = order_of(chain), {"relu": (np.arange(count), np.arange(count) + 1)}
+    assert order.told_apart("relu", range(count), times) == list(range(count))
+    monkeypatch.setattr(program_order, "MOST_OPERATORS", count - 1)
+    assert order.told_apart("relu", range(count), times) == [UNCERTAIN] * count
+
+
+def test_the_order_is_counted_once_and_only_if_it_is_needed() -> None:
+    program = two_branches()
+    described(FOUR, [run(program, True)])
+    assert "_counts" not in vars(order_of(program))
+    described(FOUR, [run(program, False)])
+    counts = order_of(program)._counts
+    described(FOUR, [run(program, False)])
+    assert order_of(program)._counts is counts
 
 
 def test_another_number_of_operators_gives_no_arguments() -> None:
