@@ -79,8 +79,11 @@ def _of_steps(partition: pd.DataFrame) -> Message:
     if on_device:
         host = _LAUNCH_BOUND if shares.get("launch_and_host", 0) >= shares.get("idle", 0) else _HOST_BOUND
     limits = {name: (shares.get(name, 0.0), part(template, name)) for name, template in _WAITS.items()}
-    outside = sum(shares.get(name, 0) for name in _WITHOUT_OPERATORS)
-    limits["host"] = (outside, part(host, *_WITHOUT_OPERATORS))
+    # devices are idle during input waits, too; a sentence that says "mostly" needs a part that exceeds them
+    outside = {name: shares.get(name, 0.0) for name in _WITHOUT_OPERATORS}
+    if not on_device or max(outside.values()) >= shares.get("input_wait", 0):
+        names = (*outside, "input_wait") if on_device else tuple(outside)
+        limits["host"] = (sum(outside.values()), part(host, *names))
     share, limit = max(limits.values(), key=lambda entry: entry[0])
     if share < LIMITING:
         return message("{what}.", what=part(_DEVICE_BOUND if on_device else _CPU_BOUND, *_COMPUTE))

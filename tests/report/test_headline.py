@@ -80,6 +80,14 @@ def parts(shares: dict[str, float]) -> pd.DataFrame:
             {"device_compute": 0.6, "launch_and_host": 0.1, "idle": 0.3},
             "Host-bound: devices are idle for 40% of the step time",
         ),
+        (
+            {"device_compute": 0.4, "launch_and_host": 0.3, "input_wait": 0.2, "idle": 0.1},
+            "Launch-bound: devices are idle for 60% of the step time (6.00 ms per step)",
+        ),
+        (
+            {"device_compute": 0.2, "launch_and_host": 0.25, "input_wait": 0.3, "idle": 0.25},
+            "Input-bound: 30% of the step time",
+        ),
         ({"device_compute": 0.6, "exposed_copy": 0.4}, "Copy-bound: for 40% of the step time"),
         ({"compute": 0.9, "framework": 0.1}, "Compute-bound: operators compute for 90% of the step time"),
         ({"compute": 0.5, "framework": 0.3, "idle": 0.2}, "Overhead-bound: for 50% of the step time"),
