@@ -8,13 +8,13 @@ longer without delaying the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
 from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.language.messages import mark, message
@@ -23,8 +23,10 @@ from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration,
 from perfkit_core.model.trace import Trace, once
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.replay import build, graph, played_steps
+from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import Graph, Replay
 from perfkit_core.replay.played_steps import Steps
+from perfkit_core.replay.waits import RETURN_NS
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
@@ -36,6 +38,8 @@ OFF: Final = mark("not on the critical path")
 HOST, DEVICE, WAITS = mark("host"), mark("device"), mark("waits")
 OUTSIDE: Final = mark("(nothing recorded on the host)")
 UNEXPLAINED: Final = mark("unexplained")
+UNLAUNCHED: Final = graph.BATCH + 1
+"""Cause of the time of a call that waits for device work without a recorded launch, which no edge leads to."""
 _WAITS: Final = {
     graph.CHAIN: mark("gap between host events"),
     graph.LAUNCH: mark("launch latency"),
@@ -46,6 +50,7 @@ _WAITS: Final = {
     graph.HANDOFF: mark("thread hand-off"),
     graph.MEETING: mark("wait for another rank"),
     graph.BATCH: mark("batch hand-off from the loader"),
+    UNLAUNCHED: mark("wait for device work without a recorded launch"),
 }
 """Cause of an edge → name of its time on the path. The time of the awaited work itself belongs to this work."""
 
@@ -58,6 +63,8 @@ class Path:
     node: IntArray  # node whose time the part is; -1 for the time of an edge
     cause: IntArray  # cause of the edge; -1 for the time of a node, and for unexplained time
     time_ns: IntArray
+    until_ns: IntArray  # end of the part in the graph's time
+    source: IntArray  # node where the edge begins; -1 for the time of a node, and for unexplained time
 
 
 @once
@@ -76,14 +83,14 @@ def critical_path(trace: Trace) -> tuple[Steps, Path]:
         steps.first, steps.after, into, order, links.src, links.lag_ns, links.from_start, links.cause,
         replay.graph.dur_ns, replay.graph.start_ns,
     )  # fmt: skip
-    return steps, Path(*parts.T)
+    return steps, _with_unlaunched_work(replay, Path(*parts.T))
 
 
 def _walked(*arrays: IntArray | BoolArray | ByteArray) -> IntArray:
-    """Return the parts of all paths, shape (parts, 4), in the order of the fields of :class:`Path`."""
-    parts = np.empty((len(arrays[-1]) + 4, 4), np.int64)
+    """Return the parts of all paths, shape (parts, 6), in the order of the fields of :class:`Path`."""
+    parts = np.empty((len(arrays[-1]) + 4, len(fields(Path))), np.int64)
     while (used := _walk(*arrays, parts)) < 0:
-        parts = np.empty((2 * len(parts), 4), np.int64)
+        parts = np.empty((2 * len(parts), len(fields(Path))), np.int64)
     return parts[:used]
 
 
@@ -103,20 +110,50 @@ def _walk(first, after, into, order, src, lag, from_start, cause, dur, start, pa
                 if best < 0 or ends > latest:
                     best, latest = edge, ends
             if best < 0:  # nothing explains when this node starts
-                parts[used] = step, -1, -1, now - begin
+                parts[used] = step, -1, -1, now - begin, now, -1
                 used += 1
                 break
             since = start[src[best]] + (0 if from_start[best] else dur[src[best]])
             if now > max(since, begin):
-                parts[used] = step, -1, cause[best] if latest >= now else -1, now - max(since, begin)
+                why = cause[best] if latest >= now else -1
+                parts[used] = step, -1, why, now - max(since, begin), now, src[best]
                 used += 1
             now = min(now, since)
             node = src[best]
             if now > max(start[node], begin):
-                parts[used] = step, node, -1, now - max(start[node], begin)
+                parts[used] = step, node, -1, now - max(start[node], begin), now, -1
                 used += 1
             now = min(now, start[node])
     return used
+
+
+def _with_unlaunched_work(replay: Replay, path: Path) -> Path:
+    """Return the path in which waits for a device are divided: the time in which work without a recorded launch runs on
+    this device, and ends within the wait, is a part of its own. Gaps of up to UNEXPLAINED_NS before such work count."""
+    played, trace = replay.graph, replay.trace
+    work = np.flatnonzero(~played.on_host & (played.row >= 0))
+    work = work[trace.ints("launched_by")[played.row[work]] < 0]
+    start, end = played.start_ns[work] - UNEXPLAINED_NS, played.start_ns[work] + played.dur_ns[work]
+    order = np.argsort(end, kind="stable")
+    work, start, end = work[order], start[order], end[order]
+    covered = np.zeros(len(path.time_ns), np.int64)
+    for part in np.flatnonzero((path.cause == graph.WAIT) & (path.time_ns > RETURN_NS)).tolist():
+        since, until = path.until_ns[part] - path.time_ns[part], path.until_ns[part]
+        within = slice(*np.searchsorted(end, [since, until], side="right"))
+        here = _device(replay, work[within]) == _device(replay, path.source[[part]])
+        covered[part] = intervals.length(intervals.union(np.maximum(start[within], since)[here], end[within][here]))
+    split = np.flatnonzero(covered)
+    added = Path(path.step[split], np.full(len(split), -1), np.full(len(split), UNLAUNCHED), covered[split],
+                 path.until_ns[split], path.source[split])  # fmt: skip
+    path = replace(path, time_ns=path.time_ns - covered)
+    kept = path.time_ns > 0
+    return Path(*(np.append(getattr(path, f.name)[kept], getattr(added, f.name)) for f in fields(Path)))
+
+
+def _device(replay: Replay, node: IntArray) -> IntArray:
+    """Return a number for the device of each node of device work. Equal devices of two ranks have two numbers."""
+    row, device = replay.graph.row[node], replay.trace.codes("device")
+    return replay.trace.ints("rank")[row] * len(device.values) + device.codes[row]
 
 
 def slack(replay: Replay, steps: Steps) -> IntArray:

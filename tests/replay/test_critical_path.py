@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,6 +60,43 @@ def test_work_off_the_path_has_slack() -> None:
     assert short["time_ns"] == 1 * MS
     # It ends at 4 ms. The call that waits for it returns at 9.5 ms, at least RETURN_NS after the end of the work.
     assert short["slack_ns"] == 5 * MS + 500_000 - RETURN_NS
+
+
+def test_a_wait_for_work_without_a_launch_is_named() -> None:
+    """The call waits for kernels whose launches were not recorded. Only its own kernel has a launch, and ends early."""
+    found = rows(view.table(trace([
+        host("step", "step", 0, 1000_000, step=1),
+        host("cudaLaunchKernel", "runtime", 10_000, 10_000, correlation=1),
+        host("cudaDeviceSynchronize", "sync", 100_000, 800_000, correlation=3),
+        device("own", "kernel", 30_000, 170_000, 1),
+        device("lost", "kernel", 202_000, 300_000),
+        device("lost", "kernel", 503_000, 100_000),
+        device("lost", "kernel", 703_000, 177_000),  # after an idle time of 100 µs
+        device("later", "kernel", 890_000, 50_000, stream=8),  # the call does not wait for it
+    ]), ViewRequest()))  # fmt: skip
+    waits = {name: row["time_ns"] for (root, name), row in found.items() if root == view.PATH}
+    # from 200 µs to 603 µs, and from 20 µs before the last kernel to its end
+    assert waits["wait for device work without a recorded launch"] == 403_000 + 197_000
+    assert waits["return from synchronisation"] == 80_000 + 20_000
+
+
+@pytest.mark.parametrize("name", ["h100-qwen05b", "mi300x-qwen05b"])
+def test_a_real_wait_for_work_without_a_launch_is_no_return(name: str, traces: Path) -> None:
+    """In both recordings, the host first waits for the kernels of the previous step, whose launches are missing."""
+    found = rows(view.table(load(traces / f"torch/{name}.json.gz"), ViewRequest()))
+    events = msgspec.json.decode(gzip.decompress((traces / f"torch/{name}.json.gz").read_bytes()))["traceEvents"]
+    calls = [event for event in events if event.get("cat") == "cuda_runtime"]
+    launches = {event["args"].get("correlation") for event in calls}
+    sync = next(event for event in calls if event["name"].endswith("DeviceSynchronize"))
+    ends = sync["ts"] + sync["dur"]
+    lost_us = sum(
+        event["dur"] for event in events
+        if event.get("cat") == "kernel" and event["args"].get("correlation") not in launches
+        and sync["ts"] <= event["ts"] and event["ts"] + event["dur"] <= ends
+    )  # fmt: skip
+    wait_ns = found[view.PATH, "wait for device work without a recorded launch"]["time_ns"]
+    assert lost_us * 1000 < wait_ns < sync["dur"] * 1000
+    assert found[view.PATH, "return from synchronisation"]["time_ns"] < 0.002 * wait_ns
 
 
 def test_a_step_on_the_host_consists_of_its_operators() -> None:
