@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -53,6 +55,7 @@ def test_an_interrupted_step_does_not_count() -> None:
 
 
 def test_the_clock_measures_a_step() -> None:
+    begin = time.perf_counter_ns()
     clock = StepClock()
     for number in range(4):
         clock.begins(number, OFF)
@@ -60,7 +63,7 @@ def test_the_clock_measures_a_step() -> None:
             time.sleep(0.02)
     first, second = clock.times().steps
     assert first.wall_ns >= 20_000_000
-    assert second.wall_ns < first.wall_ns
+    assert 0 < second.wall_ns <= time.perf_counter_ns() - begin - first.wall_ns
     assert first.ran_ns is None or first.ran_ns < first.wall_ns  # a sleeping thread does not run
 
 
@@ -78,6 +81,41 @@ def test_the_cpu_utilisation_is_that_of_the_recorded_steps(monkeypatch: pytest.M
     for number, action in enumerate([OFF, RECORD, OFF], 5):
         clock.begins(number, action)
     assert clock.utilisation.cpu["system"] == 0.25
+
+
+def test_the_cpu_time_of_the_process_and_its_threads() -> None:
+    """Waiting takes no CPU time, computing does. The bounds are the times that the test and its threads measure, so
+    they hold under any load."""
+    own_ns, computed, end = [], threading.Event(), threading.Event()
+
+    def compute() -> None:
+        while time.thread_time_ns() < 20_000_000:
+            pass
+        own_ns.append(time.thread_time_ns())
+        computed.set()
+        end.wait()
+
+    used = []
+    for run in (compute, None):
+        thread = threading.Thread(target=run or end.wait)
+        outer, process = time.perf_counter_ns(), time.process_time_ns()
+        processors = step_clock._Processors()
+        inner = time.perf_counter_ns()
+        thread.start()
+        if run:
+            computed.wait()
+        else:
+            time.sleep(0.05)
+        least = time.perf_counter_ns() - inner
+        used.append(processors.used())
+        process, outer = time.process_time_ns() - process, time.perf_counter_ns() - outer
+        assert used[-1].cpu["process"] * least <= process
+        if sys.platform == "linux":
+            share = used[-1].threads[thread.native_id or 0][1]
+            assert share * least <= process
+            assert not run or share * outer >= own_ns[0]
+        assert not run or used[-1].cpu["process"] * outer >= own_ns[0]
+    end.set()
 
 
 def test_only_the_latest_steps_are_kept() -> None:

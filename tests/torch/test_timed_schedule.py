@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -16,6 +16,10 @@ from perfkit_core.advice.frames import frames
 from perfkit_core.api import summarize
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.recording import step_clock
+from perfkit_torch.on_trace_ready import _unrecorded_threads
+from tests.support.events import host
+from tests.support.events import trace as made
 
 torch = pytest.importorskip("torch")
 
@@ -65,14 +69,21 @@ def test_steps_inside_and_outside_of_the_window_are_timed(tmp_path: Path) -> Non
     assert base.error is not None
 
 
-def test_the_cpu_utilisation_is_stored_as_by_paddle(tmp_path: Path) -> None:
-    """Waiting takes no CPU time of the process, and a process cannot use more than all processors."""
+def test_the_cpu_utilisation_is_stored_as_by_paddle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is read where the recorded steps begin and end. Between two readings, the process uses 150 of 100 ns,
+    and 3 of 4 ticks of the processors are busy."""
+    readings = itertools.count()
+
+    def read(processors: Any) -> None:
+        number = next(readings)
+        processors._times, processors._threads = (100 * number, 150 * number, 3 * number, 4 * number), {}
+
+    monkeypatch.setattr(step_clock._Processors, "__init__", read)
     trace = recorded(tmp_path)
+    assert next(readings) == 2
+    assert trace.meta.cpu_utilisation == {"process": 1.5, "system": 0.75}
     found = summarize(trace, "device").set_index("device")["utilisation_ratio"]
-    assert found.to_dict() == {f"cpu ({scope})": ratio for scope, ratio in trace.meta.cpu_utilisation.items()}
-    assert set(trace.meta.cpu_utilisation) == {"process", "system"}
-    assert 0 < trace.meta.cpu_utilisation["process"] <= (os.cpu_count() or 1)
-    assert 0 <= trace.meta.cpu_utilisation["system"] <= 1
+    assert found.to_dict() == {"cpu (process)": 1.5, "cpu (system)": 0.75}
 
 
 @pytest.mark.parametrize("options", [{}, {"with_stack": True}], ids=["plain", "with_stack"])
@@ -106,9 +117,23 @@ def test_the_frames_of_other_steps_are_not_sampled(tmp_path: Path) -> None:
     assert at_ns.max() < end + 100_000_000
 
 
+def test_three_busy_threads_without_events_are_named() -> None:
+    """Threads with less than 5% of the time, and threads with events, do not count."""
+    trace = made([host("op", "operator", 0, 10)])
+    busy = {number: (name, 0.05) for number, name in enumerate("abcd", 100)}
+    threads = {int(trace.ints("tid")[0]): ("recorded", 1.0), 99: ("waits", 0.049), **busy}
+    (finding,) = set(_unrecorded_threads(trace, threads).quality) - set(trace.quality)
+    assert finding.code == "threads-not-recorded"
+    assert "(a, b, c, …)" in str(finding.message)
+    assert _unrecorded_threads(trace, {99: ("waits", 0.049)}) is trace
+
+
 @pytest.mark.parametrize("everything", [False, True], ids=["default", "profile_all_threads"])
-def test_busy_threads_without_events_are_named(tmp_path: Path, everything: bool) -> None:
-    """In each step, one thread computes while the training waits for it. Another thread waits all the time."""
+def test_busy_threads_without_events_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool
+) -> None:
+    """In each step, a thread computes while the training waits for it. Its CPU time is made up: with each reading, it
+    has an hour more."""
     begin, done, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
     config = {}
     if everything:
@@ -120,13 +145,14 @@ def test_busy_threads_without_events_are_named(tmp_path: Path, everything: bool)
     def compute() -> None:
         values = torch.ones(256, 256)
         while begin.acquire() and not end.is_set():
-            for _ in range(50):
-                values @ values
+            values @ values
             done.release()
 
-    threads = [threading.Thread(target=compute, name="ranker"), threading.Thread(target=end.wait, name="idle one")]
-    for thread in threads:
-        thread.start()
+    thread, hours = threading.Thread(target=compute), itertools.count()
+    thread.start()
+    monkeypatch.setattr(
+        step_clock, "_other_threads", lambda: [(thread.native_id, "ranker", next(hours) * 3600 * 10**9)]
+    )
     handler = perfkit_torch.trace_handler(tmp_path)
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU],
@@ -139,8 +165,7 @@ def test_busy_threads_without_events_are_named(tmp_path: Path, everything: bool)
             profiler.step()
     end.set()
     begin.release()
-    for thread in threads:
-        thread.join()
+    thread.join()
     texts = [finding.message for finding in load(tmp_path).quality if finding.code == "threads-not-recorded"]
     assert len(texts) == (not everything)
     assert all("(ranker)" in text and "profile_all_threads=True" in text for text in texts)

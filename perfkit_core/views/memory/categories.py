@@ -102,13 +102,22 @@ def of_blocks(trace: Trace) -> IntArray:
     operator = nesting.nearest_on_path(trace.ints("parent"), mask)[row]
     code[(operator != NO_ROW) & (end <= np.append(trace.end_ns, 0)[operator])] = WORKSPACE
     code[(~inside | loading) & lasting & (end != NEVER)] = INPUTS
-    kept = ~inside & lasting & (end == NEVER)
+    kept, size = lasting & (end == NEVER), events.change[made.allocation]
     for pool in range(len(events.pool_rank)):
         mine = events.pool[made.allocation] == pool
+        code[_last_batch(np.flatnonzero(mine & (code == INPUTS)), mine & kept & (~inside | loading), size)] = INPUTS
         sizes, _ = _parameter_sizes(trace, events, made, code, pool)
-        size = events.change[made.allocation]
-        code[_matched(np.flatnonzero(mine & kept), size, sizes)] = PARAMETERS
+        rest = np.flatnonzero(mine & kept & ~inside & (code != INPUTS))
+        code[_matched(rest, size, sizes, _rounds_up(size[mine]))] = PARAMETERS
     return code
+
+
+def _last_batch(inputs: IntArray, kept: BoolArray, size: IntArray) -> IntArray:
+    """Return the blocks of the last batch, which the recording does not free. Of the ``kept`` blocks, they have the
+    size of an input, and were allocated after the last of the ``inputs`` of this size."""
+    latest = dict(zip(size[inputs].tolist(), inputs.tolist(), strict=True))
+    blocks = np.flatnonzero(kept).tolist()
+    return np.array([block for block in blocks if block > latest.get(int(size[block]), block)], np.int64)
 
 
 def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
@@ -162,12 +171,15 @@ def _parameter_sizes(
     return Counter(sizes), sum(sizes)
 
 
-def _matched(candidates: IntArray, size: IntArray, wanted: Counter[int]) -> IntArray:
+def _rounds_up(size: IntArray) -> bool:
+    """Return whether an allocator with blocks of these sizes rounds them up."""
+    return not (size % _GRANULE).any()
+
+
+def _matched(candidates: IntArray, size: IntArray, wanted: Counter[int], rounds_up: bool) -> IntArray:
     """Return the candidates whose sizes are wanted, the first ones of each size."""
     left = wanted.copy()
-    if not len(candidates):
-        return candidates
-    if not (size[candidates] % _GRANULE).any():
+    if rounds_up:
         left = Counter()
         for number, count in wanted.items():
             left[-(-number // _GRANULE) * _GRANULE] += count
@@ -187,7 +199,7 @@ def _of_old_frees(events: MemoryEvents, made: Blocks, code: IntArray) -> IntArra
     for pool in range(len(events.pool_rank)):
         gradients = (code == GRADIENTS) & (events.pool[made.allocation] == pool)
         wanted = Counter(events.change[made.allocation[gradients]].tolist())
-        old[_matched(np.flatnonzero(events.pool[made.unmatched] == pool), size, wanted)] = GRADIENTS
+        old[_matched(np.flatnonzero(events.pool[made.unmatched] == pool), size, wanted, rounds_up=False)] = GRADIENTS
     return old
 
 
