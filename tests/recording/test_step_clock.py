@@ -41,6 +41,7 @@ def test_the_step_in_which_a_cycle_is_taken_does_not_count() -> None:
         clock.begins(number, RECORD)
         if number == 3:
             clock.cycle_taken()
+    clock.cycle_taken()  # ends the sampling of frames
     assert [step.number for step in clock.times().steps] == [1, 2, 4]
 
 
