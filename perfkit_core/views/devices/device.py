@@ -30,8 +30,10 @@ from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import activity, step_rows
 from perfkit_core.views.tables import ratio, stacked
 
-_TYPES: Final = {"kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
-                 "busy_in_steps_ratio": "Float64"}  # fmt: skip
+_TYPES: Final = {
+    "kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
+    "busy_in_steps_ratio": "Float64",
+}  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
