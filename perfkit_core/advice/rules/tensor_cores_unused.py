@@ -30,13 +30,13 @@ def find(facts: Facts) -> list[Candidate]:
     plain = kernels.unit == PLAIN
     half = slow_products(
         facts, device, kernels.row[plain & (kernels.type == HALF)], _HALF_FACTOR,
-        message("in half precision on ordinary cores, because sizes or layouts prevent the use of tensor cores"),
+        message("in half precision without tensor cores, because sizes or layouts prevent their use"),
         message("Padding needs more memory."),
         "unaligned-matmul",
     )  # fmt: skip
     single = slow_products(
         facts, device, kernels.row[plain & (kernels.type == SINGLE)], _SINGLE_FACTOR,
-        message("in single precision on ordinary cores; mixed precision would use tensor cores"),
+        message("in single precision without tensor cores; mixed precision would use them"),
         message("Results are rounded to 16 bits, so check the loss. float16 also needs loss scaling."),
         "tf32-off",
     )  # fmt: skip
