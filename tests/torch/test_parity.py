@@ -104,7 +104,7 @@ def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> 
     natively = ours(trace, NATIVE)
     count = compare(mine, theirs[theirs["name"] != "[memory]"], ["name"], EXACT) + compare(natively, theirs, ["name"])
     assert mine[BYTES].notna().all(axis=None) == OPTIONS[options].get("profile_memory", False)
-    assert natively["flops"].notna().any() == OPTIONS[options].get("with_flops", False)
+    assert (natively["flops"] > 0).any() == OPTIONS[options].get("with_flops", False)
     print(f"{model}, {options}: {count} numbers equal")
     assert count > 400
 

@@ -132,7 +132,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
             cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
     flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
     known = flops != UNKNOWN
-    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | (request.native and trace.known("flops")))
+    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | request.native)
     return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
 
 
