@@ -50,7 +50,7 @@ def test_a_recording_of_devices_only_is_explained() -> None:
     (text,) = [finding.message for finding in alone.quality if finding.code == "no-steps"]
     assert "add the CPU to the activities or targets" in text
     with_host = trace([device("kernel", "kernel", 400, 50), host("operator", "operator", 300, 5)])
-    assert [f.message[:34] for f in with_host.quality if f.code == "no-steps"] == ["no training steps were recorded: g"]
+    assert [f.message[:34] for f in with_host.quality if f.code == "no-steps"] == ["no training steps were recorded: c"]
 
 
 def test_steps_without_numbers_are_counted_from_zero() -> None:
@@ -113,7 +113,9 @@ def test_no_steps_is_a_finding_and_every_step_null() -> None:
     found = trace([host("op", "operator", 0, 5)])
     assert column(found, "step") == {"op": None}
     (said,) = [finding.message for finding in found.quality if finding.code == "no-steps"]
-    assert said.endswith("call its step() after each iteration, or choose a recorded range with --step-on")
+    assert said.endswith(
+        "choose a range with --step-on RANGE, or give the profiler a schedule and call its step() after each iteration"
+    )
 
 
 def test_overlapping_steps_are_reported_and_the_latest_counts() -> None:

@@ -285,7 +285,7 @@ def test_reasons_for_empty_tables() -> None:
     silent = rank(0, collective(0, 9))
     for view, made, said in (
         (point_to_point.VIEW, silent, "no sends or receives"),
-        (point_to_point.VIEW, anonymous, "not the ranks at their other ends"),
+        (point_to_point.VIEW, anonymous, "not their peer ranks"),
         (pipeline.VIEW, silent, "no sends or receives"),
         (pipeline.VIEW, trace([host("a", "operator", 0, 9)], rank=0), "steps"),
         (imbalance.VIEW, silent, "only one rank"),
