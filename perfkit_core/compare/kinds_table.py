@@ -17,7 +17,7 @@ from perfkit_core.views.steps import serving
 
 _MEASURES: Final = {
     "step_ns": mark("step time"),
-    "token_ns": mark("time per token, whole batch"),
+    "token_ns": mark("step time per token"),
     "busy_ns": mark("device busy time of a step"),
     "gap_ns": mark("gap before a step"),
     "range_ns": mark("host range of a step"),

@@ -56,6 +56,6 @@ def test_the_table_has_all_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert rows[0] == "kind,statistic,base_ns,other_ns,difference_ns,change_ratio"
     numbers = dict(row.split(",", 1)[1].split(",", 1) for row in rows[1:])
     assert {row.split(",")[0] for row in rows[1:]} == {"decode"}
-    assert numbers["time of a step"].startswith("605000,1000000,395000,")
-    assert numbers["busy time of a step"].startswith("100000,100000,0,")
-    assert numbers["time per token"].startswith("75625,125000,")
+    assert numbers["step time"].startswith("605000,1000000,395000,")
+    assert numbers["device busy time of a step"].startswith("100000,100000,0,")
+    assert numbers["step time per token"].startswith("75625,125000,")

@@ -175,7 +175,7 @@ _ALWAYS: Final = (
 )
 _OF_KINDS: Final = (
     description("steps", "Steps", unit="count", exact=True, description="number of steps, added up over all ranks"),
-    duration("token_ns", "Time per token, whole batch", description="step time divided by the tokens of all requests"),
+    duration("token_ns", "Step time per token", description="step time divided by the tokens of all requests"),
     count("tokens_per_s", "Tokens/s", description="tokens per second of one rank"),
     duration(
         "range_ns", "Host range", merge=Average("range_ns"), description="duration of the range on the host; average"
