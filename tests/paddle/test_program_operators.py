@@ -140,9 +140,9 @@ def test_the_order_that_a_program_demands(monkeypatch: pytest.MonkeyPatch) -> No
                 assert counts[:, column].tolist() == [sum(names[each] == name for each in one) for one in expected]
     chain = Program(tuple(ProgramOperator("relu", (n,), (n + 1,)) for n in range(count)), ())
     order, times = order_of(chain), {"relu": (np.arange(count), np.arange(count) + 1)}
-    assert order.told_apart("relu", range(count), times) == list(range(count))
+    assert order.distinguished("relu", range(count), times) == list(range(count))
     monkeypatch.setattr(program_order, "MOST_OPERATORS", count - 1)
-    assert order.told_apart("relu", range(count), times) == [UNCERTAIN] * count
+    assert order.distinguished("relu", range(count), times) == [UNCERTAIN] * count
 
 
 def test_the_order_is_counted_once_and_only_if_it_is_needed() -> None:
