@@ -60,7 +60,18 @@ def test_one_chapter_is_shown_at_a_time_or_all(at: Callable[[str], Any]) -> None
     page = at("")
     chapters = page.locator(".sidebar > ul > li > a")
     expect(chapters).to_have_text(
-        ["Summary", "Advice", "Timeline", "Operators", "Kernels", "Layers", "Code", "Data quality", "All sections"]
+        [
+            "Summary",
+            "Advice",
+            "Timeline",
+            "Operators",
+            "Kernels",
+            "Hardware",
+            "Layers",
+            "Code",
+            "Data quality",
+            "All sections",
+        ]
     )
     assert headings(page)[:2] == ["Step time", "Step time by category"]
     page.get_by_role("link", name="Kernels", exact=True).click()

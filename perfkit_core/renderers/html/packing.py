@@ -47,7 +47,8 @@ are in ns; a float64 holds times up to 104 days exactly."""
 
 def timeline(data: Timeline) -> dict[str, Any]:
     """Return the data of a timeline for the scripts of the page. Times are in ns."""
-    boxes = [of_thing for things in data.marks.values() for of_thing in things.values()]
+    marks = dict(sorted(data.marks.items()))  # as JSON has them: ``marked`` has the boxes in this order
+    boxes = [of_thing for things in marks.values() for of_thing in things.values()]
     columns = [np.asarray(getattr(data, name)).astype(kind).tobytes() for name, kind in _COLUMNS]
     return {
         "count": len(data),
@@ -62,7 +63,7 @@ def timeline(data: Timeline) -> dict[str, Any]:
         "parts": [[visible(part.name), part.start_ns, part.end_ns, part.step] for part in data.parts],
         "marks": {
             kind: {"names": list(map(visible, things)), "counts": list(map(len, things.values()))}
-            for kind, things in data.marks.items()
+            for kind, things in marks.items()
         },
         "marked": packed(np.concatenate([np.zeros(0), *boxes]).astype("<i4").tobytes()),  # boxes of all marks
     }
