@@ -129,8 +129,8 @@ def test_different_devices_give_a_warning(opened: Opened, traces: Path, tmp_path
             "rates."
         ]
     )
-    expect(page.locator("th", has_text="Memory (GB/s)")).to_have_count(1)
-    expect(page.locator("td", has_text="3,350")).to_have_count(1)
+    expect(page.locator("th", has_text="Memory (TB/s)")).to_have_count(1)
+    expect(page.locator("#devices td", has_text="3.35")).to_have_count(1)
 
 
 def test_several_runs_have_a_lane_and_a_column_each(opened: Opened, tmp_path: Path) -> None:

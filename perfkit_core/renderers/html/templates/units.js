@@ -43,7 +43,7 @@ page.units = (() => {
     const family = familyOf(name);
     if (!family) return name ? `${count(value)} ${name}` : count(value);
     const product = value * family.find(([unit]) => unit === name)[1], near = Math.round(product);
-    const base = Math.abs(product - near) < 1e-6 ? near : product; // 0.0001225 s is exactly 122500 ns
+    const base = near && Math.abs(product - near) < 1e-6 ? near : product; // 0.0001225 s is exactly 122500 ns
     let best = family[0];
     for (const unit of family.slice(1)) if (Math.abs(base) >= unit[1] - best[1] / 2) best = unit;
     return `${inUnit(base / best[1], best)}${best[0] === PERCENT ? "" : " "}${best[0]}`;
