@@ -87,6 +87,8 @@ def prepare(folder: Path) -> Path:
     for name, recording in FILES.items():
         shutil.copyfile(DATA / recording, folder / name)
     shutil.copyfile(ROOT / "perfkit_core" / "advice" / "outcomes.jsonl", folder / "ledger.jsonl")
+    (rates,) = (block.text for block in blocks(ROOT / "docs" / "roofline.md") if block.language == "toml")
+    (folder / "rates.toml").write_text(rates, encoding="utf-8")
     for place in map(folder.joinpath, RANKS):
         place.mkdir(parents=True, exist_ok=True)
         for file in (DATA / "ranks").glob("*.gz"):
