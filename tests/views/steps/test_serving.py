@@ -134,7 +134,9 @@ def test_the_first_look(recording: Path, capsys: pytest.CaptureFixture[str]) -> 
     decode = "Serving, decode: 4 steps with 8 requests on average. A step takes 605 µs on average (13,223 tokens/s)."
     assert decode in shown
     assert "busy for 16.5% of the step time. For 83.5% it waits for the next step to start." in shown
-    prefill = "Serving, prefill: 1 step with 2 requests. A step has 2.50 ms of device work (at most 1,638,400 tokens/s)."
+    prefill = (
+        "Serving, prefill: 1 step with 2 requests. A step has 2.50 ms of device work (at most 1,638,400 tokens/s)."
+    )
     assert prefill in shown
     assert "Launch-bound" not in shown
 
