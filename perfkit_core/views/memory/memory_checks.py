@@ -59,8 +59,9 @@ COLUMNS = (
 
 VIEW = View(
     name="memory_checks",
-    title="Memory events that do not add up",
-    description="inconsistent memory events, such as frees without an allocation; all 0 if every event was recorded",
+    title="Consistency of memory events",
+    description="recorded memory events, and how many of them are inconsistent, such as frees without an allocation; "
+    "columns of zeros are not shown in text",
     table=table,
     columns=COLUMNS,
     explain_empty=explain_empty,
