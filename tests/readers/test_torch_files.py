@@ -33,13 +33,14 @@ COLUMNS = {
     "stack": ("Call stack",),
 }
 MARKS = ("Iteration Start: PyTorch Profiler", "Record Window End")
-PEAK_BYTES = 400 * 10**6
+PEAK_BYTES = 250 * 10**6
 MEASURE = """
 import re, sys
 from pathlib import Path
 from perfkit_core.cli.main import main
 assert main(["summary", "--view", "all", sys.argv[1]]) == 0
-print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))[1], file=sys.stderr)
+status = dict(re.findall(r"(\\w+):\\s+(\\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8")))
+print(int(status["VmHWM"]) - int(status["RssFile"]), file=sys.stderr)
 """
 
 
@@ -149,8 +150,9 @@ def test_eight_ranks_of_one_job_are_one_trace(traces: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is measured on Linux only")
-def test_the_largest_file_is_summarised_in_400_megabytes(traces: Path) -> None:
-    """Measures the peak memory of the process ``perfkit summary --view all``, with the interpreter and libraries."""
+def test_the_largest_file_is_summarised_in_250_megabytes(traces: Path) -> None:
+    """Measures the peak memory of the process ``perfkit summary --view all``, without the libraries that it maps: the
+    kernel maps more or less of their files, for example 138 MB in one folder and 200 MB in another."""
     largest = max((traces / "torch").rglob("*.json.gz"), key=size_inside)
     command = [sys.executable, "-c", MEASURE, str(largest)]
     subprocess.run(
