@@ -70,8 +70,8 @@ def explain_empty(trace: Trace) -> Text:
 VIEW = View(
     name="roofline",
     title="Roofline",
-    description="achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device; --peaks FILE "
-    "gives the limits of devices that perfkit does not know",
+    description="achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device; --peaks "
+    "FILE gives the limits of devices that perfkit does not know",
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
