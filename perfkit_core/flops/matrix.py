@@ -285,6 +285,6 @@ def recurrent(input: Tensor, weights: Argument) -> Work:
 
 def recurrent_gradient(input: Tensor, weights: Argument) -> Work:
     """Return the work of the gradients of :func:`recurrent`: two products for each product of the forward pass, so
-    twice its FLOPs."""
+    twice its FLOPs. The gradient of the input counts even if nothing needs it."""
     forward = recurrent(input, weights)
     return Work(2 * forward.flops, forward.bytes and 2 * forward.bytes, True, forward.dtype)

@@ -26,7 +26,7 @@ class Choices(msgspec.Struct, frozen=True):
     - ``graph_captures``: files or folders with recordings of graph captures, as absolute paths or URLs.
     - ``step_kind``: step kind of a server to keep, one of ``server_steps.KINDS``, or None for all.
     - ``step_on``: name of the ranges that are steps, or None for the recorded steps. It applies to joined files.
-    - ``compile_info``: files or folders with what a compiler wrote about its kernels, as absolute paths or URLs.
+    - ``compile_info``: files or folders with what a compiler wrote about its kernels, as absolute paths.
     """
 
     graph_captures: tuple[str, ...] = ()
