@@ -1,22 +1,60 @@
-"""Compile the catalogues of translations when perfkit is built or installed, so that it runs without Babel."""
+"""What is made when perfkit is built or installed, so that it runs without the packages that are needed to make it.
+
+- Babel compiles the catalogues of translations.
+- The JavaScript libraries of the pages are taken out of the Python packages that contain them.
+"""
 
 from __future__ import annotations
 
+import zlib
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+LIBRARIES: Final = {
+    "plotting": ("plotly", "plotly/package_data/plotly.min.js"),
+    "tables": ("itables", "itables/html/dt_bundle.js"),
+    "table-style": ("itables", "itables/html/dt_bundle.css"),
+}
+"""For each file that ``perfkit_core.renderers.html.packing`` reads: the package that contains it, and its path."""
 
-class CatalogueHook(BuildHookInterface):  # type: ignore[misc]
-    """Writes a ``.mo`` file next to each ``.po`` file, also for editable installs."""
+
+class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
+    """Writes the files below the packages, also for editable installs. Git ignores the files."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile all catalogues."""
-        for source in Path(self.root, "perfkit_core", "language").glob("*.po"):
-            with source.open("rb") as file:
-                catalogue = read_po(file, locale=source.stem, charset="utf-8")
-            with source.with_suffix(".mo").open("wb") as file:
-                write_mo(file, catalogue)
+        """Write all files."""
+        if self.target_name == "sdist":  # the wheel that is built from it makes them
+            return
+        core = Path(self.root, "perfkit_core")
+        compile_catalogues(core / "language")
+        copy_libraries(core / "renderers" / "html" / "libraries")
+
+
+def compile_catalogues(folder: Path) -> None:
+    """Write a ``.mo`` file next to each ``.po`` file."""
+    for source in folder.glob("*.po"):
+        with source.open("rb") as file:
+            catalogue = read_po(file, locale=source.stem, charset="utf-8")
+        with source.with_suffix(".mo").open("wb") as file:
+            write_mo(file, catalogue)
+
+
+def copy_libraries(folder: Path) -> None:
+    """Write the libraries into a folder, deflated as pages contain them, with their licences. Raises FileNotFoundError
+    if a package no longer has the file."""
+    folder.mkdir(exist_ok=True)
+    for name, (package, path) in LIBRARIES.items():
+        installed = distribution(package)
+        source = Path(str(installed.locate_file(path)))
+        (folder / f"{name}.zlib").write_bytes(zlib.compress(source.read_bytes(), 9))
+        (folder / f"LICENSE.{package}").write_text(_license(installed), encoding="utf-8")
+
+
+def _license(installed: Distribution) -> str:
+    texts = [file.read_text() for file in installed.files or () if file.name.startswith("LICENSE")]
+    return f"From the Python package {installed.name} {installed.version}.\n\n" + "\n".join(texts)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.cli.main import perfkit
 from perfkit_core.flops import matrix, vector
 from perfkit_core.flops.registry import FORMULAS, read_formulas
 from perfkit_core.model import schema
@@ -99,7 +100,9 @@ def _markdown(documented: object) -> str:
 def commands() -> str:
     """``--help`` of every command."""
     parts = [MADE, "# Commands", "", "`perfkit COMMAND --help` prints the same.", ""]
-    for name, command in sorted(get_plugins().commands().items()):
+    group = click.Context(perfkit)
+    for name in sorted(perfkit.list_commands(group)):
+        command = perfkit.get_command(group, name)
         if command.hidden:
             continue
         context = click.Context(

@@ -6,21 +6,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.plugins.benches import Calibrator
-from perfkit_core.plugins.contracts import (
-    CompiledCode,
-    NativeTables,
-    OperatorFormulas,
-    OperatorNames,
-    RangeNames,
-    Recorder,
-    Remedy,
-    Source,
-)
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
+
+if TYPE_CHECKING:
+    from perfkit_core.plugins.benches import Calibrator
+    from perfkit_core.plugins.contracts import (
+        CompiledCode,
+        NativeTables,
+        OperatorFormulas,
+        OperatorNames,
+        RangeNames,
+        Recorder,
+        Remedy,
+        Source,
+    )
 
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
@@ -42,6 +44,8 @@ def sniff_pb(path: Path, head: bytes) -> int:
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
+    from perfkit_core.plugins.contracts import Source
+
     json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
     return [
         Source("paddle-json", "Chrome-trace JSON of paddle.profiler (rounded times)", sniff_json,
@@ -53,6 +57,7 @@ def perfkit_sources() -> Sequence[Source]:
 
 @hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
+    from perfkit_core.plugins.contracts import Recorder
     from perfkit_paddle import record
 
     return [Recorder("paddle", record.ScriptRecording, record.DEMO, record.INSTEAD)]
@@ -72,6 +77,8 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
 
 @hookimpl
 def perfkit_calibrations() -> Sequence[Calibrator]:
+    from perfkit_core.plugins.benches import Calibrator
+
     home = "perfkit_paddle.calibration"
     recording_ns = {  # measured with Paddle 3.3.1 on a CPU, for a mix of operators
         "": (50.0, 500.0, 2500.0),
@@ -83,11 +90,14 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 
 @hookimpl
 def perfkit_native_tables() -> Mapping[str, NativeTables]:
+    from perfkit_core.plugins.contracts import NativeTables
+
     return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
 
 
 @hookimpl
 def perfkit_compiled_code() -> Sequence[CompiledCode]:
+    from perfkit_core.plugins.contracts import CompiledCode
     from perfkit_paddle.compiled_code import fused_operators
 
     return [CompiledCode("paddle", fused_operators)]

@@ -4,24 +4,27 @@ quick and does not import torch."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perfkit_core.plugins.benches import Calibrator
-from perfkit_core.plugins.contracts import (
-    CompiledCode,
-    OperatorFormulas,
-    OperatorNames,
-    RangeNames,
-    Recorder,
-    Remedy,
-    Source,
-)
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
+
+if TYPE_CHECKING:
+    from perfkit_core.plugins.benches import Calibrator
+    from perfkit_core.plugins.contracts import (
+        CompiledCode,
+        OperatorFormulas,
+        OperatorNames,
+        RangeNames,
+        Recorder,
+        Remedy,
+        Source,
+    )
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
+    from perfkit_core.plugins.contracts import Source
     from perfkit_torch import memory_snapshot, source
 
     return [
@@ -33,6 +36,7 @@ def perfkit_sources() -> Sequence[Source]:
 
 @hookimpl
 def perfkit_recorders() -> Sequence[Recorder]:
+    from perfkit_core.plugins.contracts import Recorder
     from perfkit_torch import record
 
     return [Recorder("torch", record.ScriptRecording, record.DEMO)]
@@ -52,6 +56,8 @@ def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
 
 @hookimpl
 def perfkit_calibrations() -> Sequence[Calibrator]:
+    from perfkit_core.plugins.benches import Calibrator
+
     home = "perfkit_torch.calibration"
     recording_ns = {  # measured with torch 2.13 on a CPU, for a mix of operators
         "": (250.0, 700.0, 2500.0),
@@ -64,6 +70,7 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 
 @hookimpl
 def perfkit_compiled_code() -> Sequence[CompiledCode]:
+    from perfkit_core.plugins.contracts import CompiledCode
     from perfkit_torch import compile_logs, compiled_code
 
     return [CompiledCode("torch", compiled_code.fused_operators, compile_logs.read, compile_logs.beside)]

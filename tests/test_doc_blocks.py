@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
 import pytest
 
 from perfkit_core.cli.main import perfkit
-from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.storage import store
 from tests.support.paths import ROOT
 
@@ -75,7 +75,8 @@ def test_the_command_runs(line: str, samples: Path) -> None:
     """The exit code is 1 only if a gate fails."""
     name, *words = shlex.split(line)[1:]
     if name in MEASURED:
-        command = get_plugins().commands()[name]
+        command = perfkit.get_command(click.Context(perfkit), name)
+        assert command is not None
         command.make_context(f"perfkit {name}", words, **perfkit.context_settings)
         return
     code, printed = docs.run(line, samples)

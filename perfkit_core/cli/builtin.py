@@ -5,24 +5,38 @@ Modules are imported inside the functions, so that ``--help`` starts quickly.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     import click
 
-_COMMANDS: Final = ("record", "view", "summary", "report", "advise", "verify", "calibrate", "compare", "export", "runs",
-                    "demo", "plugins")  # fmt: skip
+    from perfkit_core.plugins.contracts import Exporter, Renderer, Rule, Source, View
+
+_COMMANDS: Final = {
+    "record": "Run SCRIPT with ARGS and record it.",
+    "view": "Make the page of a profile and open it in the browser.",
+    "summary": "Show tables of a profile.",
+    "report": "Write one self-contained HTML page that works offline.",
+    "advise": "Suggest changes, and predict how much time each change saves.",
+    "verify": "Measure how much a change improves a program.",
+    "calibrate": "Measure costs of this machine, or the noise of equal runs.",
+    "compare": "Compare runs with the first run, or with --baseline.",
+    "export": "Write a file for another tool: a timeline, stacks or events.",
+    "runs": "List the runs below a folder, newest first.",
+    "demo": "Find and fix faults of a slow training, and measure the gain.",
+    "plugins": "List the installed plugins, their errors, and all views.",
+}
+"""The commands in the order of ``perfkit --help``, with the first sentences of their docstrings."""
 
 
 @hookimpl
 def perfkit_sources() -> Sequence[Source]:
     from perfkit_core.exporters import sniff_chrome
+    from perfkit_core.plugins.contracts import Source
     from perfkit_core.readers import run_folder
     from perfkit_core.readers.nsys import source
 
@@ -65,5 +79,6 @@ def perfkit_exporters() -> Sequence[Exporter]:
 
 @hookimpl
 def perfkit_commands() -> Sequence[click.Command]:
-    """Return the commands in the order in which ``perfkit --help`` lists them."""
-    return [getattr(importlib.import_module(f"perfkit_core.cli.{name}"), name) for name in _COMMANDS]
+    from perfkit_core.cli.deferred import DeferredCommand
+
+    return [DeferredCommand(name, short_help) for name, short_help in _COMMANDS.items()]

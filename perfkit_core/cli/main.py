@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import click
 
+from perfkit_core.cli.deferred import DeferredCommand
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.plugins.manager import get_plugins
 
@@ -44,7 +45,14 @@ class PluginGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None = get_plugins().commands().get(cmd_name)
-        return command
+        return command.load() if isinstance(command, DeferredCommand) else command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their short help, without loading them."""
+        commands = {name: command for name, command in get_plugins().commands().items() if not command.hidden}
+        width = formatter.width - 6 - max(map(len, commands))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         commands = get_plugins().commands()

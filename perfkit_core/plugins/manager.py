@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pluggy
 
-from perfkit_core.language.messages import Text
-from perfkit_core.plugins import benches, contracts, hookspecs
+from perfkit_core.plugins import hookspecs
+from perfkit_core.plugins.entry_points import EntryPoint, entry_points
 from perfkit_core.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from perfkit_core.flops.registry import OperatorFormula
+    from perfkit_core.language.messages import Text
+    from perfkit_core.plugins import benches, contracts
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
 """Module with perfkit's own plugin, which is loaded by name, like every plugin."""
@@ -101,7 +102,9 @@ class Plugins:
         for tables in self._results("perfkit_native_tables", dict):
             if framework in tables:
                 return cast("contracts.NativeTables", tables[framework])
-        return contracts.NativeTables()
+        from perfkit_core.plugins.contracts import NativeTables
+
+        return NativeTables()
 
     def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
         """Return what reads the compiled code of a framework, or None."""
@@ -121,7 +124,7 @@ class Plugins:
 
 @functools.cache
 def get_plugins() -> Plugins:
-    return load(entry_points(group=PROJECT))
+    return load(entry_points(PROJECT))
 
 
 def load(points: Iterable[EntryPoint]) -> Plugins:
@@ -129,7 +132,7 @@ def load(points: Iterable[EntryPoint]) -> Plugins:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     plugins = Plugins(manager)
-    for point in (EntryPoint("core", BUILTIN, PROJECT), *sorted(points, key=lambda point: point.name)):
+    for point in (EntryPoint("core", BUILTIN), *sorted(points, key=lambda point: point.name)):
         plugin = plugins.listed[point.name] = Plugin(point.name, point.value)
         try:
             loaded = point.load()

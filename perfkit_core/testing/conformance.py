@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO, Final, cast
@@ -33,7 +32,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import is_canonical
 from perfkit_core.plugins import benches, contracts
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
-from perfkit_core.plugins.hookspecs import PROJECT
+from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.readers.load import read_with
 from perfkit_core.storage.bytestream import GZIP_MAGIC, head
@@ -111,7 +110,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
     """Check the module of an entry point. Importing it and calling its hooks must not import a framework: none of
     ``frameworks``, and none for which the module has operator names or a recorder."""
     name = module.__name__
-    plugins = load([EntryPoint("under-test", name, PROJECT)])
+    plugins = load([EntryPoint("under-test", name)])
     listed = plugins.listed["under-test"]
     require(listed.error is None, f"{name} does not load: {listed.error}")
     require(bool(listed.hooks), f"{name} implements no hook: decorate with @perfkit_core.plugins.hookimpl")

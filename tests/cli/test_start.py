@@ -52,6 +52,14 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments) & set(HEAVY) == set()
 
 
+def test_the_list_of_commands_imports_no_command_and_no_package_metadata() -> None:
+    """``importlib.metadata`` alone would take two fifths of the time."""
+    names = imported(["--help"])
+    assert not names & {"importlib.metadata", "email.message", "statistics", "perfkit_core.plugins.contracts"}
+    commands = {name for name in names if name.startswith("perfkit_core.cli.")}
+    assert commands <= {"perfkit_core.cli.main", "perfkit_core.cli.builtin", "perfkit_core.cli.deferred"}
+
+
 def test_a_summary_imports_no_framework_numba_or_page_renderer(traces: Path, tmp_path: Path) -> None:
     file = traces / "torch" / "dlrm-8xv100" / "rank0.json"
     found = imported(["summary", str(file), "-o", str(tmp_path / "table.json")])

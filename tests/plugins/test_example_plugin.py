@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.errors import SourceError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
+from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load
@@ -48,7 +48,7 @@ def entry_point() -> EntryPoint:
     """Return the entry point that the example's ``pyproject.toml`` declares."""
     text = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
     name, value = re.search(r'\[project\.entry-points\.perfkit\]\n(\w+) = "([\w.]+)"', text).groups()
-    return EntryPoint(name, value, "perfkit")
+    return EntryPoint(name, value)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.plugins.hookspecs import PROJECT
+from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.readers.load import load as read
 from tests.support.chrome import event, write
@@ -68,8 +67,8 @@ def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     for name, text in (broken | hooks).items():
         (tmp_path / f"perfkit_test_{name}.py").write_text(text, encoding="utf-8")
         monkeypatch.delitem(sys.modules, f"perfkit_test_{name}", raising=False)
-    found = [EntryPoint(name, f"perfkit_test_{name}", PROJECT) for name in broken | hooks]
-    return [*found, EntryPoint("torch", "perfkit_torch.plugin", PROJECT)]
+    found = [EntryPoint(name, f"perfkit_test_{name}") for name in broken | hooks]
+    return [*found, EntryPoint("torch", "perfkit_torch.plugin")]
 
 
 @pytest.fixture
@@ -121,7 +120,7 @@ def test_a_hook_that_returns_no_list_is_the_plugins_own_error(
     text = f"from perfkit_core.plugins import hookimpl\n\n@hookimpl\ndef perfkit_sources():\n    return {value}\n"
     name = f"perfkit_test_returns_{value.lower()}"
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    plugins = load([*points, EntryPoint("nothing", name, PROJECT)])
+    plugins = load([*points, EntryPoint("nothing", name)])
     assert "good" in [source.name for source in plugins.sources()]
     error = plugins.listed["nothing"].error
     assert error is not None

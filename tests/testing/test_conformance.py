@@ -6,7 +6,6 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +20,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source, View
-from perfkit_core.plugins.hookspecs import PROJECT
+from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load, load_one
@@ -49,7 +48,7 @@ def plugins() -> Iterator[Plugins]:
     """Return the plugins of both adapters and of the example, whose folder is on the path as if it were installed."""
     sys.path.insert(0, str(EXAMPLE))
     try:
-        points = [EntryPoint(name.partition(".")[0].removeprefix("perfkit_"), name, PROJECT) for name in ADAPTERS]
+        points = [EntryPoint(name.partition(".")[0].removeprefix("perfkit_"), name) for name in ADAPTERS]
         yield load_plugins(points)
     finally:
         sys.path.remove(str(EXAMPLE))

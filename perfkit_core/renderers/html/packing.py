@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import functools
 import zlib
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core.errors import PerfkitError
 from perfkit_core.language.messages import say
 from perfkit_core.model.report_data import Timeline
 from perfkit_core.renderers.cells import visible
@@ -20,23 +20,25 @@ from perfkit_core.renderers.html import colours
 def packed(data: bytes | str) -> str:
     """Return bytes or UTF-8 text as deflated base64, which needs no HTML escapes."""
     raw = data.encode() if isinstance(data, str) else data
-    return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
+    return _base64(zlib.compress(raw, 6))
 
 
 @functools.cache
 def library(name: str) -> str:
     """Return the packed source of a library: "plotting" (plotly), "tables" (DataTables) or "table-style" (the style
-    sheet of DataTables). The files of DataTables come from the package itables."""
-    if name == "plotting":
-        from plotly.offline import get_plotlyjs
+    sheet of DataTables). Raises PerfkitError in a checkout that was not installed."""
+    path = Path(__file__).with_name("libraries") / f"{name}.zlib"
+    try:
+        return _base64(path.read_bytes())
+    except FileNotFoundError:  # hatch_build.py makes the file
+        hint = "run pip install -e . in the checkout"
+        raise PerfkitError(
+            f"{path}: a library of the pages is missing, because perfkit is not installed", hint
+        ) from None
 
-        return packed(get_plotlyjs())
-    # itables is not imported, because it imports every installed DataFrame library.
-    spec = find_spec("itables")
-    assert spec is not None  # perfkit requires itables
-    assert spec.origin is not None
-    file = {"tables": "dt_bundle.js", "table-style": "dt_bundle.css"}[name]
-    return packed((Path(spec.origin).parent / "html" / file).read_text(encoding="utf-8"))
+
+def _base64(deflated: bytes) -> str:
+    return base64.b64encode(deflated).decode("ascii")
 
 
 _COLUMNS: Final = (("start_ns", "<f8"), ("dur_ns", "<f8"), ("cause", "<i4"), ("name", "<i4"), ("row", "<i4"),
