@@ -1,0 +1,145 @@
+"""Build the wheel and the sdist, and check them in clean environments: ``python tools/package.py``.
+
+- The wheel is built from the sdist. Its content is checked.
+- pip resolves each extra: those of one framework bring nothing of another framework. With ``--python VERSION``, pip also
+  resolves ``perfkit[all]`` for other versions of Python.
+- The wheel is installed without extras, is measured (``install_size.py``), and runs on a small recording. Then each extra
+  without a framework is added, and runs. With ``--frameworks``, also those with a framework, each in its own
+  environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import install_size
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RECORDING: Final = ROOT / "tests" / "data" / "torch-mlp.json.gz"
+CONSTRAINTS: Final = ROOT / "constraints.txt"
+FRAMEWORKS: Final = {"torch": "torch", "paddle": "paddlepaddle"}
+"""For each extra with a framework, the distribution that it brings."""
+
+RUNS: Final = {
+    "": ["summary", str(RECORDING)],
+    "pprof": ["export", str(RECORDING), "-o", "stacks.pb.gz"],
+    "sql": ["sql", str(RECORDING), "select count(*) from events"],
+    "mcp": ["mcp", "--help"],
+    "notebook": None,
+    "scale": ["summary", str(RECORDING), "--workers", "2"],
+}
+"""For each extra without a framework, a command that needs it. None: the extra is only installed."""
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a command and return its output. Raises SystemExit with the output if it fails."""
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"failed: {' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+def build(folder: Path) -> Path:
+    """Build the sdist, and the wheel from it. Return the path of the wheel."""
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def check_content(folder: Path, wheel: Path) -> None:
+    """Check which files the wheel and the sdist have, and that there is one version."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert wheel.name == f"perfkit-{version}-py3-none-any.whl", wheel.name
+    assert re.search(rf"^## .*{re.escape(version)}|^## Unreleased", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    names = zipfile.ZipFile(wheel).namelist()
+    made = [name for name in names if name.endswith((".mo", ".zlib")) or "/LICENSE." in name]
+    assert len(made) == 6, made  # one language, three libraries, two licences
+    for part in ("perfkit/py.typed", "perfkit_core/language/zh.mo", "perfkit_torch/remedies.toml"):
+        assert part in names, part
+    assert not [name for name in names if name.startswith(("tests/", "docs/")) or name.endswith(".po")]
+    (sdist,) = folder.glob("*.tar.gz")
+    listed = run("tar", "tzf", sdist).split()
+    assert not [name for name in listed if name.endswith((".mo", ".zlib", ".js.map"))], "the sdist has made files"
+    print(
+        f"built {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB), {sdist.name} ({sdist.stat().st_size / 1e6:.1f} MB)"
+    )
+
+
+def resolved(wheel: Path, extra: str, *options: str) -> set[str]:
+    """Return the distributions that pip would install for an extra."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as report:
+        run(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", report.name,
+            "--constraint", CONSTRAINTS, *options, f"{wheel}[{extra}]")  # fmt: skip
+        plan = json.loads(Path(report.name).read_text(encoding="utf-8"))
+    return {item["metadata"]["name"].lower() for item in plan["install"]}
+
+
+def check_extras(wheel: Path, pythons: list[str]) -> None:
+    """Check that no extra brings the framework of another one. For other versions of Python, print what pip finds."""
+    for extra in (*FRAMEWORKS, ",".join(filter(None, RUNS))):
+        names = resolved(wheel, extra)
+        foreign = {name for key, name in FRAMEWORKS.items() if key != extra} & names
+        assert not foreign, f"perfkit[{extra}] brings {foreign}"
+        print(f"perfkit[{extra}]: {len(names)} distributions")
+    for python, extra in itertools.product(pythons, (*FRAMEWORKS, ",".join(filter(None, RUNS)))):
+        with tempfile.TemporaryDirectory() as target:
+            try:
+                count = len(
+                    resolved(wheel, extra, "--only-binary", ":all:", "--python-version", python, "--target", target)
+                )
+            except SystemExit as error:  # a framework may have no wheel for this Python yet
+                print(f"perfkit[{extra}] on Python {python}: {str(error).strip().splitlines()[-1]}")
+            else:
+                print(f"perfkit[{extra}] on Python {python}: {count} distributions")
+
+
+def clean(folder: Path, requirement: str) -> Path:
+    """Return the Python of a new environment with a requirement."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, requirement)
+    return python
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="VERSION", help="also resolve for this version"
+    )
+    parser.add_argument("--frameworks", action="store_true", help="also install and run the extras with a framework")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel = build(folder / "dist")
+        check_content(folder / "dist", wheel)
+        check_extras(wheel, options.python)
+        python = clean(folder / "bare", str(wheel))
+        missed = install_size.main(str(python))
+        for extra, command in RUNS.items():
+            if extra:
+                run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, f"{wheel}[{extra}]")
+            if command:
+                run(python, "-m", "perfkit", *command, cwd=folder)
+            print(f"perfkit[{extra}] works")
+        run(python, "-m", "perfkit", "report", RECORDING, "-o", "page.html", cwd=folder)
+        for extra in ("torch", "paddle", "all") if options.frameworks else ():
+            python = clean(folder / extra, f"{wheel}[{extra}]")
+            print(run(python, "-m", "perfkit", "demo", "-o", folder / f"demo-{extra}"))
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
