@@ -27,6 +27,14 @@ def profiler() -> Any:
     return importlib.import_module("paddle.profiler")
 
 
+def only_profiler(**arguments: Any) -> Any:
+    """Return a new Profiler. Raises CaptureError if another one exists in this process."""
+    created = profiler().Profiler(**arguments)
+    if created.profiler is None:
+        raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
+    return created
+
+
 class Updates:
     """Calls ``after`` once per update of one optimizer, the one that makes the first update. Paddle offers no hooks,
     so ``step()`` and ``minimize()`` of all optimizers are wrapped. In a static graph, ``minimize()`` only adds

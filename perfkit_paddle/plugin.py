@@ -60,7 +60,8 @@ def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_core.plugins.contracts import Recorder
     from perfkit_paddle import record
 
-    return [Recorder("paddle", record.ScriptRecording, record.DEMO, record.INSTEAD)]
+    section, timer = later("perfkit_paddle.section", "start"), later("perfkit_paddle.throughput", "timer")
+    return [Recorder("paddle", record.ScriptRecording, record.DEMO, record.INSTEAD, section, timer)]
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take
 
-_OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
+OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option: Paddle always records them,
 but only for static programs. FLOPs are not an option: ``with_flops`` of Paddle's profiler has no effect."""
 INSTEAD: Final = {
@@ -41,7 +41,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
-        arguments = profiler_arguments(flags, _OPTIONS, "paddle", INSTEAD)
+        arguments = profiler_arguments(flags, OPTIONS, "paddle", INSTEAD)
         self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         profiling = framework.profiler()
         state = profiling.ProfilerState
@@ -173,9 +173,7 @@ class PaddleStepProfiler:
             if self._keep:
                 self.writer(profiler)
 
-        profiler = framework.profiler().Profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
-        if profiler.profiler is None:
-            raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
+        profiler = framework.only_profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
         profiler.step_num = step
         profiler.start()
         self._profiler = profiler

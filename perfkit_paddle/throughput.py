@@ -74,6 +74,10 @@ def device_clock(device: Any, name: str) -> DeviceClock:
 
 def start() -> OptimizerSteps:
     """Start timing the updates of the first optimizer of this process, or the runs of the first static program."""
-    steps = OptimizerSteps(Throughput(warmup=0))
+    steps = timer()
     framework.Updates(steps.updated)
     return steps
+
+
+def timer() -> OptimizerSteps:
+    return OptimizerSteps(Throughput(warmup=0))

@@ -17,6 +17,12 @@ def torch() -> Any:
         raise CaptureError(f"torch cannot be imported ({error})", 'pip install "perfkit[torch]"') from None
 
 
+def refuse_second_profiler() -> None:
+    """Raise CaptureError if a profiler of torch is running."""
+    if torch().autograd._profiler_enabled():
+        raise CaptureError("another torch profiler is running, and a second one would end it", "use only one")
+
+
 class Updates:
     """Calls ``before`` and ``after`` around each step of one optimizer: the first that steps in this process."""
 

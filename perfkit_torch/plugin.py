@@ -39,7 +39,8 @@ def perfkit_recorders() -> Sequence[Recorder]:
     from perfkit_core.plugins.contracts import Recorder
     from perfkit_torch import record
 
-    return [Recorder("torch", record.ScriptRecording, record.DEMO)]
+    section, timer = later("perfkit_torch.section", "start"), later("perfkit_torch.throughput", "timer")
+    return [Recorder("torch", record.ScriptRecording, record.DEMO, section=section, timer=timer)]
 
 
 @hookimpl

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.assembly.steps import EMPTY, PARTIAL
-from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, step_calls, writer
@@ -18,7 +17,7 @@ from perfkit_core.system import failures
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import place, take
 
-_OPTIONS: Final = {
+OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
 _FAILED: Final = "recording failed, the script continues"
@@ -34,7 +33,7 @@ class ScriptRecording:
         torch = framework.torch()
         self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
-        arguments = profiler_arguments(flags, _OPTIONS, "torch")
+        arguments = profiler_arguments(flags, OPTIONS, "torch")
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
         self._label = torch.profiler.record_function
         self._open: Any = None
@@ -126,8 +125,7 @@ class TorchStepProfiler:
 
     def warm_up(self, step: int) -> None:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
-        if self._torch.autograd._profiler_enabled():
-            raise CaptureError("another torch profiler is running, and a second one would end it", "use only one")
+        framework.refuse_second_profiler()
         self._profiler = self._torch.profiler.profile(**self._options)
         self._profiler.prepare_trace()
 

@@ -39,6 +39,10 @@ def cuda_clock(torch: Any) -> DeviceClock:
 
 def start() -> OptimizerSteps:
     """Start timing the updates of the first optimizer that takes a step in this process."""
-    steps = OptimizerSteps(Throughput(warmup=0))
+    steps = timer()
     Updates(steps.updated)
     return steps
+
+
+def timer() -> OptimizerSteps:
+    return OptimizerSteps(Throughput(warmup=0))

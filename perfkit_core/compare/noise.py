@@ -100,21 +100,24 @@ class Between:
     runs: int = 0
 
 
-def between_runs(traces: Sequence[Trace]) -> Between:
+def between_runs(traces: Sequence[Trace], total_ns: int | None = None) -> Between:
     """Return how much equal runs (processes of the same training) differ. Of several traces, the largest ratio counts.
+    ``total_ns`` is the time of all timed steps, by default that of the recorded steps.
 
     Noise that was measured on the machine of a trace has precedence. Otherwise :data:`ON_HOST` is assumed for the time
     without device work, and :data:`ON_DEVICE` for the time with it. If all steps together take less than
     :data:`~perfkit_core.calibration.equal_runs.MOMENT_NS`, the deviation on the host is larger."""
-    return max(map(_between, traces), key=lambda between: between.ratio, default=Between(ON_HOST))
+    every = (_between(trace, total_ns) for trace in traces)
+    return max(every, key=lambda between: between.ratio, default=Between(ON_HOST))
 
 
-def _between(trace: Trace) -> Between:
+def _between(trace: Trace, total_ns: int | None) -> Between:
     steps = step_rows.step_rows(trace)
     total = int(trace.ints("dur_ns")[steps].sum())
     busy = None
     if total and activity.has_device_work(trace):
         busy = int(partition.partition(trace, steps)[:, : len(EXCLUSIVE)].sum()) / total
+    total = total if total_ns is None else total_ns
     measured = equal_runs.measured(trace.meta, equal_runs.HOST if busy is None else equal_runs.DEVICE, total)
     return assumed(total, busy) if measured is None else of_measured(measured, busy)
 

@@ -111,6 +111,10 @@ class Recorder:
       and ``step_on``, which says what ends a step (:mod:`perfkit_core.recording.step_calls`; by default, an update of
       the first optimizer). An option that the framework does not support raises UsageError.
     - ``demo`` is the training of ``perfkit demo``, or None.
+    - ``section(options)`` begins to record this process in memory, and returns a function that ends the recording and
+      returns its Trace. The recorded events are those of step 1. ``options`` are the flags above. It raises
+      CaptureError if another profiler runs. ``section`` is None if the framework has no such recording.
+    - ``timer()`` returns a StepTimer that does not watch the optimizers: its user calls ``updated``. It may be None.
     - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
     """
 
@@ -118,6 +122,8 @@ class Recorder:
     start: Callable[[Path, int | None, Mapping[str, Any]], Recording]
     demo: Demo | None = None
     instead: Mapping[str, Text] = field(default_factory=dict)
+    section: Callable[[Mapping[str, bool]], Callable[[], Trace]] | None = None
+    timer: Callable[[], StepTimer] | None = None
 
 
 @dataclass(frozen=True, slots=True)

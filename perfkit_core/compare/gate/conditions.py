@@ -143,7 +143,7 @@ def outcomes(
             if steps is None:
                 hint = "give the profiler a schedule, and call its step() after each iteration"
                 raise UsageError("step_time is unknown, because a run has no steps", hint)
-            results.append(_judged(condition, steps, 1))
+            results.append(judged(condition, steps))
             continue
         number = Number(summary.choose_views([condition.view], single=True)[0], condition.column, condition.row)
         every = [*captures[0], *captures[1]]
@@ -161,11 +161,14 @@ def outcomes(
         scale = 1 if condition.unit == units.TIMES.suffix else _FINE
         scaled = [[samples * scale for samples in side] for side in sides]
         statistics = step_statistics(scaled[0], scaled[1], np.mean, assumed)
-        results.append(replace(_judged(condition, statistics, scale), of_capture=of_capture))
+        results.append(replace(judged(condition, statistics, scale), of_capture=of_capture))
     return tuple(results)
 
 
-def _judged(condition: Condition, statistics: SampleStatistics, scale: int) -> Outcome:
+def judged(condition: Condition, statistics: SampleStatistics, scale: int = 1) -> Outcome:
+    """Return the outcome of a condition. The samples of ``statistics`` are in the unit of the condition, multiplied by
+    ``scale``."""
+
     def number(value: int) -> float:
         return value if scale == 1 else round(value / scale, _DIGITS)
 

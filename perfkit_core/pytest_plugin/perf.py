@@ -1,0 +1,219 @@
+"""The fixture ``perf``, and the recording of a marked test."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from perfkit_core.calibration import equal_runs
+from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED
+from perfkit_core.errors import PerfkitError, UsageError
+from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.pytest_plugin import baselines, budget, terminal
+from perfkit_core.pytest_plugin.budget import Budget
+from perfkit_core.pytest_plugin.hooks import MARK, PERF
+from perfkit_core.pytest_plugin.section import Section, recorder
+from perfkit_core.storage.store import SUFFIX, write_trace
+
+_LONGEST: Final = 100
+"""Maximum number of characters of a test's name in the name of a file."""
+
+
+class Perf:
+    """Records sections of a test. If the test has the mark, its limits apply to each section."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+        self._options = item.config.option
+        self._results: list[tuple[str, budget.Result]] = []
+        self._baselines: dict[str, dict[str, baselines.Baseline]] = {}
+        self.sections: list[CheckedSection] = []
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of the marks of the test, its class and its module. The closest mark takes precedence."""
+        marks = list(self._item.iter_markers(MARK))
+        if any(mark.args for mark in marks):
+            raise UsageError("the limits need names", f"example: @pytest.mark.{MARK}(operators=120)")
+        return {name: value for mark in reversed(marks) for name, value in mark.kwargs.items()}
+
+    @contextlib.contextmanager
+    def record(
+        self, label: str = "", *, framework: str | None = None, memory: bool = False, stacks: bool = False
+    ) -> Iterator[CheckedSection]:
+        """Record the ``with`` block. Its numbers are known after the block.
+
+        - ``label``: name of the section, for tests with several sections.
+        - ``framework``: the framework to record if several are imported.
+        - ``memory``: record memory, for ``peak_bytes``. ``stacks``: record Python stacks, if the framework can.
+
+        Raises UsageError, and CaptureError if another profiler runs.
+        """
+        __tracebackhide__ = True
+        section = self.begin(label, framework, memory, stacks)
+        try:
+            yield section
+        finally:
+            section.end()
+
+    def repeat(
+        self,
+        function: Callable[[], object],
+        *,
+        rounds: int | None = None,
+        warmup: int = budget.WARMUP,
+        label: str = "",
+        **options: Any,
+    ) -> CheckedSection:
+        """Call ``function`` repeatedly without the profiler and time the calls, then record one more call.
+
+        ``warmup`` calls come before the timed calls. By default, there are at least 20 timed calls, which take at least
+        half a second. If a device is used, its events time the calls. ``options`` are those of :meth:`record`.
+        """
+        __tracebackhide__ = True
+        times = self.timed(function, rounds, warmup, options.get("framework"))
+        with self.record(label, **options) as section:
+            function()
+        section.times_ns = times
+        return section
+
+    def begin(
+        self, label: str = "", framework: str | None = None, memory: bool = False, stacks: bool = False
+    ) -> CheckedSection:
+        __tracebackhide__ = True
+        wanted = budget.parsed(self.given)
+        if label in [section.label for section in self.sections]:
+            hint = 'give each section a label of its own: perf.record("forward")'
+            raise UsageError(f"two sections of the test have the label {label!r}", hint)
+        of_framework, memory, stacks = self._recorder(framework), memory or wanted.memory, stacks or bool(wanted.forbid)
+        try:
+            section = CheckedSection(self, label, of_framework, memory, stacks)
+        except PerfkitError as error:
+            raise error.with_traceback(None) from None
+        self.sections.append(section)
+        return section
+
+    def timed(
+        self, function: Callable[[], object], rounds: int | None, warmup: int, framework: str | None = None
+    ) -> tuple[int, ...]:
+        """Return the durations of ``rounds`` calls in ns, after ``warmup`` calls. If ``rounds`` is None, there are
+        enough calls to know the noise."""
+        __tracebackhide__ = True
+        for _ in range(warmup):
+            function()
+        if rounds == 0:
+            return ()
+        timer = self._recorder(framework).timer
+        if timer is None:
+            raise UsageError("this framework cannot be timed", "leave step_time out")
+        clock, calls, end_ns = timer(), 0, time.perf_counter_ns() + equal_runs.MOMENT_NS
+        clock.updated()
+        while calls < (rounds or budget.ROUNDS) or (rounds is None and time.perf_counter_ns() < end_ns):
+            function()
+            clock.updated()
+            calls += 1
+        return tuple(map(int, clock.times()[0]))
+
+    def _recorder(self, framework: str | None) -> Recorder:
+        __tracebackhide__ = True
+        return recorder(framework or self.given.get("framework"), getattr(self._item, "module", None))
+
+    def check(self, section: CheckedSection, wanted: Budget) -> None:
+        """Compare a section with limits, or with its baseline if there are none. Fail the test if it exceeds one."""
+        path, key = baselines.file_of(self._item.path), self._key(section)
+        update = self._options.perf_update
+        if update:
+            self._baselines.setdefault(key, {})[section.place] = baselines.of_section(section)
+        found = list(budget.results(section, wanted))
+        if wanted.of_baseline and not update:
+            found = list(baselines.results(section, key, path))
+        if self._options.perf_strict:
+            found = [replace(each, result=FAILED) if each.result == CANNOT_TELL else each for each in found]
+        self._results += [(key, each) for each in found]
+        failed = [each for each in found if each.result == FAILED]
+        if failed:
+            table = None if update else baselines.differences(section, key, path)
+            pytest.fail(terminal.failure(key, failed, section, table), pytrace=False)
+
+    def store(self, section: CheckedSection) -> None:
+        """Write the recording of a section into the folder of ``--perf-runs``, if the option is given."""
+        if self._options.perf_runs:
+            name = file_name(f"{self._item.nodeid.partition('::')[0]}::{self._key(section)}")
+            write_trace(section.trace, Path(self._options.perf_runs, name))
+
+    def _key(self, section: Section) -> str:
+        name = self._item.nodeid.partition("::")[2]
+        return f"{name} / {section.label}" if section.label else name
+
+    def results(self, passed: bool) -> dict[str, Any]:
+        """Return the results as plain data. Baselines of a test that failed are left out."""
+        return {
+            "results": [[key, msgspec.to_builtins(each)] for key, each in self._results],
+            "file": str(baselines.file_of(self._item.path)),
+            "baselines": msgspec.to_builtins(self._baselines) if passed else {},
+        }
+
+
+class CheckedSection(Section):
+    """A section of a test, which can be checked."""
+
+    def __init__(self, perf: Perf, *recording: Any) -> None:
+        super().__init__(*recording)
+        self._perf = perf
+
+    def end(self) -> None:
+        super().end()
+        self._perf.store(self)
+
+    def check(self, **limits: Any) -> None:
+        """Fail the test if the section exceeds a limit. The arguments are those of the mark. Without arguments, the
+        limits are the counts of the baseline. Raises UsageError."""
+        __tracebackhide__ = True
+        self._perf.check(self, budget.parsed(limits))
+
+
+def file_name(key: str) -> str:
+    """Return a file name that contains letters, digits and a few other characters. It is unique for the key."""
+    name = re.sub(r"[^\w.]+", "-", key, flags=re.ASCII).strip("-.")[:_LONGEST]
+    return f"{name}-{zlib.crc32(key.encode()):08x}{SUFFIX}"
+
+
+def run(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run the call phase of a test that has the mark or takes the fixture. Check what was recorded."""
+    with _failing():
+        perf = item.stash.setdefault(PERF, Perf(item))
+        wanted = budget.parsed(perf.given)
+        marked, section = item.get_closest_marker(MARK) is not None, None
+        if "perf" not in getattr(item, "fixturenames", ()):
+            times = perf.timed(item.runtest, wanted.rounds, wanted.warmup)
+            section = perf.begin()
+            section.times_ns = times
+    try:
+        result = yield
+    finally:
+        if section is not None:
+            section.end()
+    with _failing():
+        if marked and not perf.sections:
+            hint = "call perf.record() or perf.repeat(), or leave perf out: the mark then records the whole test"
+            raise UsageError("the test takes the fixture perf, but recorded nothing", hint)
+        for each in perf.sections if marked else ():
+            perf.check(each, wanted)
+    return result
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except PerfkitError as error:
+        raise pytest.fail.Exception(f"{MARK}: {error}", pytrace=False) from None

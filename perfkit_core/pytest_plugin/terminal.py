@@ -1,0 +1,88 @@
+"""What the plugin prints: why a test failed, and the table at the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pandas as pd
+import pytest
+
+from perfkit_core.compare.gate.conditions import PASSED
+from perfkit_core.errors import PerfkitError
+from perfkit_core.language import units
+from perfkit_core.model import columns
+from perfkit_core.model.report_data import Section as Table
+from perfkit_core.pytest_plugin import baselines
+from perfkit_core.pytest_plugin.budget import Result
+from perfkit_core.pytest_plugin.section import Section
+from perfkit_core.renderers import parts, text_table
+
+_COLUMNS: Final = (
+    columns.key("test", "Test"),
+    columns.key("number", "Number"),
+    columns.text("limit", "Limit"),
+    columns.text("measured", "Measured"),
+    columns.text("result", "Result"),
+    columns.text("note", "Note"),
+)
+_ROWS: Final = 10
+
+
+def failure(name: str, failed: Sequence[Result], section: Section, changed: Table | None) -> str:
+    """Return why a test failed: the exceeded limits, and the operators and kernels that were added, or the most
+    frequent operators if no baseline is known."""
+    lines = [f"{name} exceeds its performance budget"]
+    for each in failed:
+        note = f" ({each.note})" if each.note else ""
+        lines += [
+            f"  {each.number}: {each.measured}, limit {each.limit}{note}",
+            *(f"    {line}" for line in each.lines),
+        ]
+    if not any(each.number in section.counts for each in failed):
+        return "\n".join(lines)
+    if changed is None or changed.table.empty:
+        calls = sorted({**section.operators, **section.kernels}.items(), key=lambda item: -item[1])
+        table = pd.DataFrame(calls, columns=["name", "calls"])
+        changed = Table("operators", "Calls", table, limit=_ROWS, columns=(columns.NAME, columns.CALLS))
+    return "\n".join([*lines, "", changed.title, *_lines(changed)])
+
+
+def show(reporter: pytest.TerminalReporter, reports: Sequence[tuple[str, Any]], verbose: bool) -> None:
+    """Print the table of all results that did not pass, or of all results if ``verbose``. Store the new baselines."""
+    rows, updates = [], dict[Path, dict[str, dict[str, baselines.Baseline]]]()
+    for node, report in sorted(reports, key=lambda item: item[0]):
+        for key, result in report["results"]:
+            if verbose or result["result"] != PASSED:
+                rows.append(
+                    [
+                        f"{node.partition('::')[0]}::{key}",
+                        *(result[name] for name in ("number", "limit", "measured", "result", "note")),
+                    ]
+                )
+        if report["baselines"]:
+            changed = msgspec.convert(report["baselines"], dict[str, dict[str, baselines.Baseline]])
+            updates.setdefault(Path(report["file"]), {}).update(changed)
+    if not rows and not updates:
+        return
+    reporter.section("performance budgets (perfkit)")
+    if rows:
+        table = pd.DataFrame(rows, columns=[column.name for column in _COLUMNS])
+        if not table["note"].any():
+            table = table.drop(columns="note")
+        for line in _lines(Table("budgets", "", table, columns=_COLUMNS)):
+            reporter.write_line(line)
+    for path, changed in updates.items():
+        try:
+            baselines.update(path, changed)
+            reporter.write_line(f"stored {units.counted(len(changed), 'baseline')} in {path}")
+        except (OSError, PerfkitError) as error:
+            reporter.write_line(f"the baselines are not stored: {error}", red=True)
+
+
+def _lines(table: Table) -> Iterator[str]:
+    yield from text_table.table_lines(table, parts.shown(table), None, text_table.Style())[0]
+    if more := parts.more(table):
+        yield more
