@@ -23,6 +23,7 @@ from perfkit_core.operators.names import FAMILIES
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.sql import MAIN, declarations
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"
@@ -121,6 +122,7 @@ import perfkit
 
 trace = perfkit.load("runs/baseline")
 perfkit.summarize(trace, "operators", by=["shape"])
+perfkit.sql(trace, "select kind, sum(dur_ns) as total_ns from events group by kind")
 perfkit.compare("runs/main", "runs/change").operators
 perfkit.advise(trace).advice
 perfkit.report(trace, "report.html")
@@ -341,9 +343,65 @@ def formulas() -> str:
     return "\n".join(parts)
 
 
+SQL = """\
+Some questions need two tables, or a condition that no option has. `perfkit sql` answers them with a SQL statement, in
+the [dialect of duckdb](https://duckdb.org/docs/sql/introduction). It needs an extra: `pip install "perfkit[sql]"`.
+
+```bash
+perfkit sql runs/baseline 'select step, dur_ns from steps order by dur_ns desc'
+```
+
+The operators that took most of the time of the longest step, and what share of it:
+
+```bash
+perfkit sql runs/baseline "with longest as (select step, dur_ns from steps order by dur_ns desc limit 1) \\
+    select name, count(*) as calls, sum(self_ns) as self_ns, sum(self_ns) / any_value(longest.dur_ns) as step_ratio \\
+    from events join longest using (step) where kind = 'operator' group by name order by self_ns desc limit 5"
+```
+
+In Python, the result is a DataFrame:
+
+```python
+import perfkit
+
+perfkit.sql("runs/baseline", "select step, dur_ns from steps where dur_ns > 1.5 * (select median(dur_ns) from steps)")
+```
+
+`perfkit sql RUN -` reads the statement from standard input. `perfkit sql RUN` lists the tables below. `--format` and
+`-o` write text, Markdown, JSON, CSV or HTML, as with other commands.
+
+- A table is computed only if the statement names it. The tables of views have the numbers of `perfkit summary`, defined
+  in [semantics.md](semantics.md).
+- Times are integers in ns, sizes are integers in bytes, and unknown values are null. The sum of a column of integers is
+  an integer.
+- A column of the result has the unit of its name. `select *` keeps all units. An expression is a plain number, unless
+  its alias ends with a unit: `sum(dur_ns) as total_ns`. Units are `_ns`, `_bytes`, `_bytes_per_s`, `_ratio` and
+  `_flops`.
+- Several sources are the ranks of one profile. The tables of views that have the grouping `rank` have a row for each
+  rank. In `events`, `row` numbers the events of all ranks.
+- A statement can read nothing but these tables: no file, no network, no variable of the Python program. It cannot
+  write, attach a database, load an extension or change a setting. duckdb may use 4 GB of memory.
+
+Each other view ([views.md](views.md)) is also a table with the name of the view.
+"""
+
+
+def sql() -> str:
+    """How to query a profile with SQL, and the columns of the tables."""
+    parts = [MADE, "# SQL", "", SQL]
+    about = {"events": "One row per event ([event table](event-table.md)).", "advice": "One row per advice."}
+    for table in MAIN:
+        note = about.get(table) or f"The view `{table}`: {get_plugins().views()[table].description}."
+        parts += [f"## {table}", "", note, "", "| column | unit | meaning |", "|---|---|---|"]
+        parts += [f"| `{c.name}` | {c.unit} | {c.description or c.title} |" for c in declarations(table)]
+        parts.append("")
+    return "\n".join(parts)
+
+
 PAGES = {
     "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
     "operators.md": operators, "python.md": python, "formulas.md": formulas,
+    "sql.md": sql,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from perfkit_core.model.trace import Trace
     from perfkit_core.readers.load import load
     from perfkit_core.report.run_list import list_runs
+    from perfkit_core.sql import sql
 
     __version__: str
 
 __all__ = [
     "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
-    "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "summarize", "torch",
+    "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "sql", "summarize",
+    "torch",
 ]  # fmt: skip
 
 _HOMES = {
@@ -43,6 +45,7 @@ _HOMES = {
     "list_runs": "report.run_list",
     "load": "readers.load",
     "report": "api",
+    "sql": "sql",
     "summarize": "api",
 }
 

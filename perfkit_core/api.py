@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,7 @@ from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Profile, Whole, opened
+from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.choices import choosing, including
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, summary_report
@@ -70,7 +69,7 @@ def summarize(
         raise UsageError("step_on, step_kind, graph_capture and compile_info apply when a source is read", hint)
     made = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
     with choosing(made):
-        read = _profile(profile, workers=workers, scheduler=scheduler)
+        read = as_profile(profile, workers=workers, scheduler=scheduler)
         table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 
@@ -86,13 +85,7 @@ def report(profile: Trace | PathLike | Sequence[PathLike], output: PathLike = "r
     path = as_path(output)
     if path.suffix.lower() not in (".html", ".htm"):  # it could also be the name of a source
         raise UsageError(f"{path}: a page is an HTML file", "use a name that ends in .html")
-    page = get_plugins().renderers()["html"].render(run_report(_profile(profile, together_bytes=TOGETHER_BYTES)))
+    page = get_plugins().renderers()["html"].render(run_report(as_profile(profile, together_bytes=TOGETHER_BYTES)))
     with writing(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     return path
-
-
-def _profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:
-    if isinstance(profile, Trace):
-        return Whole(profile)
-    return opened([profile] if isinstance(profile, (str, os.PathLike)) else list(profile), **reading)

@@ -29,7 +29,7 @@ CORE = {
     "advise", "compare", "export", "list_runs", "load", "summarize",
 }  # fmt: skip
 EXPORTED = {
-    "perfkit": {*CORE, "Advice", "Advices", "__version__", "paddle", "report", "torch"},
+    "perfkit": {*CORE, "Advice", "Advices", "__version__", "paddle", "report", "sql", "torch"},
     "perfkit_core": CORE,
     "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},
     "perfkit_paddle": {

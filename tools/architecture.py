@@ -63,7 +63,7 @@ ARROWS = (
 
 FLOORS = (
     ("cli, testing", "commands; conformance suite for adapters"),
-    ("pages", "pages of a profile, of advice, of a model architecture"),
+    ("sql, pages", "SQL over the tables; pages of a profile, of advice, of a model architecture"),
     ("compare, advice", "differences and their significance; changes and their savings"),
     ("verify, calibration, throughput", "A/B runs; costs measured on this machine; timing of loops without a profiler"),
     ("renderers, report, ranks, exporters", "text, JSON, HTML; sections; many ranks; files for other tools"),

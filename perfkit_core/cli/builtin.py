@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "verify": "Measure how much a change improves a program.",
     "calibrate": "Measure costs of this machine, or the noise of equal runs.",
     "compare": "Compare runs with the first run, or with --baseline.",
+    "sql": "Query the tables of a profile with SQL, in the dialect of duckdb.",
     "export": "Write a file for another tool: a timeline, stacks or events.",
     "runs": "List the runs below a folder, newest first.",
     "demo": "Find and fix faults of a slow training, and measure the gain.",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pandas as pd
@@ -246,3 +247,10 @@ def opened(
             trace = load.load(sources, partial=partial)
             return Whole(trace.with_meta(source=planned.source))
     return Ranks(planned, partial, workers, scheduler, report)
+
+
+def as_profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:
+    """Return the profile of a Trace, or of one or more sources as :func:`opened` reads them with ``reading``."""
+    if isinstance(profile, Trace):
+        return Whole(profile)
+    return opened([profile] if isinstance(profile, (str, os.PathLike)) else list(profile), **reading)

@@ -109,11 +109,15 @@ def check_rereadable(path: Path) -> None:
         raise SourceError(f"{path}: a pipe or a device, which cannot be read twice", "write the data to a file first")
 
 
+def check_exists(path: Path) -> None:
+    if not paths.exists(path):
+        raise SourceError(f"{path}: no such file or folder", "check the path")
+
+
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     store.flush(path)
     with paths.reaching(path):
-        if not paths.exists(path):
-            raise SourceError(f"{path}: no such file or folder", "check the path")
+        check_exists(path)
         start = head(path) if paths.is_file(path) else b""
         if not start and paths.is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "the profiler may have been interrupted before writing it")
@@ -178,8 +182,7 @@ def stream(
     path, target = paths.as_path(source), paths.as_path(to)
     check_rereadable(path)
     with paths.reaching(path):
-        if not paths.exists(path):
-            raise SourceError(f"{path}: no such file or folder", "check the path")
+        check_exists(path)
         if paths.is_folder(path):
             raise UsageError(f"{path}: a folder cannot be streamed", "give one trace file, or omit --stream")
         start = head(path)
