@@ -125,8 +125,12 @@ perfkit.summarize(trace, "operators", by=["shape"])
 perfkit.sql(trace, "select kind, sum(dur_ns) as total_ns from events group by kind")
 perfkit.compare("runs/main", "runs/change").operators
 perfkit.advise(trace).advice
+print(perfkit.summarize(trace))  # without a view: the report of perfkit summary
 perfkit.report(trace, "report.html")
 ```
+
+[Notebooks](notebooks.md) show traces, summaries, advice and comparisons as HTML. polars, duckdb and narwhals read a
+trace as a table of its events.
 """
 _WIDTH = 100
 """Longest signature on one line."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from perfkit import paddle, torch
     from perfkit_core.advice.advice import Advice, Advices
     from perfkit_core.advice.engine import advise
-    from perfkit_core.api import report, summarize
+    from perfkit_core.api import Summary, report, summarize
     from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError",
+    "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Summary", "Trace", "UsageError",
     "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "sql", "summarize",
     "torch",
 ]  # fmt: skip
@@ -37,6 +38,7 @@ _HOMES = {
     "Comparison": "compare.comparison",
     "PerfkitError": "errors",
     "SourceError": "errors",
+    "Summary": "api",
     "Trace": "model.trace",
     "UsageError": "errors",
     "advise": "advice.engine",
@@ -64,3 +66,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Show results as HTML in notebooks, and add the magic ``%%perfkit``. ``%load_ext perfkit`` calls this function,
+    and so does ``import perfkit`` in IPython."""
+    import_module("perfkit_core.notebook").register(shell)
+
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    load_ipython_extension(_shell)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from perfkit_core.errors import UsageError
 from perfkit_core.flops.peaks import read_peaks
@@ -13,20 +14,59 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.choices import choosing, including
+from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
 from perfkit_core.report.display import Display
-from perfkit_core.report.summary import choose_views, summary_report
+from perfkit_core.report.summary import PARTS, choose_views, summary_report
 from perfkit_core.system.paths import PathLike, as_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfkit_core.model.report_data import Report
+
 TOGETHER_BYTES: Final = 64 << 20
 """Files of several ranks are read as one trace up to this total size. The page then has a timeline and advice."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Summary:
+    """The report of ``perfkit summary``. ``print`` shows it as text, and a notebook shows it as HTML."""
+
+    report: Report
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The complete table of each view, by name."""
+        return {section.name: section.table for section in self.report.sections}
+
+    def __str__(self) -> str:
+        from perfkit_core.renderers import text
+
+        return text.render(self.report, text.WIDEST_PIPE, height=text.SCREEN)
+
+    def __repr__(self) -> str:
+        return f"<Summary of {self.report.title}: {', '.join(self.tables)}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        from perfkit_core.renderers.html import fragment
+
+        return fragment.render(self.report)
+
+
+@overload
+def summarize(
+    profile: Trace | PathLike | Sequence[PathLike], view: None = None, by: str | Iterable[str] = (), **options: Any
+) -> Summary: ...
+@overload
+def summarize(
+    profile: Trace | PathLike | Sequence[PathLike], view: str, by: str | Iterable[str] = (), **options: Any
+) -> pd.DataFrame: ...
 def summarize(
     profile: Trace | PathLike | Sequence[PathLike],
-    view: str,
+    view: str | None = None,
     by: str | Iterable[str] = (),
     steps: Iterable[int] | None = None,
     pattern: str | None = None,
@@ -42,15 +82,16 @@ def summarize(
     graph_capture: PathLike | Sequence[PathLike] = (),
     compile_info: PathLike | Sequence[PathLike] = (),
     **display: Any,
-) -> pd.DataFrame:
+) -> pd.DataFrame | Summary:
     """Return the table of a view. Times are integers in ns, sizes are integers in bytes, and unknown values are NA.
+    Without a view, return a :class:`Summary`: the verdict and the main tables.
 
     - ``profile``: a Trace, or one or more sources as for :func:`perfkit_core.load`, which are read rank by rank
     - ``by``: groupings of the view
     - ``steps``: numbers of the steps to count
     - ``pattern``, ``kind``, ``device``: RE2 patterns that select the events to count
     - ``native``: use the numbers of the framework's own profiler where they differ (docs/semantics.md)
-    - ``limit``: maximum number of rows
+    - ``limit``: maximum number of rows of the table; of a Summary, the number of rows that it shows
     - ``peaks``: TOML file with peak rates of devices, in addition to the built-in rates
     - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
     - ``step_on``, ``step_kind``, ``graph_capture``, ``compile_info``: as for :func:`perfkit_core.load`, not for a Trace
@@ -58,7 +99,7 @@ def summarize(
 
     Raises UsageError and SourceError.
     """
-    (chosen,) = choose_views([view], single=True)
+    chosen = choose_views(DEFAULT_VIEWS if view is None else [view], single=True)
     groupings = (by,) if isinstance(by, str) else tuple(by)
     rates = None if peaks is None else read_peaks(as_path(peaks))
     request = ViewRequest(
@@ -70,7 +111,13 @@ def summarize(
     made = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
     with choosing(made):
         read = as_profile(profile, workers=workers, scheduler=scheduler)
-        table = summary_report(read, [chosen], request, Display(**display)).sections[0].table
+        if view is None:
+            brief = request == ViewRequest(steps=request.steps, peaks=rates)
+            shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})
+            report = summary_report(read, chosen, request, shown, brief)
+            parts = (replace(part, chart=PARTS) if part.name == "partition" else part for part in report.sections)
+            return Summary(replace(report, sections=tuple(parts)))
+        table = summary_report(read, chosen, request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 
 

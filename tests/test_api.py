@@ -29,7 +29,7 @@ CORE = {
     "advise", "compare", "export", "list_runs", "load", "summarize",
 }  # fmt: skip
 EXPORTED = {
-    "perfkit": {*CORE, "Advice", "Advices", "__version__", "paddle", "report", "sql", "torch"},
+    "perfkit": {*CORE, "Advice", "Advices", "Summary", "__version__", "paddle", "report", "sql", "torch"},
     "perfkit_core": CORE,
     "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},
     "perfkit_paddle": {
@@ -84,7 +84,7 @@ def test_importing_the_facade_imports_only_what_is_used() -> None:
 
 def test_type_checkers_see_the_names_of_the_facade() -> None:
     """They do not run ``__getattr__``, so they need each name in the block that only they read."""
-    (block,) = (node for node in ast.parse(Path(perfkit.__file__).read_text()).body if isinstance(node, ast.If))
+    block = next(node for node in ast.parse(Path(perfkit.__file__).read_text()).body if isinstance(node, ast.If))
     imported = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert imported | {"__version__"} == set(perfkit.__all__)
 

@@ -62,7 +62,7 @@ ARROWS = (
 )  # fmt: skip
 
 FLOORS = (
-    ("cli, testing", "commands; conformance suite for adapters"),
+    ("notebook, cli, testing", "notebooks; commands; conformance suite for adapters"),
     ("sql, pages", "SQL over the tables; pages of a profile, of advice, of a model architecture"),
     ("compare, advice", "differences and their significance; changes and their savings"),
     ("verify, calibration, throughput", "A/B runs; costs measured on this machine; timing of loops without a profiler"),

@@ -12,6 +12,7 @@ from perfkit_core.advice.facts import Candidate, Method, Reason
 from perfkit_core.language.messages import Message, Sentence, Text, english
 from perfkit_core.language.units import counted, format_duration, format_ratio
 from perfkit_core.model.columns import Column, duration, key, share, text, words
+from perfkit_core.model.trace import Trace
 
 Severity = Literal["high", "medium", "low", "none", "note"]
 """``high``, ``medium`` and ``low`` are grades of the predicted saving. ``none`` means that the change saves nothing or
@@ -173,6 +174,7 @@ class Advices:
     asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
     base: Base | None = None  # the step without the profiler; None if the recording has no host events
+    trace: Trace | None = field(default=None, compare=False)  # the recording
 
     def __repr__(self) -> str:
         first = f": {english(self.advice[0].title)}, {self.advice[0].saves()}" if self.advice else ""

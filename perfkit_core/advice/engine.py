@@ -86,8 +86,9 @@ def advise(
         promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) >= 0)
         (with_saving if promises else without).append(one)
     advices = Advices(
-        identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without), base=base(facts)
-    )
+        identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without),
+        base=base(facts), trace=facts.trace,
+    )  # fmt: skip
     return replace(combined(facts, advices), noise_ns=noise_ns(facts))
 
 
@@ -114,7 +115,7 @@ def what_ifs(
     ]
     return Advices(
         identity(facts), tuple(one for _, one in answers), evaluation.not_evaluable, noise_ns=noise_ns(facts),
-        asked=tuple(text for text, _ in answers), base=base(facts),
+        asked=tuple(text for text, _ in answers), base=base(facts), trace=facts.trace,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ _IN_WORDS: Final = 3
 """Maximum number of items of advice that the page of a profile shows in words."""
 _RULES: Final = 4
 """Maximum number of rule ids in a sentence on rules that could not be evaluated. Machine formats list all rules."""
-_IN_SUM: Final = "in_sum"
+IN_SUM: Final = "in_sum"
 _SELDOM: Final = ("why", "afterwards_ns", "after")
 """Columns that are left out if they are empty."""
 _OVERVIEW: Final = (
@@ -46,7 +46,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
     first = [say(more, source=advices.source, id=one.id) for one in advices.advice[:1]]
-    total = Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
+    total = Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
     return Report(title, (source,), (*texts, total), headline=tuple(headline(advices, of)))
 
@@ -76,7 +76,7 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
             len(advices.not_evaluable),
         )
         lines.append(count)
-    total = (Section(_IN_SUM, "", pd.DataFrame(), lines=tuple(lines)),) if lines else ()
+    total = (Section(IN_SUM, "", pd.DataFrame(), lines=tuple(lines)),) if lines else ()
     lead = f"perfkit report {advices.source} -o report.html"
     if shown or unsure:
         lead = f"perfkit advise {advices.source} --explain {(shown or unsure)[0].id}"
@@ -306,15 +306,15 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
     """Yield the summary of all advice. Then yield tables of the advice that can be combined, the advice without a
     significant saving, and the rules that could not be evaluated. Empty tables are left out."""
     lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
-    yield Section(_IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
+    yield Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
     if len(advices.advice) > 1 and not advices.asked:
-        yield Section("together", say("What can be combined"), together(advices), within=_IN_SUM)
+        yield Section("together", say("What can be combined"), together(advices), within=IN_SUM)
     if advices.without_saving:
         title = say("Detected, but without a significant saving ({count})", count=len(advices.without_saving))
-        yield Section("without_saving", title, without_saving(advices), within=_IN_SUM, folded=True)
+        yield Section("without_saving", title, without_saving(advices), within=IN_SUM, folded=True)
     if advices.not_evaluable:
         title = say("Rules that could not be evaluated ({count})", count=len(advices.not_evaluable))
-        yield Section("not_evaluable", title, not_evaluable(advices), within=_IN_SUM, folded=True)
+        yield Section("not_evaluable", title, not_evaluable(advices), within=IN_SUM, folded=True)
 
 
 def together(advices: Advices) -> pd.DataFrame:

@@ -29,7 +29,6 @@ from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
     from perfkit_core.compare.pair import Asked
-    from perfkit_core.language.messages import Text
     from perfkit_core.model.report_data import Report
 
 FAILED: Final = 1
@@ -38,10 +37,6 @@ _COMMENT: Final = ("gate", "runs", "serving", "new_step_time", "new_causes", "ne
                    "devices", "causes", "step_parts")  # fmt: skip
 """Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
 _COMMENT_ROWS: Final = 10
-_SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")
-"""Tables of the first look in a terminal, unless ``--view`` selects others."""
-_OF_MEMORY: Final = ("memory_categories", "memory_peak")
-"""Tables of the first look if only memory was recorded."""
 _SCREEN_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
 """Tables that ``--limit`` does not shorten: the conditions of --fail-on, the runs, and the parts of a total."""
@@ -104,7 +99,7 @@ def compare(
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.kinds_table import kinds_section
-    from perfkit_core.compare.report import comparison_report
+    from perfkit_core.compare.report import comparison_report, first_look
     from perfkit_core.compare.step_kinds import of_one_kind
     from perfkit_core.report.summary import cut
 
@@ -137,7 +132,7 @@ def compare(
         limit = _COMMENT_ROWS if limit is None else limit
     brief = chosen.name == "text" and not views
     if brief:
-        report = _first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
+        report = first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
     report = _only(report, tables)
     if chosen.name not in FOR_PEOPLE:
@@ -148,25 +143,6 @@ def compare(
     emit(replace(report, by_view=True), chosen, output, brief)
     say_written(output)
     return _exit_code(report)
-
-
-def _first_look(report: Report, lead: str) -> Report:
-    """Return the report with its main tables, for one screen. ``lead`` is the command that shows the rest."""
-    from perfkit_core.compare import explanation
-    from perfkit_core.compare.report import most_different
-
-    sections = {section.name: section for section in report.sections if not section.table.empty}
-    if "operators_device" in sections:
-        sections.pop("operators")
-    shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
-    shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
-    # The waterfall shows the largest causes.
-    headline = tuple(sentence for sentence in report.headline if _template(sentence) != explanation.LARGEST)
-    return replace(report, sections=shown, headline=headline, next=lead)
-
-
-def _template(sentence: Text) -> str:
-    return sentence if isinstance(sentence, str) else sentence.template
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:

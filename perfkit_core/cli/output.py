@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
-SCREEN: Final = 44
-"""Target number of lines of a brief report, for a terminal of 45 lines."""
-WIDEST_PIPE: Final = 120
-"""Maximum width of text in a pipe or file."""
 _MOST_IN_COMMAND: Final = 3
 """Maximum number of sources that are repeated in a command."""
 COMPILING: Final = " (compiling functions; this happens once per machine)"
@@ -63,16 +59,16 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
 
 def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = False) -> None:
     """Write a rendered report to ``output``, or to stdout if ``output`` is None. Text of a ``brief`` report is
-    shortened to about :data:`SCREEN` lines. Raises UsageError."""
+    shortened to fit one screen. Raises UsageError."""
     terminal = output is None and sys.stdout.isatty()
     if terminal and chosen.name == "html":
         raise UsageError("refusing to write HTML to a terminal", "use -o FILE")
     if chosen.name == "text":
         from perfkit_core.renderers import text
 
-        columns = shutil.get_terminal_size((WIDEST_PIPE, SCREEN)).columns
-        width = columns if terminal else min(columns, WIDEST_PIPE)
-        rendered = text.render(report, width, terminal and colourful(), SCREEN if brief else None)
+        columns = shutil.get_terminal_size((text.WIDEST_PIPE, text.SCREEN)).columns
+        width = columns if terminal else min(columns, text.WIDEST_PIPE)
+        rendered = text.render(report, width, terminal and colourful(), text.SCREEN if brief else None)
     else:
         rendered = chosen.render(report)
     if output is not None:

@@ -137,18 +137,22 @@ class Session:
         self.run_dir = run_dir
         self._steps = steps
         self._options = {name: wanted for name, wanted in options.items() if wanted}
-        self._recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
+        self.recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
         self._recording: Recording | None = None
 
     def check(self, script: Path) -> None:
         """Raise CaptureError if the script itself starts a profiler, or if the run folder is not writable."""
-        from perfkit_core.system import failures
-
-        if profiles_itself(script, self._recorders):
+        if profiles_itself(script, self.recorders):
             raise CaptureError(
                 f"{script} starts a profiler itself, and a process can have only one profiler",
                 "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",
             )
+        self.check_folder()
+
+    def check_folder(self) -> None:
+        """Raise CaptureError if the run folder is not writable."""
+        from perfkit_core.system import failures
+
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:
             raise CaptureError(f"{self.run_dir}: cannot be written ({reason})", "choose another folder with -o")
@@ -161,18 +165,19 @@ class Session:
                 step_on.wrap_imported(step_on.module)
             elif isinstance(step_on, StepCalls) and step_on.module:
                 hooks.enter_context(packages.FirstImport([step_on.module], step_on.wrap_imported))
-            imported = [name for name in imported_by(program.script, self._recorders) if installed(name)]
+            imported = [name for name in imported_by(program.script, self.recorders) if installed(name)]
             # importing the package of a module may already have imported a framework
-            imported = [*imported, *(name for name in self._recorders if name in sys.modules)]
+            imported = [*imported, *(name for name in self.recorders if name in sys.modules)]
             if imported:
-                self._begin(imported[0])
+                self.begin(imported[0])
             else:
-                hooks.enter_context(packages.FirstImport(self._recorders, self._begin))
+                hooks.enter_context(packages.FirstImport(self.recorders, self.begin))
             return run(program)
 
-    def _begin(self, framework: str) -> None:
+    def begin(self, framework: str) -> None:
+        """Begin to record. Raises CaptureError, and UsageError for an option that the framework does not support."""
         try:
-            self._recording = self._recorders[framework].start(self.run_dir.absolute(), self._steps, self._options)
+            self._recording = self.recorders[framework].start(self.run_dir.absolute(), self._steps, self._options)
         except PerfkitError:
             raise
         except Exception as error:  # a plugin may raise anything
@@ -180,21 +185,25 @@ class Session:
 
     def finish(self) -> int:
         """End the recording, print its folder, and return the number of files. Raises CaptureError."""
+        files = self.end()
+        if files:
+            click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
+        return files
+
+    def end(self) -> int:
+        """End the recording, and return the number of files. Raises CaptureError."""
         try:
-            files = self._recording.finish() if self._recording is not None else 0
+            return self._recording.finish() if self._recording is not None else 0
         finally:
             if not paths.is_remote(self.run_dir):  # a remote store has no empty folders
                 with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
                     self.run_dir.rmdir()
-        if files:
-            click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
-        return files
 
     def nothing(self, script: Path) -> str:
         """Return the reason why no file was recorded."""
         if self._recording is not None:
             return f"{script}: nothing could be recorded"
-        known = ", ".join(self._recorders) or "none, because no adapter is installed"
+        known = ", ".join(self.recorders) or "none, because no adapter is installed"
         return f"{script} imported no framework that perfkit can record (known frameworks: {known})"
 
 

@@ -14,10 +14,8 @@ from perfkit_core.cli.output import FOR_PEOPLE, arguments, emit, refuse_overwrit
 from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
 
-DEFAULT_VIEWS: Final = ("partition", "model", "operators")
-_BRIEF_ROWS: Final = 10
-"""Default maximum number of rows of each table if no view is named, so that the answer fits one screen."""
 filters = options.adding(
     click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views by this grouping: shape, "
                  "stack, stack=N (the N innermost frames), overload, thread, label, scope, module, phase, step, "
@@ -126,7 +124,7 @@ def summary(
             and request == ViewRequest(steps=request.steps, peaks=request.peaks)
         )
         if brief and limit is None:
-            display = replace(display, limit=_BRIEF_ROWS)
+            display = replace(display, limit=BRIEF_ROWS)
         report = summary_report(profile, chosen_views, request, display, brief)
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)

@@ -94,6 +94,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
     size("device_memory_bytes", "Device memory", noun=""),
 )
 
+_SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")
+"""Tables of the first look."""
+_OF_MEMORY: Final = ("memory_categories", "memory_peak")
+"""Tables of the first look if only memory was recorded."""
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
 _PLAIN = Asked()
 _NOTES = (
@@ -233,6 +237,19 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
             "hardly affect medians."
         )
         yield Section("outliers", say("Outlying steps"), late, note, limit=SHOWN_OUTLIERS)
+
+
+def first_look(report: Report, lead: str = "") -> Report:
+    """Return the report with its main tables, for one screen. ``lead`` is the command that shows the rest."""
+    sections = {section.name: section for section in report.sections if not section.table.empty}
+    if "operators_device" in sections:
+        sections.pop("operators")
+    shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
+    shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
+    # The waterfall shows the largest causes.
+    largest = explanation.LARGEST
+    headline = tuple(text for text in report.headline if (text if isinstance(text, str) else text.template) != largest)
+    return replace(report, sections=shown, headline=headline, next=lead)
 
 
 def most_different(section: Section) -> Section:

@@ -232,6 +232,10 @@ class Trace:
         """Mask of operators on the host."""
         return self.host & self.rows("kind", *schema.OPERATOR_KINDS)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export ``events`` by Arrow's PyCapsule interface, so that ``polars.DataFrame(trace)`` and duckdb read it."""
+        return self.events.__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> pd.DataFrame:
         """Return the event table as a DataFrame with categoricals and nullable integers."""
         nullable = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}

@@ -34,7 +34,7 @@ _OF_RANKS: Final = ("ranks", "stragglers", "imbalance")
 _PHASES: Final = ("dataloader_ns", "forward_ns", "backward_ns", "optimizer_ns")
 _TOTALS: Final = ("total_cpu_ns", "total_device_ns")
 _CHARTS: Final = {
-    "partition": Chart("share", "category", ("total_ns",)),
+    "partition": summary.PARTS,
     "modules": Chart("icicle", "name", _TOTALS),
     "code": Chart("icicle", "name", _TOTALS),
     "operator_tree": Chart("icicle", "name", _TOTALS),

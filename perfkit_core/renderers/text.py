@@ -19,6 +19,10 @@ from perfkit_core.renderers import parts
 from perfkit_core.renderers.cells import visible
 from perfkit_core.renderers.text_table import Style, table_lines, without_zeros
 
+SCREEN: Final = 44
+"""Target number of lines of a brief report, for a terminal of 45 lines."""
+WIDEST_PIPE: Final = 120
+"""Maximum width of text in a pipe or file."""
 _FEWEST_ROWS: Final = 3
 """A table that is shortened to fit the screen keeps at least this many rows. Code is shortened if it has more lines."""
 _SHOWN_WARNINGS: Final = 3

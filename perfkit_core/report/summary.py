@@ -14,7 +14,7 @@ from perfkit_core.language.messages import Message, Text, mark, say
 from perfkit_core.model import schema
 from perfkit_core.model.columns import DEVICE
 from perfkit_core.model.meta import NO_DEVICE
-from perfkit_core.model.report_data import Report, Section
+from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
@@ -74,6 +74,8 @@ _OF_TRAINING: Final = ("partition", "model")
 """Views of the steps on the host, which a server launches before the device has finished earlier steps."""
 _OF_MEMORY: Final = ("memory_places", "memory_peak")
 """Views of a brief report on a recording that has memory events, but no operators."""
+PARTS: Final = Chart("share", "category", ("total_ns",))
+"""The picture of the view partition: a bar with the parts of the step time."""
 ROWS: Final = 20
 """Default maximum number of rows per table in formats for people."""
 DEFAULT: Final = Display()

@@ -1,4 +1,5 @@
-"""Charts without scripts: intervals from low to high, and a bar of shares. Positions are percentages of the width."""
+"""Charts without scripts: intervals from low to high, a bar of shares, and the bars of a waterfall. Positions are
+percentages of the width."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from perfkit_core.language.messages import say
 from perfkit_core.language.units import Unit, format_in, format_ratio, with_unit
 from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import text
-from perfkit_core.renderers.html import colours
+from perfkit_core.renderers.html import charts, colours
 from perfkit_core.renderers.table_columns import common_unit, values
 
 MOST: Final = 200
@@ -156,3 +157,36 @@ def parts(section: Section) -> tuple[Part, ...]:
         for name, size, colour in zip(names, sizes, colours.of_names(map(str, names)), strict=True)
         if size > 0
     )
+
+
+class Fall(NamedTuple):
+    """One bar of a waterfall. ``left`` and ``width`` are in percent. ``colour`` is the name of a colour."""
+
+    label: str
+    left: float
+    width: float
+    said: str
+    colour: str
+
+
+def waterfall(section: Section) -> tuple[Fall, ...]:
+    """Return the bars of a waterfall chart. Return () for any other chart."""
+    chart = section.chart
+    if chart is None or chart.kind != "waterfall" or section.table.empty:
+        return ()
+    figure = charts.waterfall(section, chart)
+    reached = figure["reached"]
+    low, high = min(reached), max(reached)
+    spread = (high - low) or abs(high) or 1
+    # The axis begins at 0, unless the differences would be too small to see.
+    start = low - spread / 2 if low > spread else low - spread / 5 if low < 0 else 0
+    scale = start, max(high, 0)
+    bars = []
+    for label, change, total, said in zip(
+        figure["short"], figure["differences"], reached, figure["texts"], strict=True
+    ):
+        before = start if change is None else total - change
+        left, right = _place(min(before, total), scale), _place(max(before, total), scale)
+        colour = "total" if change is None else "more" if change > 0 else "less"
+        bars.append(Fall(label, left, round(right - left, 2), f"{said} {figure['unit']}", colour))
+    return tuple(bars)

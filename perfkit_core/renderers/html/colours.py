@@ -8,6 +8,21 @@ from typing import Final
 
 from perfkit_core.model.columns import DEVICE, Column
 
+_PAPER: Final = {
+    "ink": ("#1c2430", "#e3e7ed"),
+    "soft": ("#5c6675", "#98a2b1"),
+    "line": ("#dfe3e8", "#303844"),
+    "page": ("#f6f7f9", "#12161c"),
+    "card": ("#ffffff", "#191f27"),
+    "head": ("#f0f2f5", "#222a34"),
+    "accent": ("#2f6db3", "#79aee8"),
+    "bar": ("#d3e3f5", "#244566"),
+    "warn": ("#8a5a00", "#f2c565"),
+    "warn-line": ("#e3a008", "#b3861b"),
+    "warn-page": ("#fff8e6", "#2a2412"),
+    "hover": ("#f4f7fb", "#1f2731"),
+}
+"""Text, lines and areas of a page → colour in light and in dark mode. ``soft`` is the colour of less important text."""
 _THINGS: Final = {
     "forward": ("#2f6db3", "#79aee8"),
     "backward": ("#7d4fa8", "#b794e0"),
@@ -44,7 +59,6 @@ SPARE: Final = (
     ("#8a93a1", "#7f8998"), ("#c44536", "#e57f73"), ("#7a9e2e", "#b5cf6b"), ("#4d9db4", "#8fcfdf"),
 )  # fmt: skip
 """Colours in light and in dark mode for anything else, such as devices and the kinds of plugins."""
-_CARDS: Final = ("#ffffff", "#191f27")
 _SOFT: Final = (0.5, 0.62)
 """Share of a colour in its soft form, in light and dark mode. Boxes with text on them have the soft form."""
 
@@ -73,14 +87,21 @@ def of_column(column: Column) -> str:
 
 
 def style() -> str:
-    """Return the style sheet that defines ``--of-NAME`` for each colour, and ``--soft-NAME`` for its soft form."""
-    light, dark = (" ".join(_variables(mode)) for mode in (0, 1))
+    """Return the style sheet with the colours: ``--of-NAME`` of each thing, and its soft form ``--soft-NAME``."""
+    light, dark = (variables(mode) for mode in (0, 1))
     return f":root, .paper {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
 
 
+def variables(mode: int, soft: bool = True) -> str:
+    """Return the definitions of the colours in light (0) or dark mode (1), without soft forms if ``soft`` is false."""
+    return " ".join(text for text in _variables(mode) if soft or not text.startswith("--soft-"))
+
+
 def _variables(mode: int) -> Iterator[str]:
+    yield from (f"--{name}: {colours[mode]};" for name, colours in _PAPER.items())
     spare = {f"spare-{number}": colours for number, colours in enumerate(SPARE)}
     for name, colours in (_THINGS | spare).items():
-        parts = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (colours[mode], _CARDS[mode])]
+        parts = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (colours[mode], _PAPER["card"][mode])]
         soft = (round(_SOFT[mode] * own + (1 - _SOFT[mode]) * card) for own, card in zip(*parts, strict=True))
-        yield f"--of-{name}: {colours[mode]}; --soft-{name}: #{''.join(f'{one:02x}' for one in soft)};"
+        yield f"--of-{name}: {colours[mode]};"
+        yield f"--soft-{name}: #{''.join(f'{one:02x}' for one in soft)};"

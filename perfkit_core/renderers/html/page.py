@@ -53,33 +53,31 @@ def render(report: Report) -> str:
     if linked:
         scripts.append("workspace.js")
     libraries = [*(["plotting"] if figures else []), *(["tables", "table-style"] if rich else [])]
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            facts=parts.source_facts(report),
-            findings=findings,
-            warnings=[finding for finding in findings if not finding.note],
-            few=_FEW_FINDINGS,
-            beside_most=parts.BESIDE,
-            blocks=tops,
-            chapters=contents,
-            single=chapters.is_profile(contents),
-            missing=chapters.missing(tops),
-            links=links.links(report, blocks) if linked else "",
-            ids={block.section.name: block.id for block in blocks},
-            glance=list(map(sections.at_a_glance, report.glance)),
-            style="\n".join([colours.style(), *map(_resource, ["report.css", *(["workspace.css"] if linked else [])])]),
-            libraries={name: packing.library(name) for name in libraries},
-            scripts=[_resource(name) for name in scripts],
-            longest=sections.LONGEST,
-            shortest=sections.SHORTEST,
-            plain=_MAX_HTML_ROWS,
-            language=language(),
-            texts={text: said for name in scripts for text, said in texts_of(_resource(name)).items()},
-            units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
-        )
+    return template("report.html.j2").render(
+        report=report,
+        facts=parts.source_facts(report),
+        findings=findings,
+        warnings=[finding for finding in findings if not finding.note],
+        few=_FEW_FINDINGS,
+        beside_most=parts.BESIDE,
+        blocks=tops,
+        chapters=contents,
+        single=chapters.is_profile(contents),
+        missing=chapters.missing(tops),
+        links=links.links(report, blocks) if linked else "",
+        ids={block.section.name: block.id for block in blocks},
+        glance=list(map(sections.at_a_glance, report.glance)),
+        style="\n".join(
+            [colours.style(), *map(resource, ["pictures.css", "report.css", *(["workspace.css"] if linked else [])])]
+        ),
+        libraries={name: packing.library(name) for name in libraries},
+        scripts=[resource(name) for name in scripts],
+        longest=sections.LONGEST,
+        shortest=sections.SHORTEST,
+        plain=_MAX_HTML_ROWS,
+        language=language(),
+        texts={text: said for name in scripts for text, said in texts_of(resource(name)).items()},
+        units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
     )
 
 
@@ -88,12 +86,16 @@ def bar(share: float | None) -> str:
     return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 
+def template(name: str) -> jinja2.Template:
+    return _environment().get_template(name)
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_resource),
+        loader=jinja2.FunctionLoader(resource),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -105,5 +107,5 @@ def _environment() -> jinja2.Environment:
 
 
 @functools.cache
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
     return (files("perfkit_core.renderers.html") / "templates" / name).read_text(encoding="utf-8")

@@ -1,0 +1,165 @@
+"""%%perfkit in a real kernel, with both frameworks: the recording, the variables, exceptions, and the options."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perfkit_core.errors import UsageError
+from perfkit_core.readers.load import load
+
+pytest.importorskip("IPython", reason="notebooks need IPython")
+TORCH = """
+import torch, perfkit
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def train_step():
+    loss = model(torch.ones(2, 8)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+PADDLE = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, perfkit
+model = paddle.nn.Linear(8, 4)
+optimizer = paddle.optimizer.SGD(parameters=model.parameters())
+
+def train_step():
+    loss = model(paddle.ones([2, 8])).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    return loss
+"""
+CELLS = {
+    "recorded": "%%perfkit -o runs/a --shapes\nlosses = [float(train_step()) for _ in range(4)]\nlen(losses)",
+    "variables": "print(len(losses), len(trace), trace.meta.source)",
+    "failing": "%%perfkit -o runs/b --trace b --steps 2\nfor _ in 1, 2, 3:\n    train_step()\nraise KeyError('mine')",
+    "kept": "print(len(b))",
+    "function": "%%perfkit -o runs/c --step-on train_step\nfor _ in range(3):\n    train_step()",
+    "unwrapped": "print(train_step.__name__, hasattr(train_step, '__wrapped__'))",
+    "mistaken": "%%perfkit --framework jax\nprint('not run')",
+    "shown": "trace",
+}
+
+
+def executed(cells: list[str], folder: Path) -> list[Any]:
+    """Run cells in a new kernel in a folder, and return the outputs of each."""
+    nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient")
+    pytest.importorskip("ipykernel", reason="notebooks are run by ipykernel")
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    resources = {"metadata": {"path": str(folder)}}
+    nbclient.NotebookClient(notebook, timeout=600, allow_errors=True, resources=resources).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+def texts(outputs: Any, name: str) -> str:
+    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == name)
+
+
+def html(outputs: Any) -> list[str]:
+    return [output.data["text/html"] for output in outputs if "text/html" in getattr(output, "data", {})]
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the client of the kernel
+@pytest.mark.parametrize(("framework", "setup"), [("torch", TORCH), ("paddle", PADDLE)])
+def test_a_cell_is_recorded(framework: str, setup: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    of_setup, *outputs = executed([setup, *CELLS.values()], tmp_path)
+    assert not [output for output in of_setup if output.output_type == "error"]
+    of = dict(zip(CELLS, outputs, strict=True))
+
+    # the verdict, the value of the last expression, and the trace of the run folder
+    (verdict,) = html(of["recorded"])
+    assert '<div class="perfkit"' in verdict
+    assert framework in verdict
+    assert "4" in [getattr(output, "data", {}).get("text/plain") for output in of["recorded"]]
+    assert "Recorded in runs/a. The trace is in the variable trace." in texts(of["recorded"], "stdout")
+    recorded = load(tmp_path / "runs" / "a")
+    assert recorded.meta.framework == framework
+    assert recorded.meta.options["record_shapes"] is True
+    assert sorted(set(recorded.column("step").drop_null().to_pylist()))[:3] == [1, 2, 3]
+    assert texts(of["variables"], "stdout").split() == ["4", str(len(recorded)), "runs/a"]
+
+    # an exception is shown as usual, and the recording is kept; --steps ends it before
+    (error,) = (output for output in of["failing"] if output.output_type == "error")
+    assert (error.ename, error.evalue) == ("KeyError", "'mine'")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+    assert "----> 3 raise KeyError('mine')" in plain
+    assert "perfkit_core" not in plain
+    assert len(html(of["failing"])) == 1
+    kept = load(tmp_path / "runs" / "b")
+    assert texts(of["kept"], "stdout").strip() == str(len(kept))
+    assert set(kept.column("step").drop_null().to_pylist()) == {1, 2}
+
+    # calls of a function end steps, while the cell runs
+    assert len(html(of["function"])) == 1
+    assert {1, 2} <= set(load(tmp_path / "runs" / "c").column("step").drop_null().to_pylist())
+    assert texts(of["unwrapped"], "stdout").split() == ["train_step", "False"]
+
+    assert "unknown framework 'jax'; known: " in texts(of["mistaken"], "stderr")
+    assert "not run" not in texts(of["mistaken"], "stdout")
+    assert html(of["shown"]) == html(of["function"])
+
+
+def framework_of(cell: str, **namespace: Any) -> str:
+    from perfkit_core.notebook.magic import _framework
+
+    return _framework(ast.parse(cell), namespace, ("one", "two"))
+
+
+def test_the_framework_is_the_one_that_the_cell_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = ModuleType("one"), ModuleType("two.nn")
+    model = type("Net", (type("Layer", (), {"__module__": "two.nn.layer"}),), {})()
+    functions: dict[str, Any] = {"one": one, "model": model}
+    exec("def train():\n    return inner()\ndef inner():\n    return model()", functions)
+    assert framework_of("import one.nn") == "one"
+    assert framework_of("from two.nn import Linear") == "two"
+    assert framework_of("model(1)", model=model) == "two"
+    assert framework_of("x = one.ones(); x", one=one, two=two) == "one"
+    assert framework_of("train()", **functions) == "two"
+    assert framework_of("for x in data: y = one.f(x)", one=one, x=model, y=model) == "one", "x and y are assigned"
+    with pytest.raises(UsageError, match="no framework is imported; choose one with --framework: one, two"):
+        framework_of("print(1)")
+    monkeypatch.setitem(sys.modules, "one", one)
+    assert framework_of("print(1)") == "one"
+    with pytest.raises(UsageError, match="the cell uses one and two; choose one with --framework"):
+        framework_of("one.f(model)", one=one, model=model)
+
+
+def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from IPython.core.error import UsageError as OneLineError
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from perfkit_core.notebook import magic
+
+    shell = InteractiveShell()
+    monkeypatch.setattr(magic, "get_ipython", lambda: shell)
+    monkeypatch.chdir(tmp_path)
+    for line, message in {
+        "--steps 0": "--steps must be 1 or more",
+        "--trace 2x": "the name of a variable",
+        "--nothing": "unrecognized arguments",
+        "--framework nothing": "unknown framework 'nothing'",
+        "--step-on train.py:step --framework torch": "train.py is not the script",
+    }.items():
+        with pytest.raises(OneLineError, match=re.escape(message)):
+            magic.perfkit(line, "1")
+    assert not list(tmp_path.iterdir())
+    shell.history_manager.end_session()
