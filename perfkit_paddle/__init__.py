@@ -25,5 +25,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     from perfkit_core.system.packages import exported
+    from perfkit_paddle.wheels import tell_mismatches
 
+    tell_mismatches()
     return exported(__name__, name, _HOMES, "paddle")

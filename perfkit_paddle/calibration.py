@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from perfkit_core.calibration import bench
 from perfkit_core.plugins import benches
 from perfkit_core.system.device_events import DeviceClock
-from perfkit_paddle import framework, throughput
+from perfkit_paddle import framework, throughput, wheels
 from perfkit_paddle.on_trace_ready import breadth_first
-
-_DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
-"""Names of the packages that install the module ``paddle``."""
 
 
 def version() -> str | None:
     """Return the installed version of Paddle, or None if Paddle is not installed. Does not import Paddle."""
-    return bench.installed_version(*_DISTRIBUTIONS)
+    return bench.installed_version(*wheels.DISTRIBUTIONS)
 
 
 def machine_bench() -> benches.Bench:

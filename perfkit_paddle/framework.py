@@ -9,12 +9,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
+from perfkit_paddle import wheels
 
 _STEPPING: Final = ("step", "minimize")
 
 
 def paddle() -> Any:
-    """Import Paddle and return the module. Raises CaptureError if the import fails."""
+    """Import Paddle and return the module. Logs packages that do not fit together, once. Raises CaptureError if the
+    import fails."""
+    wheels.tell_mismatches()
     try:
         return importlib.import_module("paddle")
     except ImportError as error:

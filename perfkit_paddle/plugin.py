@@ -13,6 +13,7 @@ from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.benches import Calibrator
+    from perfkit_core.plugins.checks import FrameworkChecks
     from perfkit_core.plugins.contracts import (
         CompiledCode,
         NativeTables,
@@ -94,6 +95,14 @@ def perfkit_native_tables() -> Mapping[str, NativeTables]:
     from perfkit_core.plugins.contracts import NativeTables
 
     return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
+
+
+@hookimpl
+def perfkit_checks() -> Sequence[FrameworkChecks]:
+    from perfkit_core.plugins.checks import FrameworkChecks
+    from perfkit_paddle.wheels import DISTRIBUTIONS, mismatches
+
+    return [FrameworkChecks("paddle", DISTRIBUTIONS, mismatches, later("perfkit_paddle.installation", "running"))]
 
 
 @hookimpl

@@ -11,6 +11,7 @@ from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.benches import Calibrator
+    from perfkit_core.plugins.checks import FrameworkChecks
     from perfkit_core.plugins.contracts import (
         CompiledCode,
         OperatorFormulas,
@@ -67,6 +68,13 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
         "with_stack": (0.0, 300.0, 1500.0),
     }
     return [Calibrator("torch", later(home, "version"), later(home, "machine_bench"), recording_ns)]
+
+
+@hookimpl
+def perfkit_checks() -> Sequence[FrameworkChecks]:
+    from perfkit_core.plugins.checks import FrameworkChecks
+
+    return [FrameworkChecks("torch", ("torch",), tuple, later("perfkit_torch.installation", "running"))]
 
 
 @hookimpl

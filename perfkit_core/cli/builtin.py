@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "runs": "List the runs below a folder, newest first.",
     "demo": "Find and fix faults of a slow training, and measure the gain.",
     "plugins": "List the installed plugins, their errors, and all views.",
+    "doctor": "Check the installation, and say how to repair it.",
 }
 """The commands in the order of ``perfkit --help``, with the first sentences of their docstrings."""
 

@@ -23,9 +23,7 @@ def plugins(format_name: str | None) -> None:
 
     chosen = output.renderer(format_name)
     installed = get_plugins()
-    # All hooks are called, so that the list shows the error of a plugin whose hook fails.
-    installed.operator_names(None)
-    installed.remedies(None)
+    installed.call_all()
     provided: list[tuple[Any, ...]] = [
         *(("source", source.name, source.description) for source in installed.sources()),
         *(("recorder", recorder.framework, None) for recorder in installed.recorders()),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from perfkit_core.cli.record import RUNS
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
+from perfkit_core.system.machine import has_display
 from perfkit_core.system.paths import as_path, identity, user_folder
 
 _LONGEST_NAME: Final = 80
@@ -63,12 +62,3 @@ def default_page(sources: Sequence[Path]) -> Path:
     name = re.sub(r"[^\w.-]+", "-", sources[0].name)[:_LONGEST_NAME] or "page"
     digest = hashlib.sha256("\0".join(map(identity, sources)).encode("utf-8", "surrogateescape")).hexdigest()
     return as_path(user_folder("XDG_CACHE_HOME", ".cache") / "pages" / f"{name}-{digest[:8]}.html")
-
-
-def has_display() -> bool:
-    """Return whether a browser can be shown: $BROWSER is set, or this is no SSH session and there is a display."""
-    if os.environ.get("BROWSER"):
-        return True
-    if os.environ.get("SSH_CONNECTION"):
-        return False
-    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -14,7 +14,7 @@ import pluggy
 if TYPE_CHECKING:
     import click
 
-    from perfkit_core.plugins import benches, contracts
+    from perfkit_core.plugins import benches, checks, contracts
 
 PROJECT: Final = "perfkit"
 """Name of the pluggy project. The entry-point group of plugins has the same name."""
@@ -103,6 +103,11 @@ def perfkit_native_tables() -> Mapping[str, contracts.NativeTables]:  # type: ig
 def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:  # type: ignore[empty-body]
     """Readers of what a framework's compiler writes about its kernels: the operators, layers and lines of code that a
     kernel was made of. For the view ``compiled`` and for ``--compile-info``."""
+
+
+@hookspec
+def perfkit_checks() -> Sequence[checks.FrameworkChecks]:  # type: ignore[empty-body]
+    """Checks of the installation of a framework, for ``perfkit doctor``: its packages, its devices, and a recording."""
 
 
 @hookspec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,7 +16,7 @@ from perfkit_core.plugins.hookspecs import PROJECT
 if TYPE_CHECKING:
     from perfkit_core.flops.registry import OperatorFormula
     from perfkit_core.language.messages import Text
-    from perfkit_core.plugins import benches, contracts
+    from perfkit_core.plugins import benches, checks, contracts
 
 BUILTIN: Final = "perfkit_core.cli.builtin"
 """Module with perfkit's own plugin, which is loaded by name, like every plugin."""
@@ -109,6 +109,14 @@ class Plugins:
     def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
         """Return what reads the compiled code of a framework, or None."""
         return next((one for one in self._flat("perfkit_compiled_code") if one.framework == framework), None)
+
+    def framework_checks(self) -> list[checks.FrameworkChecks]:
+        return list(self._flat("perfkit_checks"))
+
+    def call_all(self) -> None:
+        """Call every hook, so that ``listed`` has the error of a plugin whose hook fails."""
+        for hook in (name for name in vars(hookspecs) if name.startswith("perfkit_")):
+            list(self._results(hook, lambda made: dict(made) if isinstance(made, Mapping) else list(made)))
 
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):

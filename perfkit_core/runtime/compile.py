@@ -9,6 +9,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -89,6 +90,12 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
     if file is not None:
         file._source_stamp = (file._source_stamp, _digest(function))
     return dispatcher
+
+
+def cache_folder(function: Any) -> Path | None:
+    """Return the folder in which numba caches the compiled code of a function, None if no cache folder is writable."""
+    place = compiled_at_once(function).stats.cache_path
+    return None if place is None else Path(place)
 
 
 def _cache_file(dispatcher: Any) -> Any:

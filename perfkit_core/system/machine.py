@@ -1,9 +1,10 @@
-"""The machine on which a measurement runs: its processor, its usable cores, and the configured numbers of threads."""
+"""The machine of this process: its processor, its usable cores, the configured numbers of threads, and its display."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,3 +62,12 @@ def usable_cpus() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def has_display() -> bool:
+    """Return whether a browser can be shown: $BROWSER is set, or this is no SSH session and there is a display."""
+    if os.environ.get("BROWSER"):
+        return True
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

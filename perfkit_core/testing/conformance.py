@@ -30,7 +30,7 @@ import pandas as pd
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import is_canonical
-from perfkit_core.plugins import benches, contracts
+from perfkit_core.plugins import benches, checks, contracts
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
 from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins, load
@@ -98,10 +98,12 @@ import importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
 for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names",
              "perfkit_operator_formulas", "perfkit_range_names", "perfkit_native_tables", "perfkit_renderers",
-             "perfkit_exporters", "perfkit_step_timers"):
+             "perfkit_exporters", "perfkit_step_timers", "perfkit_checks"):
     getattr(plugin, hook, list)()
 for calibrator in getattr(plugin, "perfkit_calibrations", list)():
     calibrator.version()
+for checks in getattr(plugin, "perfkit_checks", list)():
+    checks.installed()
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -121,6 +123,7 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
         (list(plugins.renderers().values()), contracts.Renderer),
         (list(plugins.exporters().values()), contracts.Exporter),
         (list(plugins.calibrators().values()), benches.Calibrator),
+        (plugins.framework_checks(), checks.FrameworkChecks),
     ):
         for item in items:
             require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")

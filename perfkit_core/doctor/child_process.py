@@ -1,0 +1,116 @@
+"""Run checks in a new process, so that a crash or a hang of an imported library becomes the result of a check."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from perfkit_core.errors import PerfkitError
+from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.system.failures import one_line
+
+SECONDS: Final = 120.0
+"""Time limit of a process. The first import of a framework from a network drive may take a minute."""
+_LONGEST: Final = 300
+"""Maximum number of characters of a line of output."""
+_FRAME: Final = re.compile(r'most recent call first\):\s+File "(.+)", line (\d+)')
+"""The innermost frame that Python prints after a crash."""
+_CODE: Final = "import sys; from perfkit_core.doctor import child_process; child_process.main(*sys.argv[1:])"
+
+
+def checks_of(name: str, target: str, arguments: Sequence[str] = (), seconds: float = SECONDS) -> list[Check]:
+    """Return the checks that a function yields in a new process. ``target`` names it: ``package.module:function``. If
+    the function raises, crashes or takes too long, the last check has the name ``name`` and the reason."""
+    with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
+        results, errors = Path(folder) / "results", Path(folder) / "errors"
+        results.touch()
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-c", _CODE, str(results), name, target, *arguments],
+                stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd=folder, env=_environment(),
+            )  # fmt: skip
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                code = None
+        checks = [Check(**json.loads(line)) for line in results.read_bytes().splitlines()]
+        if code == 0:
+            return checks
+        reason = f"gave no result within {seconds:g} s" if code is None else f"{_end(code)}{_where(errors)}"
+    after = f", after: {checks[-1].text}" if checks else ""
+    return [*checks, Check(name, PROBLEM, f"{name}: the process {reason}{after}", data={"exit_code": code})]
+
+
+def _environment() -> dict[str, str]:
+    # The working folder is not searched for modules: a file torch.py in it would hide the framework. A checkout of
+    # perfkit is an exception.
+    here, own = Path.cwd(), Path(__file__).resolve().parents[2]
+    folders = [Path(folder).absolute() for folder in sys.path]
+    kept = dict.fromkeys(str(folder) for folder in folders if folder == own or folder != here)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(kept), "PYTHONSAFEPATH": "1"}
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"crashed with {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _where(file: Path) -> str:
+    """Return where a process crashed, or else its last line of output."""
+    printed = file.read_text(encoding="utf-8", errors="backslashreplace").strip()
+    frame = _FRAME.search(printed)
+    if frame is not None:
+        return f" in {frame[1]}:{frame[2]}"
+    lines = printed.splitlines()
+    return f" ({' '.join(lines[-1].split())[:_LONGEST]})" if lines else ""
+
+
+def main(results: str, name: str, target: str, *arguments: str) -> None:
+    """Write the checks of the function ``target`` to the file ``results``, each as soon as it is known."""
+    with Path(results).open("w", encoding="utf-8", errors="backslashreplace") as file:
+
+        def write(check: Check) -> None:
+            file.write(json.dumps(asdict(check)) + "\n")
+            file.flush()
+
+        module, _, function = target.partition(":")
+        try:
+            made: Iterable[Check] = getattr(importlib.import_module(module), function)(*arguments)
+            for check in made:
+                write(check)
+        except PerfkitError as error:
+            write(Check(name, PROBLEM, error.message, error.hint))
+        except (Exception, SystemExit) as error:
+            write(Check(name, PROBLEM, f"{name}: {one_line(error)}"))
+    # Libraries that were only imported for a check may crash when Python ends.
+    os._exit(0)
+
+
+def imported(*modules: str) -> Iterable[Check]:
+    """Yield whether each module can be imported: checks with the names ``import.MODULE``."""
+    for module in modules:
+        yield Check(f"import.{module}", *_imported(module))
+
+
+def _imported(module: str) -> Any:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # a module may raise anything
+        return PROBLEM, one_line(error)
+    return "ok", "can be imported"

@@ -1,0 +1,47 @@
+"""Run all checks of the installation, in parallel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from perfkit_core.doctor import devices, distributions, frameworks, machine_checks
+from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system.failures import one_line
+
+
+def examine() -> list[Check]:
+    """Return the results of all checks, by topic. A check that fails becomes a result with its error."""
+    adapters = get_plugins().framework_checks()
+    of_frameworks = [name for adapter in adapters for name in adapter.distributions]
+    quick: list[tuple[str, Callable[[], Iterable[Check]]]] = [
+        ("version", distributions.versions),
+        ("version", machine_checks.machine),
+        ("extra", functools.partial(distributions.extras, of_frameworks)),
+        ("folder", machine_checks.folders),
+        ("terminal", machine_checks.terminal),
+    ]
+    slow: list[tuple[str, Callable[[], Iterable[Check]]]] = [  # each waits for a new process
+        *((f"framework.{one.framework}", functools.partial(frameworks.framework, one)) for one in adapters),
+        ("dependency", distributions.dependencies),
+        ("plugin", frameworks.plugins),
+        ("compiled", machine_checks.compiled_functions),
+    ]
+    with ThreadPoolExecutor(len(slow)) as pool:
+        waiting = [pool.submit(_results, name, check) for name, check in slow]
+        results = [check for name, run in quick for check in _results(name, run)]
+        results += [check for future in waiting for check in future.result()]
+    seen = [check.data["devices"] for check in results if check.data.get("devices") is not None]
+    results += _results("device", functools.partial(devices.devices, sum(seen) if seen else None))
+    return results
+
+
+def _results(name: str, check: Callable[[], Iterable[Check]]) -> Sequence[Check]:
+    made: list[Check] = []
+    try:
+        made.extend(check())
+    except Exception as error:  # whatever is broken, the other checks must run
+        made.append(Check(f"{name}.check", PROBLEM, f"this check failed ({one_line(error)})", "please report it"))
+    return made

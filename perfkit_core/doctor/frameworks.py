@@ -1,0 +1,75 @@
+"""Checks of plugins, and of the frameworks of their adapters."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from perfkit_core.doctor import child_process
+from perfkit_core.doctor.distributions import OWN, installed, supported
+from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
+from perfkit_core.plugins.hookspecs import PROJECT
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system.failures import one_line
+
+_HERE = "perfkit_core.doctor.frameworks"
+
+
+def plugins() -> Sequence[Check]:
+    """Return a check of each plugin: whether it can be imported, and whether its hooks work."""
+    return child_process.checks_of("plugin", f"{_HERE}:loaded_plugins")
+
+
+def loaded_plugins() -> Iterator[Check]:
+    """Yield a check of each plugin in this process."""
+    found = get_plugins()
+    found.call_all()
+    points = {point.name: point for point in entry_points(group=PROJECT)}
+    for plugin in found.listed.values():
+        made, name = _maker(points.get(plugin.name)), f"plugin.{plugin.name}"
+        data = {"origin": plugin.origin, "package": made, "error": plugin.error}
+        if plugin.error is None:
+            yield Check(name, "ok", f"{plugin.name} ({made or plugin.origin})", data=data)
+        else:
+            fix = f"update or uninstall {made}" if made not in (None, OWN) else ""
+            yield Check(name, PROBLEM, f"{plugin.name} ({plugin.origin}) does not work: {plugin.error}", fix, data)
+
+
+def _maker(point: EntryPoint | None) -> str | None:
+    dist = point.dist if point is not None else None
+    return None if dist is None else dist.name
+
+
+def framework(checks: FrameworkChecks) -> Iterator[Check]:
+    """Yield the checks of a framework: its packages, whether it can be imported, and whether it can be recorded."""
+    name = f"framework.{checks.framework}"
+    present = {one: found.version for one in checks.distributions if (found := installed(one)) is not None}
+    data = {"framework": checks.framework, "distributions": present}
+    if not present:
+        text = f"{checks.framework} is not installed: its recordings can be read, but not made"
+        yield Check(name, "note", text, f'pip install "{OWN}[{checks.framework}]"', data)
+        return
+    yield Check(name, "ok", ", ".join(f"{one} {version}" for one, version in present.items()), data=data)
+    for one, version in present.items():
+        needs = supported(version, (one, *checks.distributions))
+        if needs is not None:
+            text = f"{one} {version}, but perfkit supports {needs}"
+            yield Check(f"{name}.version", PROBLEM, text, f'pip install "{one}{needs}"', {"requires": needs})
+    try:
+        yield from checks.installed()
+    except Exception as error:  # a plugin may raise anything
+        yield Check(f"{name}.installed", PROBLEM, f"the adapter's check failed: {one_line(error)}")
+    yield from child_process.checks_of(f"{name}.import", f"{_HERE}:running", [checks.framework])
+
+
+def running(framework: str) -> Iterator[Check]:
+    """Yield the checks of the adapter that need its framework, in this process."""
+    (checks,) = (one for one in get_plugins().framework_checks() if one.framework == framework)
+    try:
+        importlib.import_module(framework)
+    except Exception as error:  # importing a framework may raise anything
+        text, present = f"{framework} cannot be imported: {one_line(error)}", filter(installed, checks.distributions)
+        yield Check(f"framework.{framework}.import", PROBLEM, text, f"reinstall {' or '.join(present)}")
+        return
+    yield from checks.running()

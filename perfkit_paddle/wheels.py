@@ -1,0 +1,47 @@
+"""The packages that install the module ``paddle``, and which of them do not fit together. Paddle is not imported."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.system import failures
+
+DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def mismatches() -> Sequence[Check]:
+    """Return the problems that the metadata of installed packages show."""
+    wheels, checks = _versions(*DISTRIBUTIONS), []
+    if len(wheels) > 1:
+        shown = " and ".join(f"{name} {found}" for name, found in wheels.items())
+        text = f"{shown} are both installed: they overwrite each other's files, so Paddle may fail or miss its GPU"
+        fix = f"pip uninstall -y {' '.join(wheels)}, then install only one of them"
+        checks.append(Check("framework.paddle.packages", PROBLEM, text, fix, {"packages": wheels}))
+    numpy = _versions("numpy").get("numpy", "")
+    old = [f"{name} {found}" for name, found in wheels.items() if found.startswith("2.")]
+    if old and numpy and int(numpy.partition(".")[0]) >= 2:
+        text, fix = f"{old[0]} needs numpy 1, but numpy {numpy} is installed", 'pip install "numpy<2"'
+        checks.append(Check("framework.paddle.numpy", PROBLEM, text, fix, {"numpy": numpy}))
+    return checks
+
+
+@functools.cache
+def tell_mismatches() -> None:
+    """Log the mismatches of installed packages, once per process."""
+    for check in mismatches():
+        failures.tell(f"{check.text}; {check.fix}", logging.WARNING)
