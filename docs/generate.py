@@ -125,6 +125,7 @@ perfkit.summarize(trace, "operators", by=["shape"])
 perfkit.sql(trace, "select kind, sum(dur_ns) as total_ns from events group by kind")
 perfkit.compare("runs/main", "runs/change").operators
 perfkit.advise(trace).advice
+perfkit.what_if(trace, speed_up={"aten::addmm": 2})
 print(perfkit.summarize(trace))  # without a view: the report of perfkit summary
 perfkit.report(trace, "report.html")
 ```

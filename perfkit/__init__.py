@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfkit import paddle, torch
     from perfkit_core.advice.advice import Advice, Advices
     from perfkit_core.advice.engine import advise
+    from perfkit_core.advice.what_if import WhatIf, what_if
     from perfkit_core.api import Summary, report, summarize
     from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Summary", "Trace", "UsageError",
-    "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "sql", "summarize",
-    "torch",
+    "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "sql", "summarize",
+    "torch", "what_if",
 ]  # fmt: skip
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "Summary": "api",
     "Trace": "model.trace",
     "UsageError": "errors",
+    "WhatIf": "advice.what_if",
     "advise": "advice.engine",
     "compare": "compare.comparison",
     "export": "exporters.export",
@@ -49,6 +51,7 @@ _HOMES = {
     "report": "api",
     "sql": "sql",
     "summarize": "api",
+    "what_if": "advice.what_if",
 }
 
 

@@ -29,7 +29,9 @@ CORE = {
     "advise", "compare", "export", "list_runs", "load", "summarize",
 }  # fmt: skip
 EXPORTED = {
-    "perfkit": {*CORE, "Advice", "Advices", "Summary", "__version__", "paddle", "report", "sql", "torch"},
+    "perfkit": {
+        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "report", "sql", "torch", "what_if",
+    },
     "perfkit_core": CORE,
     "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},
     "perfkit_paddle": {
