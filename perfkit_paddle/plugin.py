@@ -12,18 +12,7 @@ from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins.benches import Calibrator
-    from perfkit_core.plugins.checks import FrameworkChecks
-    from perfkit_core.plugins.contracts import (
-        CompiledCode,
-        NativeTables,
-        OperatorFormulas,
-        OperatorNames,
-        RangeNames,
-        Recorder,
-        Remedy,
-        Source,
-    )
+    from perfkit_core.plugins import benches, checks, contracts
 
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
@@ -44,7 +33,7 @@ def sniff_pb(path: Path, head: bytes) -> int:
 
 
 @hookimpl
-def perfkit_sources() -> Sequence[Source]:
+def perfkit_sources() -> Sequence[contracts.Source]:
     from perfkit_core.plugins.contracts import Source
 
     json, pb = "perfkit_paddle.json_source", "perfkit_paddle.pb_source"
@@ -57,7 +46,7 @@ def perfkit_sources() -> Sequence[Source]:
 
 
 @hookimpl
-def perfkit_recorders() -> Sequence[Recorder]:
+def perfkit_recorders() -> Sequence[contracts.Recorder]:
     from perfkit_core.plugins.contracts import Recorder
     from perfkit_paddle import record
 
@@ -71,14 +60,14 @@ def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
 
 
 @hookimpl
-def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
+def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:
     from perfkit_core.advice.remedies import read_remedies
 
     return {"paddle": read_remedies("perfkit_paddle")}
 
 
 @hookimpl
-def perfkit_calibrations() -> Sequence[Calibrator]:
+def perfkit_calibrations() -> Sequence[benches.Calibrator]:
     from perfkit_core.plugins.benches import Calibrator
 
     home = "perfkit_paddle.calibration"
@@ -91,14 +80,14 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 
 
 @hookimpl
-def perfkit_native_tables() -> Mapping[str, NativeTables]:
+def perfkit_native_tables() -> Mapping[str, contracts.NativeTables]:
     from perfkit_core.plugins.contracts import NativeTables
 
     return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
 
 
 @hookimpl
-def perfkit_checks() -> Sequence[FrameworkChecks]:
+def perfkit_checks() -> Sequence[checks.FrameworkChecks]:
     from perfkit_core.plugins.checks import FrameworkChecks
     from perfkit_paddle.wheels import DISTRIBUTIONS, mismatches
 
@@ -106,7 +95,7 @@ def perfkit_checks() -> Sequence[FrameworkChecks]:
 
 
 @hookimpl
-def perfkit_compiled_code() -> Sequence[CompiledCode]:
+def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:
     from perfkit_core.plugins.contracts import CompiledCode
     from perfkit_paddle.compiled_code import fused_operators
 
@@ -114,21 +103,21 @@ def perfkit_compiled_code() -> Sequence[CompiledCode]:
 
 
 @hookimpl
-def perfkit_operator_names() -> OperatorNames:
+def perfkit_operator_names() -> contracts.OperatorNames:
     from perfkit_paddle.operator_names import operator_name
 
     return {"paddle": operator_name}
 
 
 @hookimpl
-def perfkit_range_names() -> RangeNames:
+def perfkit_range_names() -> contracts.RangeNames:
     from perfkit_paddle.nvtx_ranges import range_meaning
 
     return {"paddle": range_meaning}
 
 
 @hookimpl
-def perfkit_operator_formulas() -> OperatorFormulas:
+def perfkit_operator_formulas() -> contracts.OperatorFormulas:
     from perfkit_paddle.operator_formulas import operator_formula
 
     return {"paddle": operator_formula}

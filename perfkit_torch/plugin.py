@@ -10,21 +10,11 @@ from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins.benches import Calibrator
-    from perfkit_core.plugins.checks import FrameworkChecks
-    from perfkit_core.plugins.contracts import (
-        CompiledCode,
-        OperatorFormulas,
-        OperatorNames,
-        RangeNames,
-        Recorder,
-        Remedy,
-        Source,
-    )
+    from perfkit_core.plugins import benches, checks, contracts
 
 
 @hookimpl
-def perfkit_sources() -> Sequence[Source]:
+def perfkit_sources() -> Sequence[contracts.Source]:
     from perfkit_core.plugins.contracts import Source
     from perfkit_torch import memory_snapshot, source
 
@@ -36,7 +26,7 @@ def perfkit_sources() -> Sequence[Source]:
 
 
 @hookimpl
-def perfkit_recorders() -> Sequence[Recorder]:
+def perfkit_recorders() -> Sequence[contracts.Recorder]:
     from perfkit_core.plugins.contracts import Recorder
     from perfkit_torch import record
 
@@ -50,14 +40,14 @@ def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
 
 
 @hookimpl
-def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
+def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:
     from perfkit_core.advice.remedies import read_remedies
 
     return {"torch": read_remedies("perfkit_torch")}
 
 
 @hookimpl
-def perfkit_calibrations() -> Sequence[Calibrator]:
+def perfkit_calibrations() -> Sequence[benches.Calibrator]:
     from perfkit_core.plugins.benches import Calibrator
 
     home = "perfkit_torch.calibration"
@@ -71,14 +61,14 @@ def perfkit_calibrations() -> Sequence[Calibrator]:
 
 
 @hookimpl
-def perfkit_checks() -> Sequence[FrameworkChecks]:
+def perfkit_checks() -> Sequence[checks.FrameworkChecks]:
     from perfkit_core.plugins.checks import FrameworkChecks
 
     return [FrameworkChecks("torch", ("torch",), tuple, later("perfkit_torch.installation", "running"))]
 
 
 @hookimpl
-def perfkit_compiled_code() -> Sequence[CompiledCode]:
+def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:
     from perfkit_core.plugins.contracts import CompiledCode
     from perfkit_torch import compile_logs, compiled_code
 
@@ -86,21 +76,21 @@ def perfkit_compiled_code() -> Sequence[CompiledCode]:
 
 
 @hookimpl
-def perfkit_operator_names() -> OperatorNames:
+def perfkit_operator_names() -> contracts.OperatorNames:
     from perfkit_torch.operator_names import operator_name
 
     return {"torch": operator_name}
 
 
 @hookimpl
-def perfkit_operator_formulas() -> OperatorFormulas:
+def perfkit_operator_formulas() -> contracts.OperatorFormulas:
     from perfkit_torch.operator_formulas import operator_formula
 
     return {"torch": operator_formula}
 
 
 @hookimpl
-def perfkit_range_names() -> RangeNames:
+def perfkit_range_names() -> contracts.RangeNames:
     from perfkit_torch.nvtx_ranges import range_meaning
 
     return {"torch": range_meaning}
