@@ -20,12 +20,10 @@ from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import say
 from perfkit_core.model import columns
 from perfkit_core.model.columns import Column
-from perfkit_core.model.report_data import Report, Section
-from perfkit_core.ranks.profile import Computed
-from perfkit_core.report import facts
+from perfkit_core.model.report_data import Report, Section, Source
 from perfkit_core.runtime import parallel
 from perfkit_core.sql import table_list
-from perfkit_core.sql.table_list import Source
+from perfkit_core.sql.table_list import Profile
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -54,14 +52,14 @@ class Result:
 
     table: pa.Table
     columns: tuple[Column, ...]
-    computed: Computed  # facts about the profile
+    source: Source  # facts about the profile
 
     def to_pandas(self) -> pd.DataFrame:
         frame: pd.DataFrame = self.table.to_pandas(types_mapper=_TYPES.get)
         return frame
 
 
-def query(profile: Source, statement: str, limit: int | None = None) -> pd.DataFrame:
+def query(profile: Profile, statement: str, limit: int | None = None) -> pd.DataFrame:
     """Return the rows of a SQL statement in the dialect of duckdb. ``docs/sql.md`` lists the tables and columns.
 
     - ``profile``: a Trace, or one or more sources as for :func:`perfkit_core.load`
@@ -78,19 +76,17 @@ sql = query
 
 
 def report(
-    profile: Source, statement: str, limit: int | None = None, shown: int | None = None, partial: bool = False
+    profile: Profile, statement: str, limit: int | None = None, shown: int | None = None, partial: bool = False
 ) -> Report:
     """Return a report with the result of a statement. ``limit``: maximum number of rows. ``shown``: maximum number of
     rows in text, Markdown and HTML. Raises as :func:`query`."""
     result = run(profile, statement, limit, partial)
     empty = say("The statement returned no rows.")
     table = Section("result", say("Result"), result.to_pandas(), empty=empty, limit=shown, columns=result.columns)
-    meta = result.computed.meta
-    source = facts.described(meta, result.computed.quality, result.computed.steps)
-    return Report(meta.source, (source,), (table,))
+    return Report(result.source.path, (result.source,), (table,))
 
 
-def run(profile: Source, statement: str, limit: int | None = None, partial: bool = False) -> Result:
+def run(profile: Profile, statement: str, limit: int | None = None, partial: bool = False) -> Result:
     """Return the result of a statement. ``partial``: use the readable part of damaged files. Raises as
     :func:`query`."""
     try:
@@ -104,7 +100,7 @@ def run(profile: Source, statement: str, limit: int | None = None, partial: bool
             if not named and re.match(r"\s*show\b", statement, re.IGNORECASE):
                 hint = "perfkit sql SOURCE lists the tables; DESCRIBE lists the columns of a table"
                 raise UsageError("SHOW finds no table, because tables are made when a statement names them", hint)
-            tables, computed = table_list.computed(profile, named, partial)
+            tables, source = table_list.computed(profile, named, partial)
             for name, table in tables.items():
                 connection.register(name, table)
             relation = connection.sql(statement)
@@ -115,7 +111,7 @@ def run(profile: Source, statement: str, limit: int | None = None, partial: bool
     declared = [known.get(name) or _undeclared(name) for name in found.column_names]
     names = _distinct(found.column_names)
     renamed = tuple(replace(column, name=name) for column, name in zip(declared, names, strict=True))
-    return Result(_exact(found.rename_columns(names)), renamed, computed)
+    return Result(_exact(found.rename_columns(names)), renamed, source)
 
 
 def _connected(duckdb: Any) -> Any:

@@ -15,16 +15,17 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.language.messages import say
 from perfkit_core.model import columns, schema
 from perfkit_core.model.columns import Column
-from perfkit_core.model.report_data import Report, Section
+from perfkit_core.model.report_data import Report, Section, Source
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Computed, as_profile
+from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import cells
+from perfkit_core.report import facts
 from perfkit_core.system.paths import PathLike
 
-Source = Trace | PathLike | Sequence[PathLike]
+Profile = Trace | PathLike | Sequence[PathLike]
 
 EVENTS: Final = "events"
 ADVICE: Final = "advice"
@@ -59,20 +60,24 @@ def schema_report() -> Report:
     return Report(say("Tables for SQL"), (), (section,))
 
 
-def computed(profile: Source, names: Collection[str], partial: bool) -> tuple[dict[str, pa.Table], Computed]:
+def computed(profile: Profile, names: Collection[str], partial: bool) -> tuple[dict[str, pa.Table], Source]:
     """Return the tables with these names, and facts about the profile. If only views are named, many ranks are read
     one by one."""
     if not isinstance(profile, Trace) and not {EVENTS, ADVICE}.isdisjoint(names):
         profile = load(profile, partial=partial)
     reading = {} if isinstance(profile, Trace) else {"partial": partial}
     views = [view for name, view in get_plugins().views().items() if name in names]
-    result = as_profile(profile, **reading).compute(views, ViewRequest(by=(RANK,)))
-    tables = {name: _arrow(table) for name, table in result.tables.items()}
+    if isinstance(profile, Trace) and not views:  # ranks are not split, which would copy the events
+        source, tables = facts.source(profile), {}
+    else:
+        result = as_profile(profile, **reading).compute(views, ViewRequest(by=(RANK,)))
+        source = facts.described(result.meta, result.quality, result.steps)
+        tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:
         tables[EVENTS] = profile.events.add_column(0, _ROW.name, pa.array(np.arange(len(profile))))
     if isinstance(profile, Trace) and ADVICE in names:
         tables[ADVICE] = _arrow(advise(profile).to_pandas())
-    return tables, result
+    return tables, source
 
 
 def _arrow(table: pd.DataFrame) -> pa.Table:

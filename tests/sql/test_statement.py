@@ -142,9 +142,10 @@ def test_only_named_tables_are_computed(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked[:4] == [{"operators", "steps"}, set(), {"events"}, {"kernels"}]
 
 
-def test_events_are_not_copied() -> None:
+@pytest.mark.parametrize("ranks", [1, 8])
+def test_events_are_not_copied(ranks: int) -> None:
     """duckdb scans the Arrow table: all buffers of the registered table are those of the trace."""
-    trace = small_trace()
+    trace = small_trace() if ranks == 1 else perfkit.load(sorted((DATA / "ranks").glob("*.gz")))
     table = table_list.computed(trace, ["events"], False)[0]["events"]
     for name in trace.events.column_names:
         for ours, theirs in zip(trace.events.column(name).chunks, table.column(name).chunks, strict=True):
