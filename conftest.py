@@ -51,6 +51,13 @@ def _frozen() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unfrozen() -> Iterator[None]:
+    """Let the interpreter free all objects at exit. duckdb would otherwise report that its objects leak."""
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes() -> Iterator[None]:
     """End the processes that a module leaves, such as persistent workers of a Paddle loader. They hold the pipes of

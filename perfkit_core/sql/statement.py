@@ -21,9 +21,11 @@ from perfkit_core.language.messages import say
 from perfkit_core.model import columns
 from perfkit_core.model.columns import Column
 from perfkit_core.model.report_data import Report, Section, Source
+from perfkit_core.model.trace import Trace
 from perfkit_core.runtime import parallel
 from perfkit_core.sql import table_list
 from perfkit_core.sql.table_list import Profile
+from perfkit_core.system.paths import PathLike
 
 _SETTINGS: Final = {
     "enable_external_access": "false",
@@ -59,7 +61,7 @@ class Result:
         return frame
 
 
-def query(profile: Profile, statement: str, limit: int | None = None) -> pd.DataFrame:
+def query(profile: Trace | PathLike | Sequence[PathLike], statement: str, limit: int | None = None) -> pd.DataFrame:
     """Return the rows of a SQL statement in the dialect of duckdb. ``docs/sql.md`` lists the tables and columns.
 
     - ``profile``: a Trace, or one or more sources as for :func:`perfkit_core.load`
