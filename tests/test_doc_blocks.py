@@ -34,7 +34,7 @@ docs = _module()
 BLOCKS = [block for page in docs.pages() for block in docs.blocks(page)]
 COMMANDS = {"", "bash"}
 """Languages of blocks with commands. README.md names no language."""
-SHOWN = {"text", "toml", "{perfkit}", "{toctree}"}
+SHOWN = {"text", "toml", "yaml", "{perfkit}", "{toctree}"}
 """Languages of other blocks. The build of the site runs {perfkit}, and fails if a command does."""
 MEASURED = {"calibrate", "demo", "record", "verify", "view"}
 """Commands that run programs, measure or open a browser. Only their options are checked."""

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 """Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""
-_COMMENT: Final = ("gate", "runs", "serving", "new_step_time", "new_causes", "new_layers", "step_time", "normalised",
-                   "devices", "causes", "step_parts")  # fmt: skip
-"""Tables in Markdown output, unless ``--view`` selects others. They must be short enough for a pull request comment."""
+_COMMENT: Final = (
+    "gate", "runs", "serving", "new_step_time", "new_waterfall", "waterfall", "normalised", "causes", "new_causes",
+    "new_layers", "kernels", "unmatched", "step_parts", "step_time", "devices", "memory_categories", "memory_peak",
+)  # fmt: skip
+"""Tables in Markdown output, which is a comment on a change, unless ``--view`` selects others."""
 _COMMENT_ROWS: Final = 10
 _SCREEN_ROWS: Final = 10
 _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfall", "step_time", "step_parts")
@@ -99,7 +101,7 @@ def compare(
     """
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.kinds_table import kinds_section
-    from perfkit_core.compare.report import comparison_report, first_look
+    from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
     from perfkit_core.report.summary import cut
 
@@ -130,8 +132,9 @@ def compare(
         present = {section.name for section in report.sections}
         tables = [name for name in _COMMENT if name in present]
         limit = _COMMENT_ROWS if limit is None else limit
-    brief = chosen.name == "text" and not views
-    if brief:
+        report = without_causes(report)
+    brief = chosen.name in ("text", "markdown") and not views
+    if chosen.name == "text" and brief:
         report = first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
     report = _only(report, tables)

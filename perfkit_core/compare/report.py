@@ -246,10 +246,14 @@ def first_look(report: Report, lead: str = "") -> Report:
         sections.pop("operators")
     shown = tuple(most_different(sections[name]) for name in _SCREEN if name in sections)
     shown = shown or tuple(sections[name] for name in _OF_MEMORY if name in sections)
-    # The waterfall shows the largest causes.
+    return replace(without_causes(report), sections=shown, next=lead)
+
+
+def without_causes(report: Report) -> Report:
+    """Return the report without the sentence on the largest causes, which the waterfall shows."""
     largest = explanation.LARGEST
     headline = tuple(text for text in report.headline if (text if isinstance(text, str) else text.template) != largest)
-    return replace(report, sections=shown, headline=headline, next=lead)
+    return replace(report, headline=headline)
 
 
 def most_different(section: Section) -> Section:

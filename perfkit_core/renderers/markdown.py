@@ -9,10 +9,12 @@ from typing import Final
 from perfkit_core.language.messages import Text, say
 from perfkit_core.model.report_data import Report, Section
 from perfkit_core.renderers import parts, table_columns
-from perfkit_core.renderers.cells import visible
+from perfkit_core.renderers.cells import cut, visible
 
-_HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!www\.)[\w .,/()%+-]*(?<!_)")
+_HARMLESS: Final = re.compile(r"(?!_)(?!.*__)(?!.*(?:www\.|GH-))[\w .,/()%+-]*(?<!_)")
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&$@])")
+_REFERENCE: Final = re.compile(r"([@#!~$%&])(?=\w)")
+"""Signs that begin a reference to a person, an issue or similar. An escape does not prevent it, but a comment does."""
 
 
 def render(report: Report) -> str:
@@ -28,12 +30,12 @@ def render(report: Report) -> str:
     if sentences:
         blocks.append("\n".join(f"- {prose(sentence)}" for sentence in sentences))
     for section in report.sections:
-        blocks += _section(section)
+        blocks += [f"## {prose(section.title)}", *section_body(section)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
-    yield f"## {prose(section.title)}"
+def section_body(section: Section, longest: int | None = None) -> Iterator[str]:
+    """Yield the blocks of a section without its heading. Names are shortened to ``longest`` characters."""
     if section.note:
         yield prose(section.note)
     if section.lines:
@@ -49,7 +51,10 @@ def _section(section: Section) -> Iterator[str]:
     shown = table_columns.columns(rows, section.columns, unit=section.unit, indent="· ")
     head = [prose(column.label) for column in shown]
     rule = ["---:" if column.numeric else ":---" for column in shown]
-    cells = [column.cells if column.numeric else [cell(text) for text in column.cells] for column in shown]
+    cells = [
+        column.cells if column.numeric else [cell(cut(text, longest) if longest else text) for text in column.cells]
+        for column in shown
+    ]
     yield "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *zip(*cells, strict=True)))
     for line in (parts.more(section), *parts.unknown(section, rows)):
         if line:
@@ -77,4 +82,4 @@ def block(text: str) -> str:
 
 
 def prose(text: Text) -> str:
-    return _SPECIAL.sub(r"\\\1", visible(text))
+    return _REFERENCE.sub(r"\1<!-- -->", _SPECIAL.sub(r"\\\1", visible(text)))

@@ -136,7 +136,7 @@ def test_what_is_new_since_an_earlier_pair(perfkit, runs: Path, tmp_path: Path) 
     code, out, _ = perfkit(*given, "--format", "markdown")
     text = "since the earlier pair of runs, the difference in step time (other run minus base run) rose by 2.00 ms"
     assert text in out
-    assert "## New differences by cause" in out
+    assert "<summary>New differences by cause</summary>" in out
     code, _, err = perfkit("compare", *sorted(runs.glob("main-*")), "--against", theirs, theirs)
     assert (code, err.startswith("perfkit: error: --against requires two runs, not 3")) == (2, True)
 

@@ -1,0 +1,1 @@
+"""What jobs of continuous integration need besides the commands."""
