@@ -31,7 +31,7 @@ _LAUNCHER: Final = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")
 
 
 def trace_handler(
-    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
+    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = (), on_demand: bool = False
 ) -> writer.CycleWriter[Any]:
     """Return a callback that writes each recorded cycle into ``run_dir``, one Parquet file per cycle and process.
 
@@ -40,10 +40,14 @@ def trace_handler(
     event. Then a thread writes the cycle while the training continues. ``flush()`` waits until all cycles are written.
 
     For each cycle, Paddle logs a line to stderr. To avoid it, set the environment variable ``GLOG_minloglevel`` to 1
-    before paddle is imported. Raises CaptureError if Paddle is not installed.
+    before paddle is imported.
+
+    With ``on_demand=True``, a window of steps is recorded when ``perfkit capture`` or SIGUSR2 asks for it. The Profiler
+    then needs ``scheduler=perfkit.paddle.make_scheduler(on_demand=handler)``. Raises CaptureError if Paddle is not
+    installed.
     """
     watch_timers()
-    return writer.trace_handler(run_dir, take, also, place)
+    return writer.trace_handler(run_dir, take, also, place, on_demand)
 
 
 def watch_timers() -> None:

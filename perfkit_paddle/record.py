@@ -127,7 +127,9 @@ class PaddleStepProfiler:
     """The StepProfiler for Paddle. Each cycle has a new Profiler. The old one is freed first: only one per process."""
 
     def __init__(self, recording: PaddleRecording) -> None:
-        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
+            recording.run_dir, self._take, recording.also, place, demand=recording.demand
+        )
         self.clock = StepClock()
         self._options = recording.options
         self._profiler: Any = None

@@ -6,11 +6,20 @@ import contextlib
 import sys
 from typing import Any
 
+from perfkit_core.recording.on_demand import WARMUP, NativeActions, demanded, has_plan
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_paddle import framework
 
 
-def make_scheduler(*, closed: int, ready: int, record: int, repeat: int = 0, skip_first: int = 0) -> TimedSchedule[Any]:
+def make_scheduler(
+    *,
+    closed: int | None = None,
+    ready: int | None = None,
+    record: int | None = None,
+    repeat: int = 0,
+    skip_first: int = 0,
+    on_demand: Any = None,
+) -> TimedSchedule[Any]:
     """Return a scheduler for ``paddle.profiler.Profiler``, with the arguments of ``paddle.profiler.make_scheduler``.
 
     The scheduler also times each step. :func:`perfkit_paddle.trace_handler` stores the times of the steps that are not
@@ -19,10 +28,20 @@ def make_scheduler(*, closed: int, ready: int, record: int, repeat: int = 0, ski
 
     From its start to its end, Paddle's Profiler makes each layer and operator create events, even while it is closed. A
     closed step would thus be up to a third longer than a step without a Profiler. The scheduler turns this off.
+
+    ``on_demand`` is a handler that was made with ``on_demand=True``. The scheduler then also has the windows that this
+    handler is asked for. Without ``closed``, ``ready`` and ``record``, it has no others.
     """
     profiling = framework.profiler()
-    native = profiling.make_scheduler(closed=closed, ready=ready, record=record, repeat=repeat, skip_first=skip_first)
     states = profiling.ProfilerState
+    native: Any = None
+    if has_plan("make_scheduler", {"closed": closed, "ready": ready, "record": record}, "ready", on_demand):
+        native = profiling.make_scheduler(
+            closed=closed, ready=ready, record=record, repeat=repeat, skip_first=skip_first
+        )
+    if on_demand is not None:
+        natives = NativeActions(states.CLOSED, states.READY, states.RECORD, states.RECORD_AND_RETURN)
+        native = demanded(on_demand, native, natives, WARMUP if ready is None else ready)
 
     def schedule(step: int) -> Any:
         state = native(step)

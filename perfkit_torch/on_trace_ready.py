@@ -33,17 +33,20 @@ _PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "m
 
 
 def trace_handler(
-    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = ()
+    run_dir: str | os.PathLike[str], also: Iterable[Callable[[Any], Any]] = (), on_demand: bool = False
 ) -> writer.CycleWriter[torch.profiler.profile]:
     """Return a callback that writes each profiler cycle into ``run_dir``, one Parquet file per cycle and rank.
 
     The handler then calls the callbacks in ``also`` with the profiler. It never raises; it logs errors to the logger
     ``perfkit``. The training waits while the events are read. A thread then writes the cycle while the training
     continues. If the profiler records stacks (``with_stack``), the training also waits for the writing. ``flush()``
-    waits for the thread. Raises CaptureError if torch is not installed.
+    waits for the thread.
+
+    With ``on_demand=True``, a window of steps is recorded when ``perfkit capture`` or SIGUSR2 asks for it. The profiler
+    then needs ``schedule=perfkit.torch.schedule(on_demand=handler)``. Raises CaptureError if torch is not installed.
     """
     framework.torch()
-    return writer.trace_handler(run_dir, take, also, place)
+    return writer.trace_handler(run_dir, take, also, place, on_demand)
 
 
 def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:

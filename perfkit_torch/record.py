@@ -114,7 +114,9 @@ class TorchStepProfiler:
     begins with a later step."""
 
     def __init__(self, recording: TorchRecording) -> None:
-        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(recording.run_dir, self._take, recording.also, place)
+        self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
+            recording.run_dir, self._take, recording.also, place, demand=recording.demand
+        )
         self.clock = StepClock()
         self._torch = framework.torch()
         self._options = recording.options

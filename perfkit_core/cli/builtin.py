@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = {
     "record": "Run SCRIPT with ARGS and record it.",
+    "capture": "Record some steps of a training that runs, on all its ranks.",
     "view": "Make the page of a profile and open it in the browser.",
     "summary": "Show tables of a profile.",
     "report": "Write one self-contained HTML page that works offline.",

@@ -1,4 +1,4 @@
-"""Two events that end a recording early: SIGTERM, and a profiler that the recorded script starts.
+"""Signals, and two events that end a recording early: SIGTERM, and a profiler that the recorded script starts.
 
 With Python's default handler, SIGTERM would lose the running cycle and all unwritten cycles. perfkit therefore replaces
 the default handler, but never a handler that the script has set.
@@ -8,6 +8,8 @@ and all cycles are written. A running method of the profiler is completed first,
 A second SIGTERM ends the process immediately. Forked children have Python's default handler.
 
 A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
+
+SIGUSR2 asks handlers with ``on_demand=True`` to record. A handler of SIGUSR2 that the script has set is called, too.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
@@ -103,6 +106,37 @@ def install() -> None:
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
             signal.signal(signal.SIGTERM, shared())
+
+
+class _Capture:
+    """Handler of SIGUSR2. ``previous`` is the handler that it replaces."""
+
+    def __init__(self, previous: Any) -> None:
+        self.asked: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._previous = previous
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        for method in tuple(self.asked):
+            ask = method()
+            if ask is not None:
+                ask()
+        if callable(self._previous):
+            self._previous(number, frame)
+
+
+def on_capture(ask: Callable[[], None]) -> None:
+    """Call the method ``ask`` at each SIGUSR2, as long as its object lives. The present handler of the signal is called
+    afterwards. Do nothing outside the main thread, where Python does not set handlers."""
+    number = getattr(signal, "SIGUSR2", None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        return
+    with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
+        current = signal.getsignal(number)
+        if current is None:  # it was not set by Python
+            return
+        handler = current if isinstance(current, _Capture) else _Capture(current)
+        handler.asked = [method for method in handler.asked if method() is not None] + [weakref.WeakMethod(ask)]
+        signal.signal(number, handler)
 
 
 class OtherProfilerPatch:

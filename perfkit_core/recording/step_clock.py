@@ -26,6 +26,7 @@ from perfkit_core.system.machine import processor_ticks, usable_cpus
 
 Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
+_Step = tuple[int, bool, _Reading, _Reading]  # number, whether it was recorded, readings at its start and end
 
 _KEPT: Final = 64
 """The clock keeps this many steps before the first recorded step and after the last, and four times as many recorded
@@ -48,9 +49,9 @@ class StepClock:
 
     def __init__(self) -> None:
         self.save: Callable[[], None] | None = None
-        self._before: deque[TimedStep] = deque(maxlen=_KEPT)
-        self._after: deque[TimedStep] = deque(maxlen=_KEPT)
-        self._recorded: deque[TimedStep] = deque(maxlen=4 * _KEPT)
+        self._before: deque[_Step] = deque(maxlen=_KEPT)
+        self._after: deque[_Step] = deque(maxlen=_KEPT)
+        self._recorded: deque[_Step] = deque(maxlen=4 * _KEPT)
         self._usage = _Usage()
         self._frames = FrameSampler()
         self._first: int | None = None
@@ -71,11 +72,12 @@ class StepClock:
             self._add(begun)
         # If the action changes, the profiler is started or stopped within the step.
         self._usual = idle and action is self._action and action is not Action.WARM_UP
+        changed = action is not self._action
         self._step, self._action, self._begun = step, action, begun
         if action is Action.RECORD:
             self._frames.start()
             self._start = self._start or _Processors()
-        else:
+        elif changed:
             self._frames.stop()
             self._used, self._start = self.utilisation, None
 
@@ -102,8 +104,8 @@ class StepClock:
 
     def times(self) -> TimedSteps:
         """Return the steps that have ended, sorted by number."""
-        steps = sorted((*self._before, *self._recorded, *self._after), key=lambda step: step.number)
-        return TimedSteps(tuple(steps), self._first or 0, len(usable_cpus()))
+        steps = sorted((*self._before, *self._recorded, *self._after), key=lambda step: step[0])
+        return TimedSteps(tuple(_timed(*step) for step in steps), self._first or 0, len(usable_cpus()))
 
     @property
     def utilisation(self) -> Utilisation:
@@ -120,12 +122,8 @@ class StepClock:
         return self._frames.taken()
 
     def _add(self, now: _Reading) -> None:
-        wall_ns, *used = (
-            None if before is None or after is None else after - before
-            for before, after in zip(self._begun, now, strict=True)
-        )
-        step = TimedStep(self._step, self._action is Action.RECORD, wall_ns or 0, *used)
-        if step.recorded:
+        step = self._step, self._action is Action.RECORD, self._begun, now
+        if step[1]:
             self._recorded.append(step)
             return
         (self._after if self._recorded else self._before).append(step)
@@ -133,6 +131,13 @@ class StepClock:
         self._unsaved += 1
         if self._since_cycle in SAVED_AFTER:
             self.save_rest()
+
+
+def _timed(number: int, recorded: bool, begun: _Reading, ended: _Reading) -> TimedStep:
+    wall_ns, *used = (
+        None if before is None or after is None else after - before for before, after in zip(begun, ended, strict=True)
+    )
+    return TimedStep(number, recorded, wall_ns or 0, *used)
 
 
 @dataclass(frozen=True, slots=True)

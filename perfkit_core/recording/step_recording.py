@@ -21,10 +21,11 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Text, render
+from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.system import failures
-from perfkit_core.system.paths import absolute
+from perfkit_core.system.paths import absolute, as_path
 
 P = ParamSpec("P")
 
@@ -61,6 +62,19 @@ class StepWindow:
         """Return the number of the step's cycle (negative before the first cycle) and its position in the cycle."""
         origin = begun if self.origin is None else self.origin
         return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsOnDemand:
+    """The windows that are asked for while the training runs, with the methods of a :class:`StepWindow`."""
+
+    demand: OnDemand
+
+    def action(self, step: int, begun: int) -> Action:
+        return self.demand.action(step)
+
+    def ends_cycle(self, step: int, begun: int) -> bool:
+        return self.demand.ends_cycle(step)
 
 
 def step_window(
@@ -178,8 +192,11 @@ class StepRecording:
     _profiler: StepProfiler
     _clock: StepClock
 
-    def __init__(self, window: StepWindow, new_profiler: Callable[[], StepProfiler]) -> None:
-        self._window = window
+    def __init__(
+        self, window: StepWindow, new_profiler: Callable[[], StepProfiler], demand: OnDemand | None = None
+    ) -> None:
+        self.demand = demand
+        self._window = window if demand is None else WindowsOnDemand(demand)
         self._new_profiler = new_profiler
         self._action = Action.OFF
         self._running = self._paused = False
@@ -235,7 +252,7 @@ class StepRecording:
         self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
         self._clock.save_rest()
         self._end()
-        if not self._recorded:
+        if not self._recorded and self.demand is None:
             trained = f"steps {self._begun} to {self._step - 1}" if self._step > self._begun else "no step"
             text = f"none of the selected steps was recorded: the loop ran {trained}, the window is {self._window}"
             failures.tell(text, logging.WARNING)
@@ -269,15 +286,19 @@ class StepRecording:
 
     def _end(self) -> None:
         self._running = False
+        if self.demand is not None:
+            self.demand.close()
         atexit.unregister(self.abort)
 
 
 class CallbackRecording(StepRecording, ABC):
-    """Recording of selected steps of each training, for callbacks. There are two ways to select the steps:
+    """Recording of selected steps of each training, for callbacks. There are three ways to select the steps:
 
     - ``steps=(first, last)``: the numbers of the first and the last recorded step. ``warmup`` may be added.
     - A cycle of ``wait`` (default 1), ``warmup`` (1) and ``active`` (5) steps. ``repeat`` (1) is the number of cycles.
       The first cycle begins after ``skip_first`` (0) steps of the training.
+
+    - ``on_demand=True``: the steps that ``perfkit capture`` asks for.
 
     ``also`` contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to
     the framework's profiler. The constructor raises UsageError for invalid arguments. The other methods never raise.
@@ -294,13 +315,21 @@ class CallbackRecording(StepRecording, ABC):
         repeat: int | None = None,
         skip_first: int | None = None,
         also: Iterable[Callable[[Any], Any]] = (),
+        on_demand: bool = False,
         **options: Any,
     ) -> None:
         check_options(self.profiler_class(), options)
         self.run_dir = absolute(run_dir)
         self.also = tuple(also)
         self.options = options
-        super().__init__(step_window(steps, wait, warmup, active, repeat, skip_first), self.step_profiler)
+        window = step_window(steps, wait, warmup, active, repeat, skip_first)
+        demand = None
+        if on_demand:
+            if window != StepWindow(warmup=window.warmup):
+                raise UsageError("on_demand=True and a choice of steps cannot be combined", "give only one of them")
+            demand = OnDemand(as_path(self.run_dir))
+            demand.warmup = window.warmup
+        super().__init__(window, self.step_profiler, demand)
 
     @abstractmethod
     def profiler_class(self) -> Callable[..., Any]:

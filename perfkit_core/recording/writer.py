@@ -28,6 +28,7 @@ from perfkit_core.language.units import counted
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals
+from perfkit_core.recording.on_demand import OnDemand, Report
 from perfkit_core.recording.step_clock import StepClock
 from perfkit_core.storage import background, store
 from perfkit_core.system import failures, paths
@@ -69,6 +70,7 @@ class CycleWriter(Generic[Profiler]):
     - ``also``: callbacks that are called with the profiler after each cycle. Their errors are logged.
     - ``of_user``: whether the user passes the writer to a profiler. Then a warning is logged if the profiler never ends
       a cycle, and if it ends very many.
+    - ``demand``: the requests for windows of steps, if the writer records on demand.
     """
 
     def __init__(
@@ -78,8 +80,12 @@ class CycleWriter(Generic[Profiler]):
         also: Iterable[Callable[[Profiler], Any]] = (),
         place: Callable[[], environment.Place] = environment.environment_place,
         of_user: bool = False,
+        demand: OnDemand | None = None,
     ) -> None:
         self.run_dir = paths.as_path(paths.absolute(run_dir))  # the training may change the current folder
+        self.demand = demand
+        if demand is not None:
+            demand.place = place
         self._take = take
         self._also = tuple(also)
         self._place = place
@@ -92,7 +98,7 @@ class CycleWriter(Generic[Profiler]):
         background.shared()
         signals.install()
         # The finalizer runs when the handler is deleted or the process ends.
-        self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid()) if of_user else None
+        self._uncalled = weakref.finalize(self, _warn, self.run_dir, os.getpid(), demand) if of_user else None
 
     def __call__(self, profiler: Profiler) -> None:
         """Take a cycle and write it. The profiler calls this method at the end of each cycle."""
@@ -102,7 +108,8 @@ class CycleWriter(Generic[Profiler]):
             self._follow_fork()
             cycle = self._cycle
             self._cycle += 1
-            if self._uncalled is not None and self._cycle == _MANY_CYCLES:
+            report = None if self.demand is None else self.demand.cycle()
+            if self._uncalled is not None and self._cycle == _MANY_CYCLES and report is None:
                 failures.tell(f"{self._cycle} cycles are recorded into {self.run_dir}, {_ONCE}", logging.WARNING)
             try:
                 place = self._place()
@@ -118,12 +125,12 @@ class CycleWriter(Generic[Profiler]):
                 if taken.clock is not None:
                     facts |= self._timed(taken.clock, TraceMeta(source="", format="", **facts))
             except BaseException as error:
-                self._lost(cycle, error)
+                self._lost(cycle, error, report)
             else:
                 if taken.background and not (cycle == 0 and self._forked_ns):
-                    background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts))
+                    background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts, report))
                 else:
-                    _without_gc(lambda: self._write(taken, cycle, facts))
+                    _without_gc(lambda: self._write(taken, cycle, facts, report))
             for callback in self._also:
                 try:
                     callback(profiler)
@@ -185,7 +192,7 @@ class CycleWriter(Generic[Profiler]):
             self.run_dir = paths.as_path(self.run_dir)  # a child process needs a new connection to a remote store
             signals.install()
 
-    def _write(self, taken: Taken, cycle: int, facts: dict[str, Any]) -> None:
+    def _write(self, taken: Taken, cycle: int, facts: dict[str, Any], report: Report | None) -> None:
         try:
             trace = taken.finish()
             window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
@@ -195,12 +202,16 @@ class CycleWriter(Generic[Profiler]):
                 return
             meta = msgspec.structs.replace(trace.meta, **facts)
             self._written.append(store.write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
+            if report is not None:
+                report(self._written[-1], None)
         except BaseException as error:
-            self._lost(cycle, error)
+            self._lost(cycle, error, report)
 
-    def _lost(self, cycle: int, error: BaseException) -> None:
+    def _lost(self, cycle: int, error: BaseException, report: Report | None) -> None:
         """Mark the run as incomplete, and log the error. KeyboardInterrupt and SystemExit are raised again."""
         store.mark_incomplete(self.run_dir, cycle, error)
+        if report is not None:
+            report(None, failures.one_line(error))
         if not isinstance(error, Exception):
             raise error
         failures.log("a cycle is missing in the run folder, training continues", error)
@@ -211,13 +222,15 @@ def trace_handler(
     take: Take[Profiler],
     also: Iterable[Callable[[Profiler], Any]],
     place: Callable[[], environment.Place],
+    on_demand: bool = False,
 ) -> CycleWriter[Profiler]:
     """Return the writer that a user passes to a profiler. If the user passed the adapter's ``trace_handler`` without
     calling it, the profiler calls it: ``run_dir`` is then the profiler. This is logged, and does not raise."""
     if callable(getattr(run_dir, "stop", None)):
         tell_uncalled()
         return cast("CycleWriter[Profiler]", None)  # the profiler ignores what its callback returns
-    return CycleWriter(run_dir, take, also, place, of_user=True)
+    demand = OnDemand(paths.as_path(paths.absolute(run_dir))) if on_demand else None
+    return CycleWriter(run_dir, take, also, place, of_user=True, demand=demand)
 
 
 @functools.cache  # once per process, not once per cycle
@@ -226,11 +239,15 @@ def tell_uncalled() -> None:
     failures.tell(f"nothing is recorded, because trace_handler must be called with a folder: {call}")
 
 
-def _warn(run_dir: Path, pid: int) -> None:
+def _warn(run_dir: Path, pid: int, demand: OnDemand | None) -> None:
     if os.getpid() != pid:  # in a forked child, the handler belongs to the parent process
+        return
+    if demand is not None and demand.used:  # nobody may have asked for a window
         return
     reason = "its profiler never ended a cycle: "
     reason += "check that the loop calls the profiler's step(), and that the schedule reaches its active steps"
+    if demand is not None:
+        reason = "no schedule asks for its requests: pass on_demand=handler to perfkit's schedule or make_scheduler"
     error = getattr(sys, "last_value", None)
     if error is not None and not hasattr(sys, "ps1"):  # an interactive session goes on after errors
         reason = f"the script failed before its profiler ended a cycle ({failures.one_line(error)})"

@@ -1,0 +1,312 @@
+"""Windows of steps that are recorded on demand: ``perfkit capture``, or the signal SIGUSR2, asks a running training.
+
+A process looks for requests where a step begins, at most ten times a second. Whoever is asked writes the window into
+the file ``requests`` of the run folder, which all ranks read. The window begins some steps later, so that all ranks
+have read it by then, and record the same steps. Each rank appends what it has recorded to the file ``results``.
+
+Nothing here raises into the training. An error is logged, and ends the recording on demand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import time
+import uuid
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
+
+from perfkit_core.errors import UsageError
+from perfkit_core.recording import environment, signals
+from perfkit_core.recording.capture_socket import FOLDER, CaptureSocket, host, processes
+from perfkit_core.recording.step_clock import Action
+from perfkit_core.system import failures, paths
+
+Native = TypeVar("Native")
+
+STEPS: Final = 10
+"""Number of steps that SIGUSR2 and ``perfkit capture`` record by default."""
+WARMUP: Final = 1
+"""Number of steps before a window in which the profiler warms up."""
+REQUESTS: Final = "requests"
+RESULTS: Final = "results"
+LOOK_S: Final = 0.1
+"""A process looks for requests at most once in this time."""
+AGREE_S: Final = 2.0
+"""Time until a window of several ranks begins. Each rank has to look for the request before."""
+_LEAST_AHEAD: Final = 2
+_LEFT_S: Final = 60.0
+"""After this time without a step, a handler with a window does not keep other handlers from recording."""
+_RATES: Final = 8
+_SEARCHED: Final = 100_000
+"""A window is put into the first free steps of the schedule. At most this many steps are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps ``first`` to ``last``, after ``warmup`` steps of warm-up."""
+
+    id: str
+    first: int
+    last: int
+    warmup: int
+
+    @property
+    def begin(self) -> int:
+        return self.first - self.warmup
+
+
+Report = Callable[[Path | None, str | None], None]
+"""Reports the file that a window was written to, or why there is none."""
+_latest: weakref.ref[OnDemand] | None = None
+"""The handler of this process that had the latest window."""
+
+
+class OnDemand:
+    """The requests for one handler. :meth:`action` is called where each step begins, and says what the profiler does
+    during the step. ``place`` returns the rank of the process. ``planned(step)`` returns whether the schedule itself
+    uses the profiler in a step. ``used`` tells whether a schedule asks for actions."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.place: Callable[[], environment.Place] = environment.environment_place
+        self.planned: Callable[[int], bool] = lambda step: False
+        self.warmup = WARMUP
+        self.used = False
+        self._folder = run_dir / FOLDER
+        self._server: CaptureSocket | None = None
+        self._pid = 0
+        self._windows: list[Window] = []  # those that are not over, sorted
+        self._step = -1
+        self._signalled = self._failed = False
+        self._next = self._looked = 0.0
+        self._looked_step = 0
+        self._rates: deque[float] = deque(maxlen=_RATES)  # steps per second between two looks
+        self._read = 0  # bytes of the file of requests
+        signals.on_capture(self._signal)
+
+    def action(self, step: int) -> Action:
+        """Return what the profiler does during ``step``, which is about to begin. A second call for the same step
+        returns the same."""
+        if step != self._step:
+            self._step, self.used = step, True
+            if not self._failed and (self._signalled or time.monotonic() >= self._next):
+                try:
+                    self._look(step)
+                except Exception as error:
+                    self._failed = True
+                    failures.log("nothing can be recorded on demand any more, training continues", error)
+        for window in self._windows:
+            if window.begin <= step <= window.last:
+                return Action.WARM_UP if step < window.first else Action.RECORD
+        return Action.OFF
+
+    def ends_cycle(self, step: int) -> bool:
+        """Return whether ``step`` is the last step of a window."""
+        return any(step == window.last for window in self._windows)
+
+    def cycle(self) -> Report | None:
+        """Return the function that reports the cycle that has just been taken from the profiler. None if the cycle
+        does not belong to a window on demand."""
+        if not self._windows or self._step < self._windows[0].first:
+            return None
+        window, step = self._windows[0], self._step
+        if step > window.last:
+            del self._windows[0]
+        steps = window.first, min(window.last, max(step - 1, window.first))
+        return lambda path, error: self._report(window, step > window.last, steps, path, error)
+
+    def close(self) -> None:
+        """Take no requests until the next call of :meth:`action`."""
+        if self._server is not None:
+            self._server.close()
+            self._server, self._pid = None, 0
+
+    def _signal(self) -> None:
+        self._signalled = True
+
+    def _look(self, step: int) -> None:
+        """Take over the windows that other ranks have chosen, and answer the requests to this process."""
+        now = time.monotonic()
+        if self._looked:
+            self._rates.append((step - self._looked_step) / max(now - self._looked, 1e-6))
+        self._looked, self._looked_step, self._next = now, step, now + LOOK_S
+        server = self._server if self._server is not None and self._pid == os.getpid() else self._open()
+        while self._windows and step > self._windows[0].last + 1:
+            self._report(self._windows.pop(0), True, error="the profiler was off during these steps")
+        # opening a file makes a network file system ask for its present size
+        with (self._folder / REQUESTS).open("rb") as file:
+            if os.fstat(file.fileno()).st_size > self._read:
+                self._follow(file, step)
+        for connection, request in server.requests():
+            server.answer(connection, self._accept(request, step))
+        if self._signalled:
+            self._signalled = False
+            answer = self._accept({}, step)
+            if "busy" in answer:
+                failures.tell(f"SIGUSR2 is ignored: the process {answer['busy']}", logging.WARNING)
+
+    def _open(self) -> CaptureSocket:
+        """Open the socket. A forked child has its own. Requests that were made before do not count."""
+        self._pid, self._windows = os.getpid(), []
+        self._server = CaptureSocket(self.run_dir)
+        self._folder = self._server.folder
+        with _appending(self._folder / REQUESTS) as file:
+            self._read = file.seek(0, os.SEEK_END)
+        return self._server
+
+    def _accept(self, request: Mapping[str, Any], step: int) -> dict[str, Any]:
+        """Choose the steps of a window, and tell all ranks. Return the answer to the process that asks."""
+        steps, name, warmup = request.get("steps", STEPS), request.get("id"), self.warmup
+        if not isinstance(steps, int) or not 0 < steps < _SEARCHED:
+            return {"error": f"cannot record {steps} steps"}
+        place, ranks = self.place(), processes(self._folder)
+        with _appending(self._folder / REQUESTS) as file:
+            self._follow(file, step)
+            for one in (self, *self._others()):
+                for window in one._windows:
+                    if window.id == name:  # another process or handler has accepted the same request
+                        return one._answer(window, ranks)
+                    if window.last >= one._step:
+                        return {"busy": f"is recording steps {window.first} to {window.last}"}
+            several = len(ranks) > 1 or (place.world_size or 1) > 1
+            ahead = max(_LEAST_AHEAD, math.ceil(AGREE_S * max(self._rates, default=0))) if several else 0
+            first = self._free(step + ahead, warmup, steps)
+            if first is None:
+                return {"busy": f"never leaves {warmup + steps} steps without the profiler, because of its schedule"}
+            window = Window(str(name or uuid.uuid4().hex[:12]), first, first + steps - 1, warmup)
+            self._read = file.seek(0, os.SEEK_END) + file.write(json.dumps(asdict(window)).encode() + b"\n")
+        self._hold(window)
+        return self._answer(window, ranks)
+
+    def _answer(self, window: Window, ranks: Sequence[tuple[str, int]]) -> dict[str, Any]:
+        return {**asdict(window), "run_dir": str(self.run_dir), "folder": str(self._folder), "processes": ranks}
+
+    def _follow(self, file: IO[bytes], step: int) -> None:
+        """Read the windows that were appended to the file of requests."""
+        file.seek(self._read)
+        lines = file.read()
+        complete = lines[: lines.rfind(b"\n") + 1]
+        self._read += len(complete)
+        for line in complete.splitlines():
+            window = Window(**json.loads(line))
+            error = None
+            if step > window.first:
+                error = f"step {step} began before it read the request"
+            elif any(one.last >= other._step for other in self._others() for one in other._windows):
+                error = "another handler of the process is recording"
+            elif any(window.begin <= one.last + 1 for one in self._windows):
+                error = "it records other steps"
+            if error is None:
+                self._hold(window)
+            else:
+                self._report(window, True, error=error)
+
+    def _hold(self, window: Window) -> None:
+        global _latest
+        self._windows.append(window)
+        _latest = weakref.ref(self)
+
+    def _others(self) -> tuple[OnDemand, ...]:
+        """Return the handler of this process that has the latest window, if it is another one that may be recording. A
+        process can have only one running profiler."""
+        other = _latest() if _latest is not None else None
+        if other is None or other is self or other._pid != os.getpid():
+            return ()
+        left = time.monotonic() > other._looked + _LEFT_S  # for example, its loop has raised an error
+        return () if left else (other,)
+
+    def _free(self, step: int, warmup: int, steps: int) -> int | None:
+        """Return the first step of a window whose warm-up begins at ``step`` or later. The profiler is off for a step
+        between windows. Return None if the schedule leaves no room."""
+        start = max([step, *(window.last + 2 for window in self._windows)])
+        for at in range(start - 1, start + _SEARCHED):
+            if at >= 0 and self.planned(at):
+                start = at + 2
+            elif at >= start + warmup + steps:
+                return start + warmup
+        return None
+
+    def _report(
+        self,
+        window: Window,
+        done: bool,
+        steps: tuple[int, int] | None = None,
+        path: Path | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Append what this process has recorded to the results. Never raises."""
+        try:
+            result = {
+                "id": window.id, "rank": self.place().rank, "host": host(), "pid": os.getpid(), "done": done,
+                "steps": steps, "path": None if path is None else str(path), "error": error,
+            }  # fmt: skip
+            paths.append_line(self._folder / RESULTS, json.dumps(result).encode())
+        except Exception as failure:
+            failures.log("the result of a recording on demand cannot be reported, training continues", failure)
+
+
+@contextlib.contextmanager
+def _appending(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that the ranks share, for reading and appending. Others wait meanwhile."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+class NativeActions(NamedTuple, Generic[Native]):
+    """What the schedule of a framework returns for a step. ``last``: record, and end the cycle with this step."""
+
+    off: Native
+    warm_up: Native
+    record: Native
+    last: Native
+
+
+def demanded(
+    handler: Any, planned: Callable[[int], Native] | None, native: NativeActions[Native], warmup: int
+) -> Callable[[int], Native]:
+    """Return a schedule that also records on demand. Between the windows that are ``planned`` (None: there are none),
+    it does what ``handler`` is asked for. Raises UsageError if the handler was not made with ``on_demand=True``."""
+    demand = getattr(handler, "demand", None)
+    if not isinstance(demand, OnDemand):
+        text = f"on_demand={handler!r} is no handler that records on demand"
+        raise UsageError(text, 'pass on_demand=handler, with handler = trace_handler("runs/baseline", on_demand=True)')
+    demand.warmup = warmup
+    plan = planned or (lambda step: native.off)
+    demand.planned = lambda step: plan(step) != native.off
+
+    def schedule(step: int) -> Native:
+        action = demand.action(step)
+        by_plan = plan(step)
+        if action is Action.OFF or by_plan != native.off:
+            return by_plan
+        if action is Action.WARM_UP:
+            return native.warm_up
+        return native.last if demand.ends_cycle(step) else native.record
+
+    return schedule
+
+
+def has_plan(function: str, lengths: Mapping[str, int | None], warmup: str, on_demand: object) -> bool:
+    """Return whether the arguments of a schedule describe planned windows. ``warmup`` is the name of the one that also
+    windows on demand have. Raises UsageError if some are missing."""
+    missing = [name for name, value in lengths.items() if value is None]
+    if not missing:
+        return True
+    if on_demand is None or lengths.keys() - {*missing, warmup}:
+        raise UsageError(
+            f"{function} needs {', '.join(lengths)}, and {', '.join(missing)} is missing",
+            f"without planned windows, use {function}(on_demand=handler)",
+        )
+    return False

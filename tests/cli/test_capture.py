@@ -1,0 +1,88 @@
+"""``perfkit capture``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.recording import on_demand
+from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
+from tests.cli.conftest import Perfkit
+from tests.support.demanded_loop import Loop, handler, while_running
+
+pytestmark = [pytest.mark.bare, pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")]
+
+
+@pytest.fixture
+def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CycleWriter[Any]]:
+    monkeypatch.setattr(on_demand, "LOOK_S", 0.0)
+    made = handler(tmp_path / "run")
+    yield made
+    assert made.demand
+    made.demand.close()
+
+
+def command(loop: Loop, *arguments: object) -> tuple[int, str]:
+    """Run the command in another process, while the loop runs. Return its exit code and what it says."""
+    loop.step()
+    call = [sys.executable, "-m", "perfkit", "capture", *map(str, arguments)]
+    result = while_running(lambda: subprocess.run(call, capture_output=True, text=True, check=False), loop.step)
+    assert result.stdout == ""
+    return result.returncode, result.stderr
+
+
+def test_the_command_ends_when_the_steps_are_written(writer: CycleWriter[Any]) -> None:
+    loop = Loop(writer)
+    code, told = command(loop, os.getpid(), "--steps", 2)
+    first, last = loop.steps("record", "last")
+    assert last == first + 1
+    assert (code, told.splitlines()) == (0, [
+        f"perfkit: steps {first} to {last} will be recorded into {writer.run_dir}",
+        f"perfkit: recorded {writer.run_dir} (1 file); next: perfkit summary {writer.run_dir} --step {first}-{last}",
+    ])  # fmt: skip
+
+
+def test_it_need_not_wait(writer: CycleWriter[Any]) -> None:
+    code, told = command(Loop(writer), writer.run_dir, "--steps", 1, "--no-wait")
+    assert code == 0
+    assert told.count("\n") == 1
+    assert "will be recorded" in told
+
+
+def test_a_window_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(profiler: Any, place: Any) -> Taken:
+        raise RuntimeError("nothing to take")
+
+    monkeypatch.setattr(on_demand, "LOOK_S", 0.0)
+    writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), on_demand.environment.environment_place, True)
+    code, told = command(Loop(writer), tmp_path, "--steps", 1)
+    assert code == 2
+    assert f"error: process {os.getpid()} on " in told
+    assert "nothing to take" in told
+    assert writer.demand
+    writer.demand.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("none", "none: no such folder; give the run folder of a running training, or its process id"),
+        (".", ".: no training records on demand into this folder; its training needs trace_handler"),
+        ("999999999", "there is no process 999999999: it has ended, or runs on another machine"),
+    ],
+)
+def test_targets_that_cannot_be_asked(
+    perfkit: Perfkit, target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = perfkit("capture", target)
+    assert result.code == 2
+    assert result.err.startswith(f"perfkit: error: {says}")
+    assert result.err.count("\n") == 1

@@ -1,0 +1,59 @@
+"""Jobs of several ranks on this machine, started by the launcher of a framework."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfkit_core.api import summarize
+from perfkit_core.readers.load import load
+from perfkit_core.recording.capture import Capture
+from tests.support.recording_scripts import SECONDS
+
+RANKS = 4
+
+
+@contextlib.contextmanager
+def running(launcher: Sequence[str], script: Path, run_dir: Path) -> Iterator[None]:
+    """Run a job until the block ends. Its script trains until the file ``stop`` appears. The job must succeed."""
+    log = run_dir.with_suffix(".log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *launcher, str(script), str(run_dir)], stdout=output, stderr=output, cwd=log.parent
+        )
+        try:
+            end = time.monotonic() + SECONDS
+            while len(list(run_dir.glob(".capture/*.perfkit"))) < RANKS or not list(run_dir.glob("*.parquet")):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.1)
+            yield
+            (run_dir / "stop").touch()
+            assert process.wait(SECONDS) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def check_all_ranks_record_together(launcher: Sequence[str], script: Path, run_dir: Path, all_reduces: int) -> None:
+    """Capture 3 steps of a job that has also a planned window of 3 steps. Both windows have the same steps on all
+    ranks, and the summary shows all ranks and their collectives: in each step, ``all_reduces`` and one broadcast."""
+    with running(launcher, script, run_dir), Capture(str(run_dir), SECONDS) as request:
+        accepted = request.ask(3)
+        assert len(accepted.processes) == RANKS
+        recorded = request.wait(accepted, lambda text: None)
+        assert [one.error for one in recorded] == [None] * RANKS
+        assert sorted(one.rank for one in recorded if one.rank is not None) == list(range(RANKS))
+        assert {one.steps for one in recorded} == {(accepted.first, accepted.last)}
+    assert len(list(run_dir.glob("*.parquet"))) == 2 * RANKS
+    trace = load(run_dir)
+    assert (trace.meta.ranks, trace.meta.world_size) == (tuple(range(RANKS)), RANKS)
+    steps = summarize(run_dir, "steps")
+    chosen = [2, 3, 4, *range(accepted.first, accepted.last + 1)]
+    assert steps.groupby("rank")["step"].apply(list).to_dict() == dict.fromkeys(range(RANKS), chosen)
+    calls = summarize(run_dir, "collectives").groupby("collective")["calls"].sum().to_dict()
+    assert calls == {"all_reduce": 6 * RANKS * all_reduces, "broadcast": 6 * RANKS}
