@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perfkit_core.exporters.export import export
     from perfkit_core.model.trace import Trace
     from perfkit_core.readers.load import load
+    from perfkit_core.recording.profiled_loop import profile
     from perfkit_core.report.run_list import list_runs
     from perfkit_core.sql import sql
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Summary", "Trace", "UsageError",
-    "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "report", "sql", "summarize",
-    "torch", "what_if",
+    "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "profile", "report", "sql",
+    "summarize", "torch", "what_if",
 ]  # fmt: skip
 
 _HOMES = {
@@ -48,6 +49,7 @@ _HOMES = {
     "export": "exporters.export",
     "list_runs": "report.run_list",
     "load": "readers.load",
+    "profile": "recording.profiled_loop",
     "report": "api",
     "sql": "sql",
     "summarize": "api",

@@ -51,7 +51,8 @@ def perfkit_recorders() -> Sequence[contracts.Recorder]:
     from perfkit_paddle import record
 
     section, timer = later("perfkit_paddle.section", "start"), later("perfkit_paddle.throughput", "timer")
-    return [Recorder("paddle", record.ScriptRecording, record.DEMO, record.INSTEAD, section, timer)]
+    script = record.ScriptRecording, record.DEMO, record.INSTEAD
+    return [Recorder("paddle", *script, section, timer, record.PaddleRecording)]
 
 
 @hookimpl

@@ -31,7 +31,9 @@ def perfkit_recorders() -> Sequence[contracts.Recorder]:
     from perfkit_torch import record
 
     section, timer = later("perfkit_torch.section", "start"), later("perfkit_torch.throughput", "timer")
-    return [Recorder("torch", record.ScriptRecording, record.DEMO, section=section, timer=timer)]
+    return [
+        Recorder("torch", record.ScriptRecording, record.DEMO, section=section, timer=timer, loop=record.TorchRecording)
+    ]
 
 
 @hookimpl

@@ -5,6 +5,7 @@ loop therefore never waits for the device."""
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 from perfkit_core.system.device_events import DeviceClock, EventClock
@@ -31,6 +32,39 @@ class Throughput(_Throughput):
         if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
             return None  # a query must not initialise CUDA
         return cuda_clock(torch)
+
+
+class LoaderThroughput(Throughput):
+    """Also times the waits for torch's DataLoaders without ``reader``, for the callbacks of trainers."""
+
+    def _watch(self) -> None:
+        from torch.utils.data import dataloader
+
+        log, self._original = self._log, dataloader._BaseDataLoaderIter.__next__
+        original = self._original
+
+        def timed_next(iterator: Any) -> Any:
+            if log.reading or threading.get_ident() != log.thread:
+                return original(iterator)
+            start, log.reading = log.clock(), True
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                log.wait_without_batch(log.clock() - start)
+                raise
+            finally:
+                log.reading = False
+            if log.running:
+                log.read_ns.append(log.clock() - start)
+            return batch
+
+        self._timed = dataloader._BaseDataLoaderIter.__next__ = timed_next
+
+    def _unwatch(self) -> None:
+        from torch.utils.data import dataloader
+
+        if dataloader._BaseDataLoaderIter.__next__ is self._timed:  # nobody has wrapped it since
+            dataloader._BaseDataLoaderIter.__next__ = self._original
 
 
 def cuda_clock(torch: Any) -> DeviceClock:

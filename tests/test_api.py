@@ -30,7 +30,8 @@ CORE = {
 }  # fmt: skip
 EXPORTED = {
     "perfkit": {
-        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "report", "sql", "torch", "what_if",
+        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "profile", "report", "sql", "torch",
+        "what_if",
     },
     "perfkit_core": CORE,
     "perfkit_torch": {"Throughput", "annotate", "describe", "schedule", "trace_handler"},

@@ -116,6 +116,8 @@ class Recorder:
       CaptureError if another profiler runs. ``section`` is None if the framework has no such recording.
     - ``timer()`` returns a StepTimer that does not watch the optimizers: its user calls ``updated``. It may be None.
     - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
+    - ``loop(run_dir, steps, **options)`` returns a recording of the steps ``steps`` (first and last) of a loop, for
+      :func:`perfkit.profile` (:class:`perfkit_core.recording.step_recording.CallbackRecording`), or is None.
     """
 
     framework: str
@@ -124,6 +126,7 @@ class Recorder:
     instead: Mapping[str, Text] = field(default_factory=dict)
     section: Callable[[Mapping[str, bool]], Callable[[], Trace]] | None = None
     timer: Callable[[], StepTimer] | None = None
+    loop: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

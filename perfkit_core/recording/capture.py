@@ -178,14 +178,18 @@ def results(accepted: Accepted) -> Iterator[Recorded]:
 
 def connected(sockets: Iterable[Path], target: str) -> list[socket.socket]:
     """Connect to the sockets whose processes run. Raises CaptureError if there is none."""
-    connections = []
+    connections, waiting = [], False
     for path in sockets:
         try:
             connections.append(connect(path))
         except PermissionError:
             raise CaptureError(f"{target} belongs to another user", _OWN_ONLY) from None
+        except BlockingIOError:
+            waiting = True
         except OSError:  # the process has ended without removing its socket
             continue
+    if not connections and waiting:
+        raise CaptureError(f"{target}: too many requests wait for its next step", "try again later")
     if not connections:
         raise CaptureError(f"{target}: the training that recorded into this folder has ended", "")
     return connections

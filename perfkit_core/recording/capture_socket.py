@@ -62,9 +62,11 @@ def private(folder: Path) -> Path:
 
 
 def connect(path: Path) -> socket.socket:
-    """Connect to the socket, or to the socket to which the link leads. Raises OSError."""
+    """Connect to the socket, or to the socket to which the link leads. Raises OSError: ConnectionRefusedError if its
+    process has ended, and BlockingIOError if it cannot take more connections now."""
     path = path.readlink() if path.is_symlink() else path
     connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
     try:
         if len(os.fsencode(path)) <= _LONGEST:
             connection.connect(str(path))
@@ -88,7 +90,7 @@ def remove_stale(folder: Path) -> None:
                 connect(path).close()
             except (ConnectionRefusedError, FileNotFoundError):
                 path.unlink(missing_ok=True)
-            except OSError:  # for example, many processes connect at the same time
+            except OSError:  # for example, it takes no connections, because its loop is over
                 continue
 
 

@@ -203,6 +203,11 @@ class StepRecording:
         self._begun = self._step = 0
         self._steps_of_cycle = self._recorded = 0  # recorded steps of this cycle; recorded steps of this training
 
+    @property
+    def step(self) -> int:
+        """The number of the running step."""
+        return self._step
+
     def begin(self, step: int) -> None:
         """Begin a training with this step. If the previous training did not end, first write its recording."""
         self.abort()

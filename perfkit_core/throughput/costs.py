@@ -25,13 +25,33 @@ def info_line(steps: Steps, unit: str) -> str:
     """Return averages of the steps, such as ``reader_cost: 0.00012 s batch_cost: 0.01234 s ips: 2593.193 images/s``."""
     if not len(steps):
         return "no step has finished since the last call"
-    named = {"reader_cost": steps.reader_ns, "batch_cost": steps.batch_ns}
-    parts = [f"{name}: {int(ns.sum()) / len(ns) / 1e9:.5f} s" for name, ns in named.items() if ns is not None]
-    items, times_ns = steps.rate_steps
-    if times_ns.any():
+    parts = [f"{name}: {cost_ns / 1e9:.5f} s" for name, cost_ns in average_costs(steps).items()]
+    rate = average_rate(steps)
+    if rate is not None:
         counted = unit if (steps.samples != UNKNOWN).any() else "steps"
-        parts.append(f"ips: {int(items.sum()) * 1e9 / int(times_ns.sum()):.3f} {counted}/s")
+        parts.append(f"ips: {rate:.3f} {counted}/s")
     return " ".join(parts)
+
+
+def metrics(steps: Steps) -> dict[str, float]:
+    """Return the averages of :func:`info_line`, with the units in the names."""
+    found = {f"perfkit/{name}_ms": cost_ns / 1e6 for name, cost_ns in average_costs(steps).items()}
+    rate = average_rate(steps)
+    if rate is not None:
+        found[f"perfkit/{'samples' if (steps.samples != UNKNOWN).any() else 'steps'}_per_s"] = rate
+    return found
+
+
+def average_costs(steps: Steps) -> dict[str, float]:
+    """Return the mean costs per step in ns, without those that are unknown."""
+    named = {"reader_cost": steps.reader_ns, "batch_cost": steps.batch_ns}
+    return {name: int(ns.sum()) / len(ns) for name, ns in named.items() if ns is not None and len(ns)}
+
+
+def average_rate(steps: Steps) -> float | None:
+    """Return the samples per second, or the steps per second if no number of samples is known."""
+    items, times_ns = steps.rate_steps
+    return int(items.sum()) * 1e9 / int(times_ns.sum()) if times_ns.any() else None
 
 
 Number = TypeVar("Number", int, float)

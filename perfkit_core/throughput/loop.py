@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from perfkit_core.errors import UsageError
+from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
 from perfkit_core.system.device_events import DeviceClock, DeviceSteps
 from perfkit_core.throughput import costs, step_log
 from perfkit_core.throughput.native import NativeSummary, native_summary
@@ -74,10 +75,7 @@ class Timing:
             self._log.complain(f"the device cannot be timed ({error}); steps are timed by the host clock")
 
 
-Item = TypeVar("Item")
-
-
-class TimedReader(Generic[Item]):
+class TimedReader(WrappedLoader[Item]):
     """A data loader whose waits are timed. It can be iterated as often as the loader, and has its attributes.
 
     Waits count only while the benchmark runs, and only on the thread that started it. The loop does not wait for
@@ -85,16 +83,8 @@ class TimedReader(Generic[Item]):
     """
 
     def __init__(self, log: step_log.StepLog, loader: Iterable[Item]) -> None:
+        super().__init__(loader)
         self._log = log
-        self._loader = loader
-
-    def __len__(self) -> int:
-        return len(self._loader)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_loader" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self._loader, name)
 
     def __iter__(self) -> Iterator[Item]:
         if self._log.reading:
@@ -161,11 +151,8 @@ class Throughput:
         log.running = True
         log.last_ns = log.clock()
 
-    def stop(self) -> None:
-        """Stop measuring. If the device is timed, wait until it has finished the last step."""
-        self._stop(wait=True)
-
-    def _stop(self, wait: bool) -> None:
+    def stop(self, wait: bool = True) -> None:
+        """Stop measuring. If the device is timed, ``wait`` until it has finished the last step."""
         if not self._log.running:
             self._log.complain("stop() is ignored, because the benchmark does not run")
             return
@@ -179,7 +166,7 @@ class Throughput:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._log.running:
-            self._stop(wait=kind is None)  # After an exception, waiting for the device may never end.
+            self.stop(wait=kind is None)  # After an exception, waiting for the device may never end.
 
     def step(self, num_samples: int | None = None) -> None:
         """End a step. ``num_samples`` is the number of samples in its batch, such as ``len(x)`` for a batch ``(x, y)``.
@@ -206,9 +193,18 @@ class Throughput:
         """Return a line of text with averages over the steps since the last call, warm-up steps included. ``unit`` is
         the name of the samples, such as "images"."""
         self._unit = unit or self._unit
+        return costs.info_line(self._since_last_call(), self._unit)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of :meth:`step_info` for the log of a trainer. ``perfkit/batch_cost_ms``,
+        ``perfkit/reader_cost_ms``, and ``perfkit/samples_per_s`` (``perfkit/steps_per_s`` if no number of samples is
+        known). Unknown numbers are left out. A call of this method or of ``step_info`` begins the next interval."""
+        return costs.metrics(self._since_last_call())
+
+    def _since_last_call(self) -> step_log.Steps:
         times_ns, _ = self._timing.times()
         first, self._informed = self._informed, len(times_ns)
-        return costs.info_line(step_log.steps_of(self._log, times_ns, first, len(times_ns)), self._unit)
+        return step_log.steps_of(self._log, times_ns, first, len(times_ns))
 
     @overload
     def summary(self, native: Literal[False] = False) -> costs.ThroughputSummary: ...

@@ -1,4 +1,4 @@
-"""Callback for ``paddle.Model.fit`` that records a range of training steps.
+"""Callbacks for ``paddle.Model.fit``: one records a range of training steps, and one logs the throughput.
 
 model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perfkit_core.throughput.trainer_metrics import TrainerMetrics
 from perfkit_paddle import framework, record
+from perfkit_paddle.throughput import Throughput
 
 if TYPE_CHECKING:
     from paddle.callbacks import Callback as _Callback
@@ -48,3 +50,37 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
 
     def on_train_end(self, logs: Any = None) -> None:
         self._recording.finish()
+
+
+class ThroughputCallback(_Callback):  # type: ignore[misc]
+    """Callback that adds the throughput (docs/throughput.md) of this process to the ``logs`` of ``fit``, every
+    ``every`` steps. The progress bar shows it, and later callbacks such as VisualDL store it."""
+
+    def __init__(self, every: int = 10) -> None:
+        super().__init__()
+        self._every = every
+        self._metrics = TrainerMetrics(Throughput)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._metrics.begin()
+
+    def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+        logs = {} if logs is None else logs
+        ranks = framework.paddle().distributed.ParallelEnv().nranks
+        self._metrics.step(lambda: logs["batch_size"] // ranks)
+
+        def log(metrics: dict[str, float]) -> None:
+            shown = self.params.get("metrics", [])
+            shown += [name for name in metrics if name not in shown]
+            logs.update(metrics)
+
+        self._metrics.log(log, every=self._every)
+
+    def on_eval_begin(self, logs: Any = None) -> None:
+        self._metrics.pause()
+
+    def on_eval_end(self, logs: Any = None) -> None:
+        self._metrics.resume()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._metrics.end()

@@ -1,4 +1,4 @@
-"""Callback for PyTorch Lightning that records a range of training steps.
+"""Callbacks for PyTorch Lightning: one records a range of training steps, and one logs the throughput.
 
 trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.throughput.trainer_metrics import TrainerMetrics, samples_in
 from perfkit_torch.record import TorchRecording
+from perfkit_torch.throughput import LoaderThroughput
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
@@ -57,3 +60,40 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._recording.abort()
+
+
+class ThroughputCallback(_Callback):  # type: ignore[misc]
+    """Callback that logs the throughput (docs/throughput.md) to the loggers of the trainer.
+
+    - ``every``: number of steps between two logs, by default the trainer's ``log_every_n_steps``
+    - ``samples(batch)`` returns the number of samples in a batch, by default the length of its first tensor
+    """
+
+    def __init__(self, every: int | None = None, samples: Callable[[Any], int | None] = samples_in) -> None:
+        super().__init__()
+        self._every, self._samples = every, samples
+        self._metrics = TrainerMetrics(LoaderThroughput)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._metrics.begin()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self._metrics.step(lambda: self._samples(batch))
+
+        def log(metrics: dict[str, float]) -> None:
+            for logger in trainer.loggers:
+                logger.log_metrics(metrics, step=trainer.global_step)
+
+        self._metrics.log(log, every=self._every or trainer.log_every_n_steps)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        self._metrics.pause()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self._metrics.resume()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._metrics.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._metrics.end(wait=False)

@@ -1,4 +1,4 @@
-"""Callback for the Hugging Face Trainer that records a range of training steps.
+"""Callbacks for the Hugging Face Trainer: one records a range of training steps, and one logs the throughput.
 
 trainer = Trainer(model, args, train_dataset=data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfkit_core.throughput.trainer_metrics import TrainerMetrics
 from perfkit_torch.record import TorchRecording
+from perfkit_torch.throughput import LoaderThroughput
 
 try:
     from transformers import TrainerCallback
@@ -62,3 +64,40 @@ class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._recording.finish()
+
+
+class ThroughputCallback(TrainerCallback):  # type: ignore[misc]
+    """Callback that logs the throughput (docs/throughput.md) with ``trainer.log``, whenever the Trainer logs.
+
+    ``trainer.add_callback(ThroughputCallback(trainer))``
+
+    ``samples``: number of samples in each update of the weights. The Trainer does not tell it to its callbacks. Without
+    it, steps per second are logged instead of samples per second.
+    """
+
+    def __init__(self, trainer: Any, samples: int | None = None) -> None:
+        self._trainer, self._samples = trainer, samples
+        self._metrics = TrainerMetrics(LoaderThroughput)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._metrics.begin()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._metrics.resume()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._metrics.step(lambda: self._samples)
+        if control.should_log:
+            self._metrics.log(self._trainer.log)
+        if control.should_evaluate:
+            self._metrics.pause()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if control.should_evaluate:
+            self._metrics.pause()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._metrics.resume()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._metrics.end()

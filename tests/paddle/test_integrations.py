@@ -18,6 +18,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.storage import store
 from perfkit_core.storage.store import INCOMPLETE_MARK
+from tests.support.fake_clock import Clock
 
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # from paddle.Model
 
@@ -204,3 +205,48 @@ def test_wrong_arguments_are_refused_at_once(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         perfkit_callback(tmp_path, **options)
+
+
+def test_the_throughput_is_in_the_logs_of_fit(
+    paddle: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each training step takes 100 ns of the clock, and each evaluated batch 10,000 ns. A batch has two samples."""
+    from perfkit_paddle.integrations.hapi import ThroughputCallback
+    from perfkit_paddle.throughput import Throughput
+
+    clock, original = Clock(), Throughput.__init__
+    monkeypatch.setattr(Throughput, "__init__", lambda throughput, warmup: original(throughput, warmup, clock=clock))
+    callback = ThroughputCallback(every=2)
+    seen: list[dict[str, float]] = []
+
+    class Later(paddle.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_begin(self, step: int, logs: Any = None) -> None:
+            clock.advance(100)
+
+        def on_eval_batch_begin(self, step: int, logs: Any = None) -> None:
+            clock.advance(10_000)
+
+        def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+            seen.append({name: value for name, value in logs.items() if name.startswith("perfkit/")})
+
+    layer = paddle.nn.Linear(4, 1)
+    model = paddle.Model(layer)
+    model.prepare(paddle.optimizer.SGD(0.1, parameters=layer.parameters()), paddle.nn.MSELoss())
+
+    class Rows(paddle.io.Dataset):  # type: ignore[misc, name-defined]
+        def __getitem__(self, index: int) -> Any:
+            return np.ones(4, "float32"), np.ones(1, "float32")
+
+        def __len__(self) -> int:
+            return 8
+
+    data = Rows()
+    model.evaluate(data, batch_size=2, verbose=0, callbacks=[callback])
+    model.fit(data, data, batch_size=2, epochs=2, verbose=2, log_freq=1, callbacks=[callback, Later()])
+    expected = {
+        "perfkit/batch_cost_ms": pytest.approx(100e-6), "perfkit/reader_cost_ms": 0,
+        "perfkit/samples_per_s": pytest.approx(2e9 / 100),
+    }  # fmt: skip
+    assert seen[0] == {}
+    assert seen[1:] == [expected] * 7
+    assert "perfkit/samples_per_s: 20000000.0000" in capsys.readouterr().out

@@ -275,6 +275,22 @@ def test_sockets_of_ended_processes_are_removed(writer: CycleWriter[Any]) -> Non
     assert len(list(folder.glob("*.perfkit"))) == 2
 
 
+def test_a_process_that_takes_no_connections_is_not_waited_for(writer: CycleWriter[Any], tmp_path: Path) -> None:
+    """Its loop may be over. Connecting to it would wait as long as it runs."""
+    folder = writer.run_dir / ".capture"
+    folder.mkdir(parents=True)
+    full = folder / f"{capture_socket.host()}-1-0.perfkit"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(full))
+        listener.listen(0)
+        with socket.socket(socket.AF_UNIX) as first:
+            first.connect(str(full))
+            with pytest.raises(CaptureError, match="too many requests wait for its next step"):
+                Capture(str(writer.run_dir))
+            Loop(writer).step()
+            assert full.exists()
+
+
 def test_long_paths(tmp_path: Path) -> None:
     writer = handler(tmp_path / ("long" * 30))
     asked(Loop(writer), str(writer.run_dir))

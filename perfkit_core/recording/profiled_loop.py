@@ -1,0 +1,128 @@
+"""``profile``: record some steps of a loop over a data loader, with the framework that the program uses."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
+from perfkit_core.system import failures, paths
+
+WINDOW: Final = (10, 19)
+
+
+class _Recording:
+    """The recording of all loops of this process over one run folder. ``arguments`` are those of :func:`profile`."""
+
+    def __init__(self, recording: StepRecording, arguments: dict[str, Any]) -> None:
+        self.recording, self.arguments = recording, arguments
+        self.inside = self._begun = self._told = False
+
+    def enter(self) -> None:
+        """Begin the first step, or go on after the last loop, for example with the next epoch."""
+        self.inside = True
+        if self._begun:
+            self.recording.resume()
+            self._tell()
+            return
+        self._begun = True
+        self.recording.begin(0)
+        atexit.unregister(self.recording.abort)
+        atexit.register(self.end)
+
+    def leave(self) -> None:
+        self.inside = False
+        self.recording.pause()
+
+    def end(self) -> None:
+        """Write the rest when the process ends, also from within the loop."""
+        (self.recording.abort if self.inside else self.recording.finish)()
+
+    def _tell(self) -> None:
+        """Tell who runs a loop again in a notebook why nothing more is recorded."""
+        window = self.arguments["window"]
+        if window is not None and hasattr(sys, "ps1") and self.recording.step > window[1] and not self._told:
+            self._told = True
+            text = f"steps {window[0]} to {window[1]} were recorded before, and this loop goes on with step "
+            failures.tell(f"{text}{self.recording.step}: give another folder to record again")
+
+
+_recordings: dict[tuple[int, str], _Recording] = {}
+"""Process and run folder → recording."""
+
+
+class ProfiledLoop(WrappedLoader[Item]):
+    """The loader whose steps are recorded while it is iterated. See :func:`profile`."""
+
+    def __init__(self, loader: Iterable[Item], recording: _Recording) -> None:
+        super().__init__(loader)
+        self._recording = recording
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._recording.inside:  # a loop within the loop belongs to the steps of the outer one
+            yield from self._loader
+            return
+        self._recording.enter()
+        try:
+            for item in self._loader:
+                yield item
+                self._recording.recording.step_ended()
+        finally:  # also if the loop is left by break or an exception
+            self._recording.leave()
+
+
+def profile(
+    loader: Iterable[Item],
+    run_dir: paths.PathLike,
+    window: tuple[int, int] | None = None,
+    *,
+    framework: str | None = None,
+    on_demand: bool = False,
+    **options: Any,
+) -> ProfiledLoop[Item]:
+    """Return the loader. While a loop iterates it, the steps of ``window`` are recorded into ``run_dir``.
+
+    ``for batch in perfkit.profile(loader, "runs/baseline", window=(10, 19)): train(batch)``
+
+    - ``loader``: any iterable. The result has its length and its attributes.
+    - ``window``: the numbers of the first and the last recorded step (default 10 to 19). A step is the wait for a batch
+      and the body of the loop. Steps are numbered from 0 over all loops of this process with the same ``run_dir``, so
+      ``profile`` may be called in each epoch. A step in which the loop is left (``break``, an exception) is not
+      counted.
+    - ``framework``: the framework whose profiler records. By default, the one that the program has imported.
+    - ``on_demand``: record when ``perfkit capture`` asks, instead of a window.
+    - ``options``: ``warmup``, ``also``, and arguments of the framework's profiler, such as ``record_shapes=True``.
+
+    Raises UsageError for invalid arguments. Later errors are logged, and do not disturb the loop.
+    """
+    window = WINDOW if window is None and not on_demand else window
+    arguments = {"window": window, "framework": framework, "on_demand": on_demand, **options}
+    place = os.getpid(), paths.identity(paths.as_path(paths.absolute(run_dir)))
+    known = _recordings.get(place)
+    if known is None:
+        recording = _recorder(framework)(run_dir, window, on_demand=on_demand, **options)
+        known = _recordings[place] = _Recording(recording, arguments)
+    elif known.arguments != arguments:
+        text = f"{run_dir}: another loop of this process records into this folder, with other arguments"
+        raise UsageError(text, "give another folder")
+    return ProfiledLoop(loader, known)
+
+
+def _recorder(framework: str | None) -> Any:
+    """Return what records steps with this framework, or with the only one that is imported. Raises UsageError."""
+    known = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop is not None}
+    if framework is not None and framework not in known:
+        raise UsageError(f"framework={framework!r} is unknown", f"known: {', '.join(known) or 'none'}")
+    imported = [name for name in known if name in sys.modules] if framework is None else [framework]
+    if len(imported) == 1:
+        return known[imported[0]]
+    if imported:
+        text = f"{' and '.join(imported)} are imported, and it is unknown which of them the loop uses"
+        raise UsageError(text, f"add framework={imported[0]!r}")
+    raise UsageError("the program has imported no framework yet", f"import {' or '.join(known) or 'one'} before")
