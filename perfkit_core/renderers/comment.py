@@ -56,13 +56,13 @@ def _blocks(report: Report, names: int, rows: int) -> Iterator[str]:
         return markdown.prose(sentence if len(sentence) <= longest else f"{sentence[:longest]}…")
 
     yield f"### {said(report.title)}"
-    first, *others = (*report.headline, *report.warnings, "")[: len(report.headline) + len(report.warnings) or 1]
-    if first:
-        yield f"**{said(first)}**"
-    findings = parts.findings(report)
-    lines = [f"- {said(sentence)}" for sentence in others]
-    lines += [f"- {say('Data quality')}: {said(finding.text)}" for finding in findings if not finding.note][:rows]
-    if lines:
+    sentences = [said(sentence) for sentence in (*report.headline, *report.warnings)]
+    findings: dict[bool, list[str]] = {False: [], True: []}
+    for finding in parts.findings(report):
+        label = f"{said(finding.label)}: " if finding.label else ""
+        findings[finding.note].append(f"- {label}{said(finding.text)}")
+    yield from (f"**{sentence}**" for sentence in sentences[:1])
+    if lines := [*(f"- {sentence}" for sentence in sentences[1:]), *findings[False][:rows]]:
         yield "\n".join(lines)
     sections = [replace(each, limit=min(rows, each.limit or rows)) for each in report.sections if len(each.table)]
     for section in sections:
@@ -71,9 +71,8 @@ def _blocks(report: Report, names: int, rows: int) -> Iterator[str]:
             yield markdown.block("\n".join(shown))
         elif section.name in _VISIBLE:
             yield from markdown.section_body(replace(section, note=""), names)
-    sources = [said(line) for source in report.sources[:_MOST_SOURCES] if (line := parts.source_line(report, source))]
-    notes = [f"{finding.label}: {said(finding.text)}" for finding in findings if finding.note][:rows]
-    yield _folded(say("Runs and notes on the data"), ["\n".join(f"- {line}" for line in (*sources, *notes))])
+    sources = [f"- {said(parts.source_line(report, source))}" for source in report.sources[:_MOST_SOURCES]]
+    yield _folded(say("Runs and notes on the data"), ["\n".join([*sources, *findings[True][:rows]])])
     for section in sections:
         if section.name not in (*_BARS, *_VISIBLE):
             yield _folded(section.title, markdown.section_body(section, names))

@@ -25,10 +25,12 @@ def test_the_runs_on_the_page(pytester: pytest.Pytester, monkeypatch: pytest.Mon
     for name, value in {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(WIDTH)}.items():
         monkeypatch.setenv(name, value)
     page = PAGE.read_text(encoding="utf-8")
-    first, _, bare = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    first, sections, bare = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     setup = first.partition("@pytest")[0]
     pytester.makepyfile(test_model=first)
     shown = [run(pytester)]
+    pytester.makepyfile(test_model=setup + sections)
+    assert run(pytester).splitlines()[-1] == "1 passed"
     pytester.makepyfile(test_model=setup + bare)
     shown.append(run(pytester, "--perf-update"))
     pytester.makepyfile(test_model=setup.replace("torch.nn.ReLU()", "torch.nn.ReLU(), torch.nn.Softmax(1)") + bare)
