@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -78,19 +79,26 @@ sql = query
 
 
 def report(
-    profile: Profile, statement: str, limit: int | None = None, shown: int | None = None, partial: bool = False
+    profile: Profile,
+    statement: str,
+    limit: int | None = None,
+    shown: int | None = None,
+    partial: bool = False,
+    seconds: float | None = None,
 ) -> Report:
     """Return a report with the result of a statement. ``limit``: maximum number of rows. ``shown``: maximum number of
-    rows in text, Markdown and HTML. Raises as :func:`query`."""
-    result = run(profile, statement, limit, partial)
+    rows in text, Markdown and HTML. ``seconds``: time limit of the statement. Raises as :func:`query`."""
+    result = run(profile, statement, limit, partial, seconds)
     empty = say("The statement returned no rows.")
     table = Section("result", say("Result"), result.to_pandas(), empty=empty, limit=shown, columns=result.columns)
     return Report(result.source.path, (result.source,), (table,))
 
 
-def run(profile: Profile, statement: str, limit: int | None = None, partial: bool = False) -> Result:
-    """Return the result of a statement. ``partial``: use the readable part of damaged files. Raises as
-    :func:`query`."""
+def run(
+    profile: Profile, statement: str, limit: int | None = None, partial: bool = False, seconds: float | None = None
+) -> Result:
+    """Return the result of a statement. ``partial``: use the readable part of damaged files. ``seconds``: time limit of
+    the statement. Raises as :func:`query`."""
     try:
         import duckdb
     except ImportError:
@@ -105,8 +113,12 @@ def run(profile: Profile, statement: str, limit: int | None = None, partial: boo
             tables, source = table_list.computed(profile, named, partial)
             for name, table in tables.items():
                 connection.register(name, table)
-            relation = connection.sql(statement)
-            found: pa.Table = (relation if limit is None else relation.limit(limit)).to_arrow_table()
+            with _interrupted(connection, seconds):
+                relation = connection.sql(statement)
+                found: pa.Table = (relation if limit is None else relation.limit(limit)).to_arrow_table()
+        except duckdb.InterruptException:
+            hint = "select fewer rows or join on fewer columns"
+            raise UsageError(f"the statement took longer than {seconds:g} s", hint) from None
         except duckdb.Error as error:
             raise _in_one_line(error) from None
     known = columns.by_name(column for name in reversed(named) for column in table_list.declarations(name))
@@ -124,6 +136,20 @@ def _connected(duckdb: Any) -> Any:
     connection.execute("set disabled_filesystems = 'LocalFileSystem'")  # before duckdb 1.1, sniff_csv needs this
     connection.execute("set lock_configuration = true")
     return connection
+
+
+@contextlib.contextmanager
+def _interrupted(connection: Any, seconds: float | None) -> Iterator[None]:
+    """Interrupt the connection after a number of seconds, if the block is still running."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _check(statements: Sequence[Any]) -> None:
