@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import os
 import re
+import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
@@ -15,6 +19,10 @@ from typing import Any
 import click
 
 from perfkit_core.advice.thresholds import Thresholds
+from perfkit_core.agents.budget import DEFAULT
+from perfkit_core.agents.roots import Roots
+from perfkit_core.agents.server import result
+from perfkit_core.agents.session import Session
 from perfkit_core.cli.main import perfkit
 from perfkit_core.flops import matrix, vector
 from perfkit_core.flops.registry import FORMULAS, read_formulas
@@ -403,10 +411,23 @@ def sql() -> str:
     return "\n".join(parts)
 
 
+def agents_example() -> str:
+    """The questions of an agent and their answers, on the sample recordings."""
+    sys.path.append(str(HERE))
+    import blocks
+    import conversation
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(blocks.prepare(Path(folder))):
+        for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):  # what was measured on this machine changes predictions
+            os.environ[variable] = folder
+        session = Session(Roots(["."]))
+        return conversation.page(lambda tool, arguments: result(session, tool, arguments, DEFAULT))
+
+
 PAGES = {
     "event-table.md": event_table, "hooks.md": hooks, "commands.md": commands, "views.md": views, "rules.md": rules,
     "operators.md": operators, "python.md": python, "formulas.md": formulas,
-    "sql.md": sql,
+    "sql.md": sql, "agents-example.md": agents_example,
 }  # fmt: skip
 
 if __name__ == "__main__":

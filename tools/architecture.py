@@ -63,9 +63,12 @@ ARROWS = (
 
 FLOORS = (
     ("notebook, cli, testing", "notebooks; commands; conformance suite for adapters"),
-    ("sql, pages", "SQL over the tables; pages of a profile, of advice, of a model architecture"),
+    ("agents, sql, pages", "answers for agents; SQL over the tables; pages of profiles, advice and models"),
     ("compare, advice", "differences and their significance; changes and their savings"),
-    ("verify, calibration, throughput", "A/B runs; costs measured on this machine; timing of loops without a profiler"),
+    (
+        "doctor, verify, calibration, throughput",
+        "installation; A/B runs; costs of this machine; timing of loops",
+    ),
     ("renderers, report, ranks, exporters", "text, JSON, HTML; sections; many ranks; files for other tools"),
     ("replay", "step time after a transform"),
     ("views", "one table per view: columns, reason if empty, merging over ranks"),

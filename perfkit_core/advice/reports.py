@@ -187,7 +187,7 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
 
 def headline(advices: Advices, of: str) -> Iterator[Text]:
     """Yield one sentence about all advice, or one answer to each what-if question. ``of`` is "step" or "recording"."""
-    unit = message("a step") if of == "step" else message("the recording")
+    unit = subject(of)
     if advices.asked:
         for question, one in zip(advices.asked, advices.advice, strict=True):
             yield message("{question}: {answer}", question=question, answer=answer(unit, one.prediction))
@@ -214,6 +214,11 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
             which = message(" with both changes") if changes == 2 else message(" with all changes")
     count = plural("One change", "{n} changes", changes)
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, which))
+
+
+def subject(of: str) -> Message:
+    """Return what takes the predicted time. ``of`` is "step" or "recording"."""
+    return message("a step") if of == "step" else message("the recording")
 
 
 def answer(unit: Message, p: Prediction, which: Message | None = None) -> Message:

@@ -9,23 +9,22 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice import predict
+from perfkit_core.advice import engine, predict
 from perfkit_core.advice.advice import Base, Identity, Prediction
-from perfkit_core.advice.engine import facts_of, noise_ns, why
 from perfkit_core.advice.explain import transform_text
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.transfers import transfers
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.language.units import format_duration, format_ratio
+from perfkit_core.language import units
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.replay import waits
 from perfkit_core.replay.transforms import Remove, Scale, Transform, Unblock
-from perfkit_core.replay.waits import sync_calls
 from perfkit_core.system.paths import PathLike
-from perfkit_core.views.select import accounted
+from perfkit_core.views import select
 
 _EXAMPLE: Final = "example: what_if(run, remove='aten::copy_')"
 
@@ -42,9 +41,9 @@ class WhatIf:
 
     def __repr__(self) -> str:
         p = self.prediction
-        low, mid, high = (format_duration(ns or 0) for ns in (p.p10_ns, p.p50_ns, p.p90_ns))
-        share = format_ratio(p.saving_ratio or 0)
-        return f"<WhatIf {format_duration(p.base_ns)} → {mid} ({low} to {high}), saves {share}>"
+        low, mid, high = (units.format_duration(ns or 0) for ns in (p.p10_ns, p.p50_ns, p.p90_ns))
+        share = units.format_ratio(p.saving_ratio or 0)
+        return f"<WhatIf {units.format_duration(p.base_ns)} → {mid} ({low} to {high}), saves {share}>"
 
 
 def what_if(
@@ -67,7 +66,7 @@ def what_if(
     Steps are never changed. Events that waited for a changed event wait less. Raises UsageError if a change affects no
     recorded event, for a factor that is not positive, or if the recording cannot be replayed, and SourceError if the
     source cannot be read."""
-    facts = facts_of(source, None, get_plugins())
+    facts = engine.facts_of(source, None, get_plugins())
     patterns = [remove] if isinstance(remove, str) else list(remove)
     changes: list[Transform] = [Remove(_rows(facts.trace, pattern)) for pattern in patterns]
     for pattern, factor in (speed_up or {}).items():
@@ -80,7 +79,7 @@ def what_if(
         _need(facts, len(copies), "no copy between host and device was recorded")
         changes += [Unblock(copies.call), Remove(copies.syncs, below=False)]
     if no_syncs:
-        syncs = sync_calls(facts.trace)[0]
+        syncs = waits.sync_calls(facts.trace)[0]
         _need(facts, len(syncs), "no synchronisation with a device was recorded")
         changes.append(Remove(syncs, below=False))
     if not changes:
@@ -93,9 +92,9 @@ def _predicted(facts: Facts, changes: Sequence[Transform]) -> WhatIf:
         prediction = predict.predict(facts, Candidate("", {}, transforms=tuple(changes)))
         identity, base = predict.identity(facts), predict.base(facts)
     except NotEvaluableError as error:
-        raise UsageError(f"{facts.trace.meta.source}: cannot be replayed ({why(error)})") from None
+        raise UsageError(f"{facts.trace.meta.source}: cannot be replayed ({engine.why(error)})") from None
     words = tuple(transform_text(change, facts.trace) for change in changes if len(getattr(change, "rows", ())))
-    return WhatIf(words, prediction, identity, base, noise_ns(facts))
+    return WhatIf(words, prediction, identity, base, engine.noise_ns(facts))
 
 
 def _need(facts: Facts, count: int, problem: str) -> None:
@@ -105,7 +104,7 @@ def _need(facts: Facts, count: int, problem: str) -> None:
 
 def _rows(trace: Trace, pattern: str) -> IntArray:
     takes_time = ~trace.rows("kind", STEP) & (trace.ints("dur_ns") > 0)
-    rows = np.flatnonzero(accounted(trace, ViewRequest(pattern=pattern)) & takes_time)
+    rows = np.flatnonzero(select.accounted(trace, ViewRequest(pattern=pattern)) & takes_time)
     if not len(rows):
         hint = "the views operators, annotations, kernels and memcpy list the names"
         raise UsageError(f"{trace.meta.source}: no event has a name that matches {pattern!r}", hint)

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "export": "Write a file for another tool: a timeline, stacks or events.",
     "runs": "List the runs below a folder, newest first.",
     "demo": "Find and fix faults of a slow training, and measure the gain.",
+    "mcp": "Answer the questions of agents over the Model Context Protocol.",
     "plugins": "List the installed plugins, their errors, and all views.",
     "doctor": "Check the installation, and say how to repair it.",
 }

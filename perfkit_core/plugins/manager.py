@@ -108,7 +108,10 @@ class Plugins:
 
     def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
         """Return what reads the compiled code of a framework, or None."""
-        return next((one for one in self._flat("perfkit_compiled_code") if one.framework == framework), None)
+        return next((one for one in self.all_compiled_code() if one.framework == framework), None)
+
+    def all_compiled_code(self) -> list[contracts.CompiledCode]:
+        return list(self._flat("perfkit_compiled_code"))
 
     def framework_checks(self) -> list[checks.FrameworkChecks]:
         return list(self._flat("perfkit_checks"))

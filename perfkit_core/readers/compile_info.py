@@ -58,5 +58,10 @@ def attached(trace: Trace, path: Path, plugins: Plugins) -> Trace:
     return with_info
 
 
+def beside(path: Path, plugins: Plugins) -> list[Path]:
+    """Return the files and folders next to a trace file that any framework's compiler may have written."""
+    return [place for code in plugins.all_compiled_code() if code.beside for place in code.beside(path, None)]
+
+
 def _unused(trace: Trace, text: Message) -> Trace:
     return trace.with_findings(Finding("compile-info-unused", text))

@@ -71,7 +71,7 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
             skipped.append(Finding("graph-capture-unreadable", text, note=True))
 
     files: list[tuple[Path, int | None]] = []
-    places = [as_path(place) for place in given] or _beside(path)
+    places = [as_path(place) for place in given] or beside(path)
     for place in places:
         with optional(place), reaching(place):
             more = _files(place) if given or exists(place) else []
@@ -97,7 +97,8 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
     return graph_capture.attributed(trace, graphs, names)
 
 
-def _beside(path: Path) -> list[Path]:
+def beside(path: Path) -> list[Path]:
+    """Return the files and the folder next to a trace file in which recordings of its graph captures may be."""
     stem = _SUFFIX.sub("", path.name)
     return [*(path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")), path.with_name(FOLDER)]
 

@@ -13,7 +13,7 @@ from perfkit_core.model.meta import Finding, about_job, left_out
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import choices, compile_info, join_ranks, trace_folder
+from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.recorded_events import RecordedWriter
@@ -112,6 +112,12 @@ def check_rereadable(path: Path) -> None:
 def check_exists(path: Path) -> None:
     if not paths.exists(path):
         raise SourceError(f"{path}: no such file or folder", "check the path")
+
+
+def beside(path: Path, plugins: Plugins) -> list[Path]:
+    """Return the existing files and folders next to a local trace file that are read together with it by default."""
+    others = graph_captures.beside(path) + compile_info.beside(path, plugins)
+    return [other for other in others if other.exists() or other.is_symlink()]
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,13 +76,17 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
     Unknown values are NA. Trace files are read only if ``read_files`` is set; otherwise most of their values are NA.
     ``folder`` may be the address of a store. Raises SourceError if it does not exist.
     """
-    root = paths.as_path(folder)
+    return runs_below(paths.as_path(folder), lambda path: True, read_files)
+
+
+def runs_below(root: Path, allowed: Callable[[Path], bool], read_files: bool = False) -> pd.DataFrame:
+    """Return the table of :func:`list_runs`. Files and folders for which ``allowed`` returns False are not read."""
     store.flush(root)
     with paths.reaching(root):
         if not paths.is_folder(root):
             problem = "not a folder" if paths.exists(root) else "no such folder"
             raise SourceError(f"{root}: {problem}", "name the folder that contains your runs")
-        runs = [run for path in _places(root) if (run := _run(path, read_files)) is not None]
+        runs = [run for path in _places(root) if allowed(path) and (run := _run(path, read_files)) is not None]
     table = pd.DataFrame({name: pd.Series([run.get(name) for run in runs], dtype=object) for name in _NAMES})
     table = table.astype(dict.fromkeys(_COUNTS, "Int64"))
     table["recorded_at"] = pd.to_datetime(table["recorded_at"], utc=True)

@@ -128,7 +128,7 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
         with files[0].open("wb") as out, files[1].open("wb") as err:
-            code = _exit_code(command, environment, out, err, timeout)
+            code = exit_code(command, environment, out, err, timeout)
         finished = Finished(*(file.read_text(encoding="utf-8", errors="replace") for file in files))
     if not code:
         return finished
@@ -142,9 +142,11 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     raise CaptureError(f"{command!r} {ending}: {last}", "run the command by itself first")
 
 
-def _exit_code(
+def exit_code(
     command: str, environment: Mapping[str, str], out: IO[bytes], err: IO[bytes], timeout: float | None
 ) -> int:
+    """Run a command in a shell, end all processes that it leaves running, and return its exit code. Raises CaptureError
+    if it takes longer than ``timeout`` seconds."""
     process = None
     try:
         with _deferred_signals():

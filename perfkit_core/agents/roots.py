@@ -1,0 +1,100 @@
+"""The folders that an agent may read. A path outside them is refused, also behind symbolic links."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from perfkit_core.errors import UsageError
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.readers.load import beside
+from perfkit_core.system.paths import as_path, is_remote, modified_ns
+
+_MOST_FILES: Final = 100_000
+"""Maximum number of files in a folder that is given as a source."""
+
+
+class Roots:
+    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder."""
+
+    def __init__(self, folders: Iterable[str | os.PathLike[str]]) -> None:
+        places = [as_path(os.fspath(folder)) for folder in folders]
+        self.stores = [str(place).rstrip("/") + "/" for place in places if is_remote(place)]
+        self.folders = [Path(os.path.realpath(place)) for place in places if not is_remote(place)]
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise UsageError(f"{folder}: no such folder", "name an existing folder with --root")
+
+    @property
+    def shown(self) -> str:
+        return ", ".join([*map(str, self.folders), *self.stores])
+
+    def place(self, text: str) -> Path:
+        """Return the path that an agent means. Raises UsageError if the path, or any file that would be read with it,
+        lies outside the roots."""
+        if "://" in text or text.startswith("file:"):
+            return self._in_store(text)
+        if not text or "\0" in text:
+            raise UsageError(f"{text!r} is not a path", "name a run folder or a trace file")
+        path = Path(text)
+        if not path.is_absolute() and self.folders:
+            path = self.folders[0] / path if self.folders[0] != Path.cwd().resolve() else path
+        self._check(path, text)
+        others = beside(path, get_plugins()) if path.is_file() else ()
+        for number, link in enumerate(linked([path, *others])):
+            if number > _MOST_FILES:
+                raise UsageError(f"{text}: the folder has more than {_MOST_FILES:,} files", "name a folder inside it")
+            self._check(link, text)
+        return path
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the file that a path leads to lies in a root."""
+        real = Path(os.path.realpath(path))
+        return any(real == folder or folder in real.parents for folder in self.folders)
+
+    def holds_all(self, path: Path) -> bool:
+        """Return whether a file, or all files of a folder, lie in a root."""
+        return all(map(self.holds, linked([path])))
+
+    def _check(self, path: Path, text: str) -> None:
+        if not self.holds(path):
+            link = "" if str(path) == text or not path.is_symlink() else f" ({path.name} is a link)"
+            raise UsageError(f"{text}: outside of the folders that may be read{link}", f"allowed: {self.shown}")
+
+    def _in_store(self, text: str) -> Path:
+        inside = any(text.startswith(root) for root in self.stores)
+        if not inside or ".." in text or "?" in text or "#" in text:
+            raise UsageError(f"{text}: outside of the folders that may be read", f"allowed: {self.shown}")
+        return as_path(text)
+
+
+def linked(places: Iterable[Path]) -> Iterator[Path]:
+    """Yield every file and folder below the places, also behind links to folders. Each folder is visited once."""
+    seen: set[str] = set()
+    waiting = list(places)
+    while waiting:
+        path = waiting.pop()
+        yield path
+        if not path.is_dir():
+            continue
+        real = os.path.realpath(path)
+        if real not in seen:
+            seen.add(real)
+            waiting += (path / name for name in sorted(os.listdir(path)))  # noqa: PTH208 names are enough
+
+
+def fingerprint(places: Sequence[Path]) -> str:
+    """Return a digest of the files of the sources: their names, sizes and modification times."""
+    known: list[tuple[str, int | None, int | None]] = []
+    for place in places:
+        if is_remote(place):
+            known.append((str(place), None, modified_ns(place)))
+            continue
+        for path in linked([place]):
+            if path.is_file():
+                stat = path.stat()
+                known.append((str(path), stat.st_size, stat.st_mtime_ns))
+    return hashlib.blake2b(repr(sorted(known, key=repr)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

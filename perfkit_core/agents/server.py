@@ -1,0 +1,143 @@
+"""The server of the Model Context Protocol over standard input and output. It works with the official SDK (the package
+``mcp``), versions 1 and 2, which is imported here only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+from perfkit_core.agents import answers, budget, requests, roots
+from perfkit_core.agents.session import Session
+from perfkit_core.agents.tools import DATA, Tool, tools
+from perfkit_core.errors import PerfkitError, UsageError, spelled_like
+from perfkit_core.language.messages import speaking
+from perfkit_core.system.failures import one_line
+
+NAME: Final = "perfkit"
+_LONGEST_ERROR: Final = 1000
+INSTRUCTIONS: Final = (
+    "perfkit says why a training or an inference of PyTorch or PaddlePaddle is slow, what would make it faster, and by "
+    "how much. Order: runs (find recordings), summary, advise, explain; compare for two runs; view, sql and what_if "
+    "for details. Times are integers in ns; columns has the unit of each column. Unknown values are null, never 0; "
+    "cannot_tell and not_evaluable say what is missing and what to record to fill it. quality has warnings on the "
+    "recording: report them. If next is not null, repeat the call with this cursor for the rest. " + DATA
+)
+
+
+def offered(session: Session) -> dict[str, Tool]:
+    """Return the tools of a session by name. Tools that run code are listed only if the session allows it."""
+    return {name: tool for name, tool in tools().items() if session.allow_run or not tool.runs_code}
+
+
+def answer(
+    session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = budget.DEFAULT
+) -> budget.Part:
+    """Return the answer of a tool, or the part that a cursor names. Raises PerfkitError."""
+    tool = _tool(session, name)
+    request = requests.parsed(tool.request, dict(arguments or {}))
+    asked = {key: value for key, value in (arguments or {}).items() if key not in ("cursor", "budget_bytes")}
+    with speaking("en"):
+        if tool.runs_code:
+            key = budget.digest(name, asked)
+            content = session.ran(key, request.cursor is not None, lambda: tool.run(session, request))
+        else:
+            key = budget.digest(name, asked, roots.fingerprint(session.files(request)))
+            content = session.answer(key, lambda: tool.run(session, request))
+        first = budget.offset(request.cursor, key)
+        return budget.part(content, request.budget_bytes or default, key, first)
+
+
+def _tool(session: Session, name: str) -> Tool:
+    known = tools()
+    if name not in known:
+        raise UsageError(f"unknown tool {name!r}", spelled_like(name, offered(session)))
+    if known[name].runs_code and not session.allow_run:
+        raise UsageError(f"the tool {name} runs code, which this server does not allow", "start it with --allow-run")
+    return known[name]
+
+
+def result(session: Session, name: str, arguments: Mapping[str, Any] | None, default: int) -> dict[str, Any]:
+    """Return the result of a tool call as the protocol defines it. An error becomes a result with ``isError``."""
+    try:
+        part = answer(session, name, arguments, default)
+    except PerfkitError as error:
+        return _error(str(error))
+    except Exception as error:  # the server goes on, whatever a profile contains
+        if os.environ.get("PERFKIT_DEBUG") == "1":
+            traceback.print_exc()
+        return _error(f"unexpected {one_line(error)}; please report it (PERFKIT_DEBUG=1 prints the traceback)")
+    return {"content": [{"type": "text", "text": part.text}], "structuredContent": part.document, "isError": False}
+
+
+def _error(text: str) -> dict[str, Any]:
+    shown = " ".join(answers.printable(text).split())
+    shown = shown if len(shown) <= _LONGEST_ERROR else f"{shown[:_LONGEST_ERROR]}…"
+    return {"content": [{"type": "text", "text": shown}], "isError": True}
+
+
+def listed(session: Session) -> list[dict[str, Any]]:
+    """Return the tools as the protocol lists them."""
+    return [
+        {
+            "name": tool.name, "title": tool.title, "description": tool.description,
+            "inputSchema": requests.schema(tool.request),
+            "annotations": {
+                "readOnlyHint": not tool.runs_code, "destructiveHint": tool.runs_code, "openWorldHint": tool.runs_code,
+                "idempotentHint": not tool.runs_code,
+            },
+        }
+        for tool in offered(session).values()
+    ]  # fmt: skip
+
+
+def serve(session: Session, default: int) -> None:
+    """Answer the calls of one client until it closes standard input. Raises UsageError if the SDK is missing."""
+    try:
+        import anyio
+        from mcp import types
+        from mcp.server.lowlevel import Server
+        from mcp.server.stdio import stdio_server
+    except ImportError as error:
+        raise UsageError(f"agents require the package mcp ({error})", 'run pip install "perfkit[mcp]"') from None
+    working = anyio.Lock()  # profiles are read by one call at a time
+
+    async def called(name: str, arguments: Mapping[str, Any] | None) -> types.CallToolResult:
+        async with working:
+            made = await anyio.to_thread.run_sync(result, session, name, arguments, default)
+        return types.CallToolResult.model_validate(made)
+
+    def tools_result() -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate({"tools": listed(session)})
+
+    about = {"version": version(NAME), "instructions": INSTRUCTIONS}
+    if hasattr(Server, "call_tool"):  # version 1 of the SDK
+        server: Any = Server(NAME, **about)
+
+        async def list_tools(request: Any) -> Any:
+            return types.ServerResult(tools_result())
+
+        async def call_tool(request: Any) -> Any:
+            return types.ServerResult(await called(request.params.name, request.params.arguments))
+
+        server.request_handlers[types.ListToolsRequest] = list_tools
+        server.request_handlers[types.CallToolRequest] = call_tool
+    else:
+
+        async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
+            return tools_result()
+
+        async def on_call_tool(context: Any, params: Any) -> types.CallToolResult:
+            return await called(params.name, params.arguments)
+
+        server = Server(NAME, on_list_tools=on_list_tools, on_call_tool=on_call_tool, **about)
+
+    async def serving() -> None:
+        async with stdio_server() as (receiving, sending):
+            await server.run(receiving, sending, server.create_initialization_options())
+
+    print(f"perfkit: serving {session.roots.shown}", file=sys.stderr)
+    anyio.run(serving)
