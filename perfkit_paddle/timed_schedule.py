@@ -48,7 +48,8 @@ def make_scheduler(
         _make_events(profiling, sys._getframe(2).f_locals.get("self"), state is not states.CLOSED)
         return state
 
-    return TimedSchedule(schedule, {states.CLOSED: Action.OFF, states.READY: Action.WARM_UP})
+    names = {states.CLOSED: Action.OFF, states.READY: Action.WARM_UP}
+    return TimedSchedule(schedule, names, sparse=on_demand is not None)
 
 
 def _make_events(profiling: Any, profiler: Any, on: bool) -> None:

@@ -91,8 +91,8 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
 
     taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
     taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
-    unscheduled = getattr(profiler, "step_num", 0) and not getattr(profiler, "record_steps", True)
-    return taken.then(_unscheduled) if unscheduled else taken
+    stepped = clock is None and bool(getattr(profiler, "step_num", 0))
+    return taken.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else taken
 
 
 def _unscheduled(trace: Trace) -> Trace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from perfkit_core.recording.on_demand import WARMUP, NativeActions, demanded, has_plan
@@ -41,8 +43,23 @@ def schedule(
         )
     if on_demand is not None:
         states = NativeActions(actions.NONE, actions.WARMUP, actions.RECORD, actions.RECORD_AND_SAVE)
-        native = demanded(on_demand, native, states, WARMUP if warmup is None else warmup)
-    return TimedSchedule(native, {actions.NONE: Action.OFF, actions.WARMUP: Action.WARM_UP})
+        native = _unlabelled(demanded(on_demand, native, states, WARMUP if warmup is None else warmup), actions.NONE)
+    names = {actions.NONE: Action.OFF, actions.WARMUP: Action.WARM_UP}
+    return TimedSchedule(native, names, sparse=on_demand is not None)
+
+
+def _unlabelled(schedule: Callable[[int], Any], none: Any) -> Callable[[int], Any]:
+    """Return the schedule. It keeps torch's profiler from labelling steps that are not recorded, because the label of a
+    step takes more time than all else that an idle profiler does."""
+
+    def chosen(step: int) -> Any:
+        action = schedule(step)
+        profiler: Any = sys._getframe(2).f_locals.get("self")
+        if getattr(profiler, "record_steps", None) is (action is none):
+            profiler.record_steps = action is not none
+        return action
+
+    return chosen
 
 
 def clock(profiler: object) -> StepClock | None:

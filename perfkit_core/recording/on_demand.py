@@ -1,6 +1,6 @@
 """Windows of steps that are recorded on demand: ``perfkit capture``, or the signal SIGUSR2, asks a running training.
 
-A process looks for requests where a step begins, at most ten times a second. Whoever is asked writes the window into
+A process looks for requests where a step begins, at most five times a second. Whoever is asked writes the window into
 the file ``requests`` of the run folder, which all ranks read. The window begins some steps later, so that all ranks
 have read it by then, and record the same steps. Each rank appends what it has recorded to the file ``results``.
 
@@ -37,7 +37,7 @@ WARMUP: Final = 1
 """Number of steps before a window in which the profiler warms up."""
 REQUESTS: Final = "requests"
 RESULTS: Final = "results"
-LOOK_S: Final = 0.1
+LOOK_S: Final = 0.2
 """A process looks for requests at most once in this time."""
 AGREE_S: Final = 2.0
 """Time until a window of several ranks begins. Each rank has to look for the request before."""

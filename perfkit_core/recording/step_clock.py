@@ -31,6 +31,8 @@ _Step = tuple[int, bool, _Reading, _Reading]  # number, whether it was recorded,
 _KEPT: Final = 64
 """The clock keeps this many steps before the first recorded step and after the last, and four times as many recorded
 steps: the latest of each."""
+_SPARSE: Final = 16
+"""A sparse clock times one step in this number of steps, after :data:`_KEPT` steps without the profiler."""
 SAVED_AFTER: Final = (8, _KEPT)
 """The clock saves the step times after these numbers of steps without the profiler that follow a cycle."""
 
@@ -45,9 +47,11 @@ class Action(enum.Enum):
 
 class StepClock:
     """Times the steps of one training. The methods never raise. :class:`perfkit_core.recording.writer.CycleWriter` sets
-    ``save``, which writes the step times into the run folder, because steps also follow the last cycle."""
+    ``save``, which writes the step times into the run folder, because steps also follow the last cycle. A ``sparse``
+    clock is for trainings that nearly always run without the profiler, on demand."""
 
     def __init__(self) -> None:
+        self.sparse = False
         self.save: Callable[[], None] | None = None
         self._before: deque[_Step] = deque(maxlen=_KEPT)
         self._after: deque[_Step] = deque(maxlen=_KEPT)
@@ -57,13 +61,17 @@ class StepClock:
         self._first: int | None = None
         self._step, self._action, self._begun = 0, Action.WARM_UP, self._usage.read()
         self._usual = False  # whether the running step contains nothing but training, and perhaps recording
-        self._since_cycle = self._unsaved = 0
+        self._since_cycle = self._unsaved = self._idle = 0
         self._pid = os.getpid()
         self._start: _Processors | None = None  # reading at the start of the recorded steps
         self._used = Utilisation()
 
     def begins(self, step: int, action: Action) -> None:
         """End the running step, and begin ``step``."""
+        self._idle = self._idle + 1 if action is Action.OFF and self._action is Action.OFF else 0
+        if self.sparse and self._idle > _KEPT and self._idle % _SPARSE > 1:
+            self._step, self._usual = step, False
+            return
         begun = self._usage.read()
         idle = not background.busy()
         if self._first is None:
@@ -222,8 +230,11 @@ class TimedSchedule(Generic[Native]):
     """A schedule of a framework's profiler that also tells a clock where each step begins. ``actions`` translates what
     the schedule returns. Values that it lacks mean that the profiler is on."""
 
-    def __init__(self, schedule: Callable[[int], Native], actions: Mapping[Native, Action]) -> None:
+    def __init__(
+        self, schedule: Callable[[int], Native], actions: Mapping[Native, Action], sparse: bool = False
+    ) -> None:
         self.clock = StepClock()
+        self.clock.sparse = sparse
         self._schedule, self._actions = schedule, actions
 
     def __call__(self, step: int) -> Native:

@@ -213,6 +213,7 @@ class StepRecording:
         self.abort()
         self._profiler = self._new_profiler()
         self._clock = self._profiler.clock
+        self._clock.sparse = self.demand is not None
         self._running, self._paused, self._begun = True, False, step
         self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
         atexit.register(self.abort)  # a training loop that raises may not call finish()

@@ -127,6 +127,19 @@ def test_only_the_latest_steps_are_kept() -> None:
     assert kept == list(range(499 - step_clock._KEPT, 499))
 
 
+def test_a_sparse_clock_times_few_of_many_steps() -> None:
+    """After 64 steps without the profiler, it times every sixteenth. When the profiler starts, nothing is lost."""
+    clock = StepClock()
+    clock.sparse = True
+    for number in range(500):
+        clock.begins(number, OFF)
+    kept = [step.number for step in clock.times().steps]
+    assert kept == [*range(22, 64), *range(64, 497, 16)][-64:]
+    for number in range(500, 504):
+        clock.begins(number, Action.RECORD)
+    assert [step.number for step in clock.times().steps if step.recorded] == [501, 502]
+
+
 def test_a_schedule_passes_on_its_actions() -> None:
     schedule = TimedSchedule(lambda step: "off" if step < 3 else "on", {"off": OFF})
     assert [schedule(step) for step in range(7)] == ["off"] * 3 + ["on"] * 4
