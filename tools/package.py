@@ -31,15 +31,20 @@ CONSTRAINTS: Final = ROOT / "constraints.txt"
 FRAMEWORKS: Final = {"torch": "torch", "paddle": "paddlepaddle"}
 """For each extra with a framework, the distribution that it brings."""
 
+DASK: Final = f"""
+import distributed, perfkit
+with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    perfkit.summarize({str(RECORDING)!r}, "overview", scheduler=cluster.scheduler_address)
+"""
 RUNS: Final = {
-    "": ["summary", str(RECORDING)],
-    "pprof": ["export", str(RECORDING), "-o", "stacks.pb.gz"],
-    "sql": ["sql", str(RECORDING), "select count(*) from events"],
-    "mcp": ["mcp", "--help"],
-    "notebook": None,
-    "scale": ["summary", str(RECORDING), "--workers", "2"],
+    "": ["-m", "perfkit", "summary", str(RECORDING)],
+    "pprof": ["-m", "perfkit", "export", str(RECORDING), "-o", "stacks.pb.gz"],
+    "sql": ["-m", "perfkit", "sql", str(RECORDING), "select count(*) from events"],
+    "mcp": ["-c", "from perfkit_core.agents import server"],
+    "notebook": ["-c", "from perfkit_core.notebook import displays, magic"],
+    "scale": ["-c", DASK],
 }
-"""For each extra without a framework, a command that needs it. None: the extra is only installed."""
+"""For each extra without a framework, arguments of Python that run a part of perfkit that needs the extra."""
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
@@ -133,11 +138,10 @@ def main() -> None:
         check_extras(wheel, options.python)
         python = clean(folder / "bare", str(wheel))
         install_size.main(str(python))
-        for extra, command in RUNS.items():
+        for extra, arguments in RUNS.items():
             if extra:
                 install(python, f"{wheel}[{extra}]")
-            if command:
-                run(python, "-m", "perfkit", *command, cwd=folder)
+            run(python, *arguments, cwd=folder)
             print(f"perfkit[{extra}] works")
         run(python, "-m", "perfkit", "report", RECORDING, "-o", "page.html", cwd=folder)
         for extra in ("torch", "paddle", "all") if options.frameworks else ():
