@@ -15,6 +15,7 @@ from perfkit_core.model.schema import MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers.cells import plain, records
+from perfkit_core.renderers.parts import UNSAID
 
 QUALITY: Final = "quality"
 CANNOT_TELL: Final = "cannot_tell"
@@ -95,7 +96,7 @@ def cannot_tell(section: Section, sources: tuple[Source, ...], trace: Trace | No
         yield {"view": section.name, "columns": None, "why": english(section.empty) or "no rows"}
         return
     reasons: dict[str, list[str]] = {}
-    for name in section.unknown or ():
+    for name in (name for name in section.unknown or () if name not in UNSAID):
         reasons.setdefault(_why(section.column(name), sources, trace), []).append(name)
     for why, names in reasons.items():
         yield {"view": section.name, "columns": names, "why": why}

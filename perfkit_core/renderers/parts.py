@@ -12,7 +12,7 @@ from perfkit_core.model.columns import Column
 from perfkit_core.model.report_data import Fact, Report, Section, Source
 from perfkit_core.renderers import cells, table_columns
 
-_UNSAID: Final = ("rank", "error")
+UNSAID: Final = ("rank", "error")
 """Columns that are usually empty. Lists such as "No values for: …" and "No values in these rows: …" omit them."""
 
 
@@ -41,7 +41,7 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
     others = [section.column(name) for name in names if name not in empty]
     unrecorded: list[Column] = []
     absent: list[Column] = []
-    for name in (name for name in empty if name not in _UNSAID):
+    for name in (name for name in empty if name not in UNSAID):
         # If the section does not list the unrecorded columns, all columns without any value count as unrecorded.
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
