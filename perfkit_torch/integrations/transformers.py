@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.throughput.trainer_metrics import TrainerMetrics
+from perfkit_core.throughput.trainer_events import RecordingEvents, ThroughputEvents
 from perfkit_torch.record import TorchRecording
 from perfkit_torch.throughput import LoaderThroughput
 
@@ -17,7 +17,7 @@ except ImportError as error:
     raise ImportError(f"transformers cannot be imported ({error}): pip install transformers accelerate") from None
 
 
-class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
+class PerfkitCallback(RecordingEvents, TrainerCallback):  # type: ignore[misc]
     """Callback that records the selected steps into a run folder. The arguments are those of
     :class:`perfkit_torch.record.TorchRecording`.
 
@@ -29,44 +29,10 @@ class PerfkitCallback(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._recording = TorchRecording(*args, **kwargs)
-
-    def close(self) -> None:
-        """If the training ended with an exception, write its recording."""
-        self._recording.abort()
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.begin(state.global_step)
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.resume()
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.resume()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.step_ended()
-        if control.should_evaluate:
-            self._recording.pause()
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if control.should_evaluate:
-            self._recording.pause()
-
-    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.pause()
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.resume()
-
-    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
-        self._recording.resume()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._recording.finish()
+        super().__init__(TorchRecording(*args, **kwargs))
 
 
-class ThroughputCallback(TrainerCallback):  # type: ignore[misc]
+class ThroughputCallback(ThroughputEvents, TrainerCallback):  # type: ignore[misc]
     """Callback that logs the throughput (docs/throughput.md) with ``trainer.log``, whenever the Trainer logs.
 
     ``trainer.add_callback(ThroughputCallback(trainer))``
@@ -76,28 +42,4 @@ class ThroughputCallback(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, trainer: Any, samples: int | None = None) -> None:
-        self._trainer, self._samples = trainer, samples
-        self._metrics = TrainerMetrics(LoaderThroughput)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._metrics.begin()
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._metrics.resume()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._metrics.step(lambda: self._samples)
-        if control.should_log:
-            self._metrics.log(self._trainer.log)
-        if control.should_evaluate:
-            self._metrics.pause()
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if control.should_evaluate:
-            self._metrics.pause()
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._metrics.resume()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._metrics.end()
+        super().__init__(trainer, LoaderThroughput, samples)
