@@ -64,7 +64,7 @@ def test_version(perfkit) -> None:
 def test_unknown_command_is_one_line(perfkit) -> None:
     code, out, err = perfkit("nope")
     assert (code, out) == (2, "")
-    assert err.startswith("perfkit: error: no such command 'nope'; known: record, view, summary")
+    assert err.startswith("perfkit: error: no such command 'nope'; known: record, capture, view")
     assert "did you mean summary?" in perfkit("sumary").err
 
 
