@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from perfkit_core.recording.profiled_loop import profile
     from perfkit_core.report.run_list import list_runs
     from perfkit_core.sql import sql
+    from perfkit_core.trackers.mlflow import to_mlflow
+    from perfkit_core.trackers.tensorboard import to_tensorboard
+    from perfkit_core.trackers.wandb import to_wandb
 
     __version__: str
 
 __all__ = [
     "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Summary", "Trace", "UsageError",
     "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "profile", "report", "sql",
-    "summarize", "torch", "what_if",
+    "summarize", "to_mlflow", "to_tensorboard", "to_wandb", "torch", "what_if",
 ]  # fmt: skip
 
 _HOMES = {
@@ -50,6 +53,9 @@ _HOMES = {
     "list_runs": "report.run_list",
     "load": "readers.load",
     "profile": "recording.profiled_loop",
+    "to_mlflow": "trackers.mlflow",
+    "to_tensorboard": "trackers.tensorboard",
+    "to_wandb": "trackers.wandb",
     "report": "api",
     "sql": "sql",
     "summarize": "api",

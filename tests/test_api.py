@@ -30,7 +30,8 @@ CORE = {
 }  # fmt: skip
 EXPORTED = {
     "perfkit": {
-        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "profile", "report", "sql", "torch",
+        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "profile", "report",
+        "to_mlflow", "to_tensorboard", "to_wandb", "sql", "torch",
         "what_if",
     },
     "perfkit_core": CORE,

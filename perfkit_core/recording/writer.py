@@ -17,7 +17,8 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
@@ -58,6 +59,15 @@ class Taken:
 Take = Callable[[Profiler, environment.Place], Taken]
 """Type of an adapter's function ``take(profiler, place)``, which runs in the training thread. It takes the last cycle
 from the profiler, and gives the events of this cycle the rank in ``place``."""
+
+
+class WrittenCallback(ABC):
+    """A callback in ``also`` that needs the file of a cycle."""
+
+    @abstractmethod
+    def __call__(self, profiler: Any) -> Callable[[Path], Any]:
+        """Return a function that is called with the path of the cycle when it is written, in the thread that writes it.
+        This method is called in the training's thread, before the cycle is written."""
 
 
 class CycleWriter(Generic[Profiler]):
@@ -127,15 +137,16 @@ class CycleWriter(Generic[Profiler]):
             except BaseException as error:
                 self._lost(cycle, error, report)
             else:
+                after = [
+                    call for one in self._also if isinstance(one, WrittenCallback) for call in _called(one, profiler)
+                ]
                 if taken.background and not (cycle == 0 and self._forked_ns):
-                    background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts, report))
+                    background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts, report, after))
                 else:
-                    _without_gc(lambda: self._write(taken, cycle, facts, report))
+                    _without_gc(lambda: self._write(taken, cycle, facts, report, after))
             for callback in self._also:
-                try:
-                    callback(profiler)
-                except Exception as error:
-                    failures.log(f"the callback {callback!r} failed, training continues", error)
+                if not isinstance(callback, WrittenCallback):
+                    _called(callback, profiler)
 
     def never_called(self, reason: str) -> None:
         """Log why the profiler will not call this handler, instead of a warning at the end."""
@@ -192,7 +203,14 @@ class CycleWriter(Generic[Profiler]):
             self.run_dir = paths.as_path(self.run_dir)  # a child process needs a new connection to a remote store
             signals.install()
 
-    def _write(self, taken: Taken, cycle: int, facts: dict[str, Any], report: Report | None) -> None:
+    def _write(
+        self,
+        taken: Taken,
+        cycle: int,
+        facts: dict[str, Any],
+        report: Report | None,
+        after: Sequence[Callable[[Path], Any]],
+    ) -> None:
         try:
             trace = taken.finish()
             window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
@@ -206,6 +224,9 @@ class CycleWriter(Generic[Profiler]):
                 report(self._written[-1], None)
         except BaseException as error:
             self._lost(cycle, error, report)
+        else:
+            for callback in after:
+                _called(callback, self._written[-1])
 
     def _lost(self, cycle: int, error: BaseException, report: Report | None) -> None:
         """Mark the run as incomplete, and log the error. KeyboardInterrupt and SystemExit are raised again."""
@@ -215,6 +236,15 @@ class CycleWriter(Generic[Profiler]):
         if not isinstance(error, Exception):
             raise error
         failures.log("a cycle is missing in the run folder, training continues", error)
+
+
+def _called(callback: Callable[[Any], Any], argument: Any) -> tuple[Any, ...]:
+    """Return what the callback returns, or nothing if it fails."""
+    try:
+        return (callback(argument),)
+    except Exception as error:
+        failures.log(f"the callback {callback!r} failed, training continues", error)
+        return ()
 
 
 def trace_handler(

@@ -1,0 +1,1 @@
+"""Experiment trackers: head figures, tables and the page of a run in MLflow, TensorBoard and Weights & Biases."""
