@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
-from perfkit_core.recording.capture import Capture
+from perfkit_core.recording.capture import Accepted, Capture
 from tests.support.recording_scripts import SECONDS
 
 RANKS = 4
@@ -40,20 +40,30 @@ def running(launcher: Sequence[str], script: Path, run_dir: Path) -> Iterator[No
 
 
 def check_all_ranks_record_together(launcher: Sequence[str], script: Path, run_dir: Path, all_reduces: int) -> None:
-    """Capture 3 steps of a job that has also a planned window of 3 steps. Both windows have the same steps on all
-    ranks, and the summary shows all ranks and their collectives: in each step, ``all_reduces`` and one broadcast."""
-    with running(launcher, script, run_dir), Capture(str(run_dir), SECONDS) as request:
-        accepted = request.ask(3)
-        assert len(accepted.processes) == RANKS
-        recorded = request.wait(accepted, lambda text: None)
-        assert [one.error for one in recorded] == [None] * RANKS
-        assert sorted(one.rank for one in recorded if one.rank is not None) == list(range(RANKS))
-        assert {one.steps for one in recorded} == {(accepted.first, accepted.last)}
-    assert len(list(run_dir.glob("*.parquet"))) == 2 * RANKS
+    """Capture 3 steps of a job by its run folder, and 2 steps by the process id of one rank. The job has also a planned
+    window of 3 steps. All windows have the same steps on all ranks, and the summary shows all ranks and their
+    collectives: in each step, ``all_reduces`` and one broadcast."""
+    chosen = [2, 3, 4]
+    with running(launcher, script, run_dir):
+        accepted = _check_capture(str(run_dir), 3)
+        chosen += range(accepted.first, accepted.last + 1)
+        accepted = _check_capture(str(accepted.processes[2][1]), 2)
+        chosen += range(accepted.first, accepted.last + 1)
+    assert len(list(run_dir.glob("*.parquet"))) == 3 * RANKS
     trace = load(run_dir)
     assert (trace.meta.ranks, trace.meta.world_size) == (tuple(range(RANKS)), RANKS)
     steps = summarize(run_dir, "steps")
-    chosen = [2, 3, 4, *range(accepted.first, accepted.last + 1)]
     assert steps.groupby("rank")["step"].apply(list).to_dict() == dict.fromkeys(range(RANKS), chosen)
     calls = summarize(run_dir, "collectives").groupby("collective")["calls"].sum().to_dict()
-    assert calls == {"all_reduce": 6 * RANKS * all_reduces, "broadcast": 6 * RANKS}
+    assert calls == {"all_reduce": len(chosen) * RANKS * all_reduces, "broadcast": len(chosen) * RANKS}
+
+
+def _check_capture(target: str, steps: int) -> Accepted:
+    with Capture(target, SECONDS) as request:
+        accepted = request.ask(steps)
+        assert len(accepted.processes) == RANKS
+        recorded = request.wait(accepted, lambda text: None)
+    assert [one.error for one in recorded] == [None] * RANKS
+    assert sorted(one.rank for one in recorded if one.rank is not None) == list(range(RANKS))
+    assert {one.steps for one in recorded} == {(accepted.first, accepted.last)}
+    return accepted
