@@ -48,10 +48,10 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 60_500,
-    "files": 445,
+    "product lines": 67_000,
+    "files": 505,
     "private functions used once": 0.18,
-    "import lines": 0.085,
+    "import lines": 0.087,
     "basenames in more than two packages": 0,
     "package circles": 0,
     "file circles": 0,
