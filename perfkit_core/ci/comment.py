@@ -12,6 +12,7 @@ imports only the standard library.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -49,11 +50,12 @@ class UnavailableError(Exception):
 @dataclass(frozen=True, slots=True)
 class Discussion:
     """The comments on a change. ``comments`` is their address, ``one`` that of the comment with the number in braces.
-    ``update`` is the HTTP method that changes a comment."""
+    ``update`` is the HTTP method that changes a comment. ``user`` is the address of the token's user."""
 
     comments: str
     one: str
     update: str
+    user: str
     headers: Mapping[str, str]
 
 
@@ -61,29 +63,33 @@ def discussion(environment: Mapping[str, str]) -> Discussion:
     """Return the discussion of the change that this job tests. Raises RefusedError without a change or a token."""
     given = environment.get
     if api := given("GITHUB_API_URL"):
-        change, token = _pull_request(given("GITHUB_EVENT_PATH")), given("GITHUB_TOKEN")
+        change, token = _pull_request(given("GITHUB_EVENT_PATH")), (given("GITHUB_TOKEN") or "").strip()
         base = f"{api}/repos/{given('GITHUB_REPOSITORY')}/issues"
-        place = f"{base}/{change}/comments", f"{base}/comments/{{}}", "PATCH"
+        place = f"{base}/{change}/comments", f"{base}/comments/{{}}", "PATCH", f"{api}/user"
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
         variable = "GITHUB_TOKEN"
     elif api := given("CI_API_V4_URL"):
-        change, token, variable = given("CI_MERGE_REQUEST_IID"), given("GITLAB_TOKEN"), "GITLAB_TOKEN"
+        change, token = given("CI_MERGE_REQUEST_IID"), (given("GITLAB_TOKEN") or "").strip()
+        variable = "GITLAB_TOKEN"
         base = f"{api}/projects/{given('CI_PROJECT_ID')}/merge_requests/{change}/notes"
-        place, headers = (base, f"{base}/{{}}", "PUT"), {"PRIVATE-TOKEN": str(token)}
+        place, headers = (base, f"{base}/{{}}", "PUT", f"{api}/user"), {"PRIVATE-TOKEN": token}
     else:
         raise RefusedError("neither GITHUB_API_URL nor CI_API_V4_URL is set")
     if not change:
         raise RefusedError("this job does not test a pull request or merge request")
-    if not token:
-        raise RefusedError(f"{variable} is not set")
+    if not token.isprintable() or not token.isascii() or not token:
+        raise RefusedError(f"{variable} {'has characters that no token has' if token else 'is not set'}")
     return Discussion(*place, {**headers, "Content-Type": "application/json", "User-Agent": "perfkit"})
 
 
 def _pull_request(event: str | None) -> str | None:
     """Return the number of the pull request in the file of the event, or None."""
-    content = json.loads(Path(event).read_text(encoding="utf-8")) if event else {}
-    about_issue = content.get("issue") or {}
-    number = (content.get("pull_request") or (about_issue if "pull_request" in about_issue else {})).get("number")
+    try:
+        content = json.loads(Path(event).read_text(encoding="utf-8")) if event else {}
+        about_issue = content.get("issue") or {}
+        number = (content.get("pull_request") or (about_issue if "pull_request" in about_issue else {})).get("number")
+    except (OSError, ValueError, AttributeError) as error:
+        raise RefusedError(f"{event}: not the event of a job ({error})") from None
     return str(number) if number else None
 
 
@@ -101,15 +107,26 @@ def publish(where: Discussion, text: str, key: str, wait: Callable[[float], None
 
 
 def _publish(where: Discussion, text: str, key: str) -> str:
-    mark = MARK.format(key)
+    mark, own = MARK.format(key), _own(where)
     for comment in _comments(where):
-        if str(comment.get("body") or "").startswith(mark):
-            if comment["body"].replace("\r\n", "\n") == text:
+        body = str(comment.get("body") or "")
+        if body.startswith(mark) and own(comment.get("user") or comment.get("author") or {}):
+            if body.replace("\r\n", "\n") == text:
                 return "the comment is up to date"
             _request(where, where.update, where.one.format(comment["id"]), {"body": text})
             return "updated the comment"
     _request(where, "POST", where.comments, {"body": text})
     return "created a comment"
+
+
+def _own(where: Discussion) -> Callable[[Mapping[str, Any]], bool]:
+    """Return the function that tells whether the author of a comment is the user of the token. Anyone can write a
+    comment with the mark. The token of GitHub Actions cannot ask for its user, which is a bot."""
+    try:
+        user = _request(where, "GET", where.user)["id"]
+    except RefusedError:
+        return lambda author: author.get("type") == "Bot"
+    return lambda author: bool(author.get("id") == user)
 
 
 def _comments(where: Discussion) -> Iterator[dict[str, Any]]:
@@ -148,9 +165,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def _request(where: Discussion, method: str, address: str, content: Any = None) -> Any:
     data = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(address, data, dict(where.headers), method=method)
+    kind = list if method == "GET" and address.startswith(f"{where.comments}?") else dict
     try:
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as response:
-            return json.load(response)
+            answer = json.load(response)
+        if not isinstance(answer, kind):
+            raise ValueError("an unexpected answer")
+        return answer
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"{method} {address.partition('?')[0]}: {error.code} {error.reason}"
@@ -165,12 +186,13 @@ def _request(where: Discussion, method: str, address: str, content: Any = None) 
 def fall_back(text: str, reason: str, environment: Mapping[str, str]) -> None:
     """Write the text into the summary of the job, or into its log if the service has no summaries."""
     summary = environment.get(_SUMMARY)
-    place = "the summary of the job" if summary else "below"
-    print(f"perfkit: no comment was written ({reason}); see {place}", file=sys.stderr)
+    place = "below"
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
+        with contextlib.suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)
-    else:
+            place = "the summary of the job"
+    print(f"perfkit: no comment was written ({reason}); see {place}", file=sys.stderr)
+    if place == "below":
         print(text)
 
 

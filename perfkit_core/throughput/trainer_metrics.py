@@ -30,26 +30,29 @@ class TrainerMetrics:
         """Go on after ``pause``. Do nothing outside a training, for example after a validation of its own."""
         if self._training and not self._running:
             self._running = True
-            self._throughput.start()
+            self._guarded(self._throughput.start)
 
     def pause(self, wait: bool = True) -> None:
         """Leave out what follows, such as a validation."""
         if self._running:
             self._running = False
-            self._throughput.stop(wait)
+            self._guarded(lambda: self._throughput.stop(wait))
 
     def step(self, samples: Callable[[], int | None]) -> None:
         """End a step with this number of samples."""
         if self._running:
             self._steps += 1
-            self._throughput.step(self._guarded(samples))
+            self._guarded(lambda: self._throughput.step(self._guarded(samples)))
 
     def log(self, log: Callable[[dict[str, float]], Any], every: int = 1) -> None:
         """Call ``log`` with the averages since the last call, after every ``every`` steps."""
-        if self._running and self._steps % every == 0:
-            metrics = self._throughput.metrics()
-            if metrics:
-                self._guarded(lambda: log(metrics))
+        if self._running and every and self._steps % every == 0:  # a trainer that never logs has 0
+            self._guarded(lambda: self._log(log))
+
+    def _log(self, log: Callable[[dict[str, float]], Any]) -> None:
+        metrics = self._throughput.metrics()
+        if metrics:
+            log(metrics)
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
         try:

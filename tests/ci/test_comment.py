@@ -30,6 +30,8 @@ class Service:
         self.requests: list[tuple[str, str]] = []
         self.failures: list[tuple[int, dict[str, str]] | None] = []
         self.read_only = False
+        self.known_user = name == "gitlab"  # the token of GitHub Actions cannot ask for its user
+        self.me = {"id": 41, "type": "Bot"}
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,6 +51,9 @@ class Service:
         content = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "null")
         url, method = urlsplit(request.path), request.command
         self.requests.append((method, url.path))
+        if url.path == "/user":
+            self.send(request, *((200, self.me) if self.known_user else (403, {})))
+            return
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
             self.send(request, failure[0], {"message": "no"}, failure[1])
@@ -66,7 +71,8 @@ class Service:
         elif self.read_only:
             self.send(request, 403, {"message": "Resource not accessible by integration"})
         elif (method, url.path) == ("POST", every):
-            self.comments.append({"id": 1000 + len(self.comments), **content})
+            author = "user" if github else "author"
+            self.comments.append({"id": 1000 + len(self.comments), author: self.me, **content})
             self.send(request, 201, self.comments[-1])
         elif method == ("PATCH" if github else "PUT") and url.path.rpartition("/")[0] == one:
             (found,) = (each for each in self.comments if each["id"] == int(url.path.rpartition("/")[2]))
@@ -124,14 +130,43 @@ def test_one_comment_is_created_and_then_updated(service: Service, tmp_path: Pat
 def test_the_comment_is_found_on_a_later_page(service: Service, tmp_path: Path) -> None:
     """A quote of the comment, which begins with other text, is not the comment."""
     service.comments = [{"id": at, "body": f"> <!-- perfkit: compare -->\n{at}"} for at in range(200)]
-    service.comments.append({"id": 200, "body": "<!-- perfkit: compare -->\r\nold"})
+    service.comments.append({"id": 200, "body": "<!-- perfkit: compare -->\r\nold", "user": service.me})
     service.comments += [{"id": at, "body": None} for at in range(201, 300)]
     assert publish(service, tmp_path) == "updated the comment"
     assert service.comments[200]["body"].endswith("\nresult")
-    assert [method for method, _ in service.requests][:3] == ["GET"] * 3
+    assert [method for method, _ in service.requests][:4] == ["GET"] * 4
     assert len(service.comments) == 300
     service.comments = [{"id": at, "body": "full pages only"} for at in range(200)]
     assert publish(service, tmp_path) == "created a comment"
+
+
+@pytest.mark.parametrize("known_user", [True, False])
+def test_the_comment_of_someone_else_stays(service: Service, known_user: bool, tmp_path: Path) -> None:
+    service.known_user = known_user or service.name == "gitlab"  # every token of GitLab can ask for its user
+    body, other = "<!-- perfkit: compare -->\nfaster, I promise", {"id": 13, "type": "User"}
+    service.comments.append({"id": 1, "body": body, "user": other, "author": other})
+    assert publish(service, tmp_path, "first") == "created a comment"
+    assert publish(service, tmp_path, "second") == "updated the comment"
+    assert [each["body"].partition("\n")[2] for each in service.comments] == ["faster, I promise", "second"]
+
+
+@pytest.mark.parametrize("token", ["tok\nen", "t\u00f6ken", "\n"])
+def test_a_token_is_never_printed(service: Service, token: str, tmp_path: Path) -> None:
+    environment = service.environment(tmp_path)
+    name = "GITHUB_TOKEN" if service.name == "github" else "GITLAB_TOKEN"
+    with pytest.raises(comment.RefusedError) as raised:
+        comment.discussion(environment | {name: token})
+    assert not token.strip() or token not in str(raised.value)
+    comment.discussion(environment | {name: f" {TOKEN}\n"})
+
+
+@pytest.mark.parametrize("event", ["not JSON", "[]", None])
+def test_an_event_that_is_none_is_refused(event: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "event.json"
+    if event is not None:
+        path.write_text(event)
+    with pytest.raises(comment.RefusedError, match=r"event.json"):
+        comment.discussion({"GITHUB_API_URL": "http://127.0.0.1:9", "GITHUB_EVENT_PATH": str(path)})
 
 
 def test_a_failing_service_is_asked_again(service: Service, tmp_path: Path) -> None:
@@ -146,7 +181,8 @@ def test_a_comment_that_exists_after_a_failure_is_not_written_twice(service: Ser
     """The server stored the comment, but its answer was lost."""
 
     def lost(seconds: float) -> None:
-        service.comments.append({"id": 5, "body": "<!-- perfkit: compare -->\nresult"})
+        mine = {"user": service.me, "author": service.me}
+        service.comments.append({"id": 5, "body": "<!-- perfkit: compare -->\nresult", **mine})
 
     service.failures = [None, (500, {})]
     done = comment.publish(comment.discussion(service.environment(tmp_path)), "result", "compare", lost)

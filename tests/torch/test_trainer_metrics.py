@@ -88,6 +88,7 @@ def test_errors_of_a_log_are_logged_once(caplog: pytest.LogCaptureFixture) -> No
     for _ in range(3):
         metrics.step(lambda: 1 // 0)
         metrics.log(lambda values: 1 / 0)
+        metrics.log(lambda values: None, every=0)  # as a trainer that never logs
     metrics.end()
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
         "perfkit: the throughput could not be logged, training continues (ZeroDivisionError: integer division or "
