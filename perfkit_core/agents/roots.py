@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import beside
-from perfkit_core.system.paths import as_path, is_remote, modified_ns
+from perfkit_core.system.paths import as_path, exists, is_folder, is_remote, modified_ns, reaching, walk_store
 
 _MOST_FILES: Final = 100_000
 """Maximum number of files in a folder that is given as a source."""
 
 
 class Roots:
-    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder."""
+    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder, or else at the first
+    store."""
 
     def __init__(self, folders: Iterable[str | os.PathLike[str]]) -> None:
         places = [as_path(os.fspath(folder)) for folder in folders]
@@ -35,14 +38,9 @@ class Roots:
     def place(self, text: str) -> Path:
         """Return the path that an agent means. Raises UsageError if the path, or any file that would be read with it,
         lies outside the roots."""
-        if "://" in text or text.startswith("file:"):
-            return self._in_store(text)
-        if not text or "\0" in text:
-            raise UsageError(f"{text!r} is not a path", "name a run folder or a trace file")
-        path = Path(text)
-        if not path.is_absolute() and self.folders:
-            path = self.folders[0] / path if self.folders[0] != Path.cwd().resolve() else path
-        self._check(path, text)
+        path = self.folder(text)
+        if is_remote(path):
+            return path
         others = beside(path, get_plugins()) if path.is_file() else ()
         for number, link in enumerate(linked([path, *others])):
             if number > _MOST_FILES:
@@ -50,14 +48,31 @@ class Roots:
             self._check(link, text)
         return path
 
+    def folder(self, text: str) -> Path:
+        """Return the path that an agent means. What is below a folder is not checked. Raises UsageError if the path
+        lies outside the roots."""
+        if "://" in text or text.startswith("file:"):
+            return self._in_store(text)
+        if not text or "\0" in text:
+            raise UsageError(f"{text!r} is not a path", "name a run folder or a trace file")
+        path = Path(text)
+        if not path.is_absolute() and not self.folders:
+            return self._in_store(self.stores[0] + text.removeprefix("./"))
+        if not path.is_absolute():
+            path = self.folders[0] / path if self.folders[0] != Path.cwd().resolve() else path
+        self._check(path, text)
+        return path
+
     def holds(self, path: Path) -> bool:
         """Return whether the file that a path leads to lies in a root."""
+        if is_remote(path):
+            return any(str(path).startswith(root) for root in self.stores)
         real = Path(os.path.realpath(path))
         return any(real == folder or folder in real.parents for folder in self.folders)
 
     def holds_all(self, path: Path) -> bool:
         """Return whether a file, or all files of a folder, lie in a root."""
-        return all(map(self.holds, linked([path])))
+        return self.holds(path) if is_remote(path) else all(map(self.holds, linked([path])))
 
     def _check(self, path: Path, text: str) -> None:
         if not self.holds(path):
@@ -65,8 +80,12 @@ class Roots:
             raise UsageError(f"{text}: outside of the folders that may be read{link}", f"allowed: {self.shown}")
 
     def _in_store(self, text: str) -> Path:
-        inside = any(text.startswith(root) for root in self.stores)
-        if not inside or ".." in text or "?" in text or "#" in text:
+        decoded, address = "", text
+        while decoded != address:  # a server may decode an address more than once
+            decoded, address = address, unquote(address)
+        inside = any(f"{text.rstrip('/')}/".startswith(root) for root in self.stores)
+        steps = {".", ".."}.intersection(re.split(r"[/\\]", decoded))
+        if not inside or steps or any(sign in text for sign in "?#"):
             raise UsageError(f"{text}: outside of the folders that may be read", f"allowed: {self.shown}")
         return as_path(text)
 
@@ -86,15 +105,32 @@ def linked(places: Iterable[Path]) -> Iterator[Path]:
             waiting += (path / name for name in sorted(os.listdir(path)))  # noqa: PTH208 names are enough
 
 
+def below(folder: Path) -> list[Path]:
+    """Return the files below a folder that are no links, or the folder itself if it is in a store."""
+    if is_remote(folder):
+        return [folder]
+    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    return [file for file in files if not file.is_symlink()]
+
+
 def fingerprint(places: Sequence[Path]) -> str:
     """Return a digest of the files of the sources: their names, sizes and modification times."""
     known: list[tuple[str, int | None, int | None]] = []
     for place in places:
         if is_remote(place):
-            known.append((str(place), None, modified_ns(place)))
+            known += ((str(path), None, modified_ns(path)) for path in _stored(place))
             continue
         for path in linked([place]):
             if path.is_file():
                 stat = path.stat()
                 known.append((str(path), stat.st_size, stat.st_mtime_ns))
     return hashlib.blake2b(repr(sorted(known, key=repr)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def _stored(place: Path) -> Iterator[Path]:
+    """Yield the files of a source in a store. Raises SourceError."""
+    with reaching(place):
+        if is_folder(place):
+            yield from (folder / name for folder, _, names in walk_store(place) for name in names)
+        elif exists(place):
+            yield place

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from perfkit_core.agents.answers import Content
 from perfkit_core.agents.budget import digest
 from perfkit_core.agents.requests import Reading
-from perfkit_core.agents.roots import Roots, fingerprint
+from perfkit_core.agents.roots import Roots, below, fingerprint
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.profile import Profile, Whole, opened
@@ -65,7 +65,9 @@ class Session:
         names = ("sources", "graph_capture", "compile_info", "base", "other")
         lists = [getattr(request, name, ()) for name in names]
         texts = [text for one in lists if isinstance(one, list) for text in one]
-        return self.places([*texts, *filter(None, [getattr(request, "peaks", None), getattr(request, "folder", None)])])
+        texts += filter(None, [getattr(request, "peaks", None)])
+        folder = getattr(request, "folder", None)
+        return [*self.places(texts), *([] if folder is None else below(self.roots.folder(folder)))]
 
     def ran(self, key: str, again: bool, make: Callable[[], Content]) -> Content:
         """Return the content of a tool that runs code. It runs again, unless only a further part is asked for."""

@@ -58,7 +58,7 @@ class Tool:
 
 
 def runs(session: Session, request: requests.Runs) -> Content:
-    table = run_list.runs_below(session.roots.place(request.folder), session.roots.holds_all)
+    table = run_list.runs_below(session.roots.folder(request.folder), session.roots.holds_all)
     empty = "no run and no trace file is below this folder"
     section = Section("runs", "Runs", table, empty=empty, columns=run_list.COLUMNS)
     return of_report(Report("Runs", (), (section,), data={"source": request.folder}))

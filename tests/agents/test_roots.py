@@ -80,8 +80,14 @@ def test_links_that_lead_outside_are_refused(root: Path) -> None:
     (root / "run" / "rank1.json.gz").symlink_to(root.parent / "root-2" / "secret.json.gz")
     for source in ("link.json.gz", "folder", "folder/secret.json.gz", "run", "."):
         assert REFUSED in error(call(root, "summary", sources=[source]))
-    listed = call(root, "runs", folder="run")
-    assert listed["isError"]
+    listed = call(root, "runs", folder="run")["structuredContent"]["views"]["runs"]
+    assert [Path(run["path"]).name for run in listed] == ["rank0.json.gz"]
+
+
+def test_links_that_are_no_recordings_do_not_matter_for_the_list(root: Path) -> None:
+    (root / ".venv").symlink_to("/usr")
+    listed = call(root, "runs")["structuredContent"]["views"]["runs"]
+    assert {Path(run["path"]).name for run in listed} == {"rank0.json.gz", "trace.json.gz"}
 
 
 def test_links_inside_are_followed(root: Path) -> None:
@@ -105,9 +111,25 @@ def test_other_links_next_to_a_trace_do_not_matter(root: Path) -> None:
 def test_a_store_needs_its_own_root() -> None:
     roots = Roots(["memory://bucket/runs"])
     assert str(roots.place("memory://bucket/runs/a")).endswith("/runs/a")
-    for address in ("memory://bucket/other", "memory://bucket/runs/../other", "memory://bucket/runs2/a", "/tmp"):
+    assert str(roots.place("a..b")).endswith("/runs/a..b")
+    for address in (
+        "memory://bucket/other", "memory://bucket/runs/../other", "memory://bucket/runs2/a", "/tmp", "../other",
+        "memory://bucket/runs/%2e%2e/other", "memory://bucket/runs/%252E./other", "memory://bucket/runs/a%2f..%5cb",
+    ):  # fmt: skip
         with pytest.raises(UsageError, match=REFUSED):
             roots.place(address)
+
+
+def test_runs_in_a_store_are_read() -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe("/shop/runs/one/rank0.json.gz", TRACE.read_bytes())
+    session = Session(Roots(["memory://shop/runs"]))
+    for source in ("one", "memory://shop/runs/one", "one/rank0.json.gz"):
+        answer = result(session, "summary", {"sources": [source]}, 20_000)
+        assert not answer["isError"], answer
+    listed = result(session, "runs", {"folder": "memory://shop/runs"}, 20_000)["structuredContent"]["views"]["runs"]
+    assert len(listed) == 1
+    assert "no such file" in error(result(session, "summary", {"sources": ["two"]}, 20_000))
 
 
 def test_a_root_must_exist(tmp_path: Path) -> None:
