@@ -107,8 +107,9 @@ def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -
         needed = 2 * size(one.path[-1]) + 30 + size(columns)
         if needed > room and sent:
             return sent, shortened, room
-        if needed > room // 2:  # hundreds of columns
-            columns, shortened = _fitting(columns, max(room // 2 - 30, 0))
+        if columns and needed > room // 2:  # hundreds of columns
+            columns, cut = _fitting(columns, max(room // 2 - 30, 0))
+            shortened |= cut
             needed = 2 * size(one.path[-1]) + 30 + size(columns)
         room -= needed
         target: list[Any] = []
@@ -144,7 +145,8 @@ def _fitting(value: Any, room: int) -> tuple[Any, bool]:
         if size(shorter) <= room:
             return shorter, True
     if isinstance(value, dict):
-        kept: dict[str, Any] = {"left_out": "this item is too large: use a larger budget_bytes"}
+        note = {"left_out": "this item is too large: use a larger budget_bytes"}
+        kept: dict[str, Any] = note if size(note) <= room else {}
         for key, item in value.items():
             small = {_cut(key, 50): _shorter(item, _LENGTHS[-1])}
             if size(kept | small) <= room:

@@ -66,6 +66,15 @@ def test_no_part_exceeds_its_budget(content: Content, size: int) -> None:
     assert [made.document["items_left"] for made in parts] == [count - sum(sent[: at + 1]) for at in range(len(parts))]
 
 
+def test_lists_without_columns_go_on_in_the_next_part() -> None:
+    """The room that the first list leaves becomes too small for the second one at some length."""
+    for length in range(200, LEAST, 5):
+        content = Content({}, [Items(("a",), ["x" * length]), Items(("b",), [{"name": "y" * 40}])])
+        parts = every_part(content, LEAST)
+        assert all(wire_bytes(made) <= LEAST for made in parts)
+        assert [item for made in parts for item in made.document.get("b", [])] == [{"name": "y" * 40}]
+
+
 @given(contents)
 def test_a_large_budget_shortens_nothing(content: Content) -> None:
     (made,) = every_part(content, budget.MOST)
