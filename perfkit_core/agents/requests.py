@@ -95,7 +95,7 @@ class Compare(Request, kw_only=True, forbid_unknown_fields=True, frozen=True):
     tables: Annotated[Names, Meta(description="Names of tables of the comparison, or all. Default: main tables.")] = []
     fail_on: Annotated[Names, Meta(description="Limits, such as 'step_time > 3%'. See the table gate.")] = []
     per: Annotated[str | None, Meta(description="sample, token or flop: compare the time per unit of work.")] = None
-    amounts: Annotated[list[int], Meta(max_length=2, description="Units of work per step of base and of other.")] = []
+    amounts: Annotated[list[Count], Meta(max_length=2, description="Units of work per step of base and of other.")] = []
     noise: Annotated[float, Meta(ge=0, le=1, description="Relative standard deviation between equal runs.")] | None = (
         None
     )

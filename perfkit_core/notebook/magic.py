@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import keyword
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -48,7 +49,7 @@ def perfkit(line: str, cell: str) -> None:
     __tracebackhide__ = True
     shell = get_ipython()
     given = parse_argstring(perfkit, line)
-    if given.steps < 1 or not given.trace.isidentifier():
+    if given.steps < 1 or not given.trace.isidentifier() or keyword.iskeyword(given.trace):
         raise OneLineError("--steps must be 1 or more, and --trace must be the name of a variable")
     source = shell.input_transformer_manager.transform_cell(cell)
     number = len(shell.history_manager.input_hist_parsed) - 1
@@ -58,11 +59,12 @@ def perfkit(line: str, cell: str) -> None:
         session, step = _begun(given, tree, shell.user_ns)
     except PerfkitError as error:
         raise OneLineError(str(error)) from None
+    place = session.run_dir.absolute()  # the code may change the working directory
     try:
         with _wrapped(step, shell.user_ns):
             _execute(shell, tree, filename)
     finally:
-        _show(session, given.trace, shell.user_ns)
+        _show(session, place, given.trace, shell.user_ns)
 
 
 def _begun(given: Any, tree: ast.Module, namespace: Mapping[str, Any]) -> tuple[Session, StepCalls | str | None]:
@@ -149,7 +151,7 @@ def _execute(shell: Any, tree: ast.Module, filename: str) -> None:
         exec(shell.compile(ast.Interactive(last), filename, "single"), shell.user_ns)
 
 
-def _show(session: Session, name: str, namespace: dict[str, Any]) -> None:
+def _show(session: Session, place: Path, name: str, namespace: dict[str, Any]) -> None:
     """End the recording, keep its trace as the variable ``name``, and show the verdict. Errors are printed in one line,
     because the code of the cell may have raised an exception, which is shown below."""
     from perfkit_core.api import Summary
@@ -159,7 +161,7 @@ def _show(session: Session, name: str, namespace: dict[str, Any]) -> None:
     try:
         if not session.end():
             raise UsageError(f"{session.run_dir}: nothing was recorded")
-        trace = namespace[name] = load(session.run_dir)
+        trace = namespace[name] = load(place).with_meta(source=str(session.run_dir))
         display(Summary(verdict(trace)))
         print(f"Recorded in {session.run_dir}. The trace is in the variable {name}.")
     except PerfkitError as error:

@@ -40,6 +40,12 @@ def perf(request: pytest.FixtureRequest) -> Any:
     return request.node.stash.setdefault(PERF, later(_HOME, "Perf")(request.node))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if PERF in item.stash:  # plugins that repeat failed tests use the same item
+        del item.stash[PERF]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if PERF not in item.stash and item.get_closest_marker(MARK) is None:

@@ -362,3 +362,23 @@ def test_which_framework(pytester: pytest.Pytester, run: Run) -> None:
     """)  # fmt: skip
     result = run()
     result.stdout.fnmatch_lines(["perf_budget: no framework is imported, so nothing can be recorded; import it at *"])
+
+
+def test_a_repeated_test_is_recorded_anew(pytester: pytest.Pytester, run: Run) -> None:
+    """Plugins for flaky tests run the protocol of the same item again."""
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, nextitem=nextitem, log=False)
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
+    write(pytester, "torch", """
+        @pytest.mark.perf_budget(operators=200)
+        def test_forward():
+            model(x)
+        """)  # fmt: skip
+    run().assert_outcomes(passed=1)
