@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
+from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_torch import framework
@@ -31,9 +33,19 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
     label = torch.profiler.record_function("ProfilerStep#1")
     label.__enter__()
 
-    def finish() -> Trace:
+    def stop() -> None:
         label.__exit__(None, None, None)
         profiler.stop()
+
+    autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
+    other = signals.OtherProfilerPatch(autograd, "_prepare_trace", stop)
+
+    def finish() -> Trace:
+        other.restore()
+        if other.started:
+            problem = "the section started a profiler of its own, which ended the recording"
+            raise CaptureError(problem, "a process can have only one: remove it from the test")
+        stop()
         trace = take(profiler, place()).finish()
         return with_calling_lines(trace, profiler.profiler.kineto_results) if options.get("stacks") else trace
 

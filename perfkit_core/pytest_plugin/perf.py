@@ -201,7 +201,8 @@ def run(item: pytest.Item) -> Generator[None, Any, Any]:
         result = yield
     finally:
         if section is not None:
-            section.end()
+            with _failing():
+                section.end()
     with _failing():
         if marked and not perf.sections:
             hint = "call perf.record() or perf.repeat(), or leave perf out: the mark then records the whole test"

@@ -37,8 +37,10 @@ _count = itertools.count()
 
 
 def host() -> str:
-    """Return the name of this machine, in a form for file names."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", socket.gethostname())[:20]
+    """Return the name of this machine, in a form for file names. The digest distinguishes names with one beginning,
+    as those of the machines of a cluster often are."""
+    name = socket.gethostname()
+    return f"{re.sub(r'[^A-Za-z0-9]+', '_', name)[:20]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def folders(run_dir: Path) -> tuple[Path, Path]:
@@ -113,13 +115,14 @@ class CaptureSocket:
             remove_stale(folder)
         self._listener = listener = socket.socket(socket.AF_UNIX)
         self._connections: dict[socket.socket, bytearray] = {}
-        # also when the process ends
-        self._end = weakref.finalize(self, _remove, os.getpid(), self.path, short / name, listener, self._connections)
         if len(os.fsencode(bound)) > _LONGEST:
             private(short.parent)
             bound = private(short) / name
-            self.path.symlink_to(bound)
         listener.bind(str(bound))
+        # also when the process ends; not before bind, which fails if the files are those of another process
+        self._end = weakref.finalize(self, _remove, os.getpid(), self.path, short / name, listener, self._connections)
+        if bound != self.path:
+            self.path.symlink_to(bound)
         bound.chmod(0o600)
         listener.listen(_MOST_WAITING)
         listener.setblocking(False)

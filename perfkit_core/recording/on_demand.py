@@ -102,6 +102,8 @@ class OnDemand:
                     self._look(step)
                 except Exception as error:
                     self._failed = True
+                    with contextlib.suppress(OSError):
+                        self.close()  # who asks now is told that nobody answers, and does not wait
                     failures.log("nothing can be recorded on demand any more, training continues", error)
         for window in self._windows:
             if window.begin <= step <= window.last:

@@ -146,11 +146,11 @@ class OtherProfilerPatch:
 
     def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
         original = vars(profiler)[name]
-        self._other_started = False
+        self.started = False
 
         @functools.wraps(original)
         def begin(*args: Any, **kwargs: Any) -> Any:
-            self._other_started = True
+            self.started = True
             end()
             self.restore()
             return original(*args, **kwargs)
@@ -166,7 +166,7 @@ class OtherProfilerPatch:
 
     def check(self) -> None:
         """Raise CaptureError if another profiler has called the patched method."""
-        if self._other_started:
+        if self.started:
             raise CaptureError(
                 "recording ended when the script started its own profiler, because a process can have only one",
                 "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",

@@ -382,3 +382,17 @@ def test_a_repeated_test_is_recorded_anew(pytester: pytest.Pytester, run: Run) -
             model(x)
         """)  # fmt: skip
     run().assert_outcomes(passed=1)
+
+
+def test_a_profiler_in_the_test_fails_it(pytester: pytest.Pytester, run: Run) -> None:
+    """It ends the recording, so the calls after it would not count."""
+    write(pytester, "torch", """
+        @pytest.mark.perf_budget(operators=1)
+        def test_forward():
+            with torch.profiler.profile():
+                pass
+            model(x)
+        """)  # fmt: skip
+    outcome = run()
+    outcome.assert_outcomes(failed=1)
+    outcome.stdout.fnmatch_lines(["*the section started a profiler of its own, which ended the recording; *"])
