@@ -33,11 +33,11 @@ _SETTINGS: Final = {
     "allow_community_extensions": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
     "temp_directory": "",
     "memory_limit": "4GB",
     "threads": str(parallel.threads()),
 }
-_NO_VARIABLES: Final = {"python_enable_replacements": "false"}
 _READING: Final = ("SELECT", "MULTI")
 """Accepted kinds of statements. MULTI is PIVOT."""
 _TYPES: Final = {
@@ -129,11 +129,8 @@ def run(
 
 
 def _connected(duckdb: Any) -> Any:
-    try:
-        connection = duckdb.connect(config=_SETTINGS | _NO_VARIABLES)
-    except duckdb.InvalidInputException:  # before duckdb 1.1, enable_external_access also covers variables
-        connection = duckdb.connect(config=_SETTINGS)
-    connection.execute("set disabled_filesystems = 'LocalFileSystem'")  # before duckdb 1.1, sniff_csv needs this
+    connection = duckdb.connect(config=_SETTINGS)
+    connection.execute("set disabled_filesystems = 'LocalFileSystem'")
     connection.execute("set lock_configuration = true")
     return connection
 

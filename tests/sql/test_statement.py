@@ -182,6 +182,7 @@ def test_limit_returns_the_first_rows() -> None:
 
 
 ESCAPES = {
+    "select * from pandas_scan(null)": ".",
     "select * from read_csv('{file}')": "disabled",
     "select * from '{file}'": "disabled|does not exist",
     "select * from read_parquet('{file}')": "disabled",
