@@ -82,6 +82,7 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
 
     Interpreted.cells = ENOUGH_CELLS
     listen()
+    _avoid_zlib()
     try:
         dispatcher = njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # numba raises this if no cache folder is writable
@@ -90,6 +91,18 @@ def compiled_at_once(function: Any, **options: Any) -> Any:
     if file is not None:
         file._source_stamp = (file._source_stamp, _digest(function))
     return dispatcher
+
+
+@functools.cache
+def _avoid_zlib() -> None:
+    """Let numba use isal in place of zlib, for the compressed options in the names of its functions.
+
+    In a process that loaded Paddle 2.6 before Python's ``zlib``, zlib crashes: Paddle has its own copy of zlib, whose
+    functions take the place of some of the system's. isal has no such functions."""
+    from isal import isal_zlib
+    from numba.core import targetconfig
+
+    targetconfig.zlib = isal_zlib
 
 
 def cache_folder(function: Any) -> Path | None:
