@@ -103,6 +103,7 @@ def compare(
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
+    from perfkit_core.renderers.comment import comment
     from perfkit_core.report.summary import cut
 
     chosen = renderer(format_name, output)
@@ -133,8 +134,9 @@ def compare(
         tables = [name for name in _COMMENT if name in present]
         limit = _COMMENT_ROWS if limit is None else limit
         report = without_causes(report)
-    brief = chosen.name in ("text", "markdown") and not views
-    if chosen.name == "text" and brief:
+        chosen = replace(chosen, render=comment)
+    brief = chosen.name == "text" and not views
+    if brief:
         report = first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
     report = _only(report, tables)

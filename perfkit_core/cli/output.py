@@ -59,7 +59,7 @@ def renderer(name: str | None, output: Path | None = None, without: tuple[str, .
 
 def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = False) -> None:
     """Write a rendered report to ``output``, or to stdout if ``output`` is None. Text of a ``brief`` report is
-    shortened to fit one screen, and its Markdown is a comment. Raises UsageError."""
+    shortened to fit one screen. Raises UsageError."""
     terminal = output is None and sys.stdout.isatty()
     if terminal and chosen.name == "html":
         raise UsageError("refusing to write HTML to a terminal", "use -o FILE")
@@ -69,10 +69,6 @@ def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = Fa
         columns = shutil.get_terminal_size((text.WIDEST_PIPE, text.SCREEN)).columns
         width = columns if terminal else min(columns, text.WIDEST_PIPE)
         rendered = text.render(report, width, terminal and colourful(), text.SCREEN if brief else None)
-    elif chosen.name == "markdown" and brief:
-        from perfkit_core.renderers.comment import comment
-
-        rendered = comment(report)
     else:
         rendered = chosen.render(report)
     if output is not None:
