@@ -81,7 +81,7 @@ def installed(name: str) -> Distribution | None:
     try:
         found = distribution(name)
         return found if found.metadata["Name"] and found.version else None
-    except (PackageNotFoundError, KeyError, UnicodeDecodeError):
+    except (PackageNotFoundError, KeyError, OSError, UnicodeDecodeError):  # OSError: importlib_metadata is in use
         return None
 
 
