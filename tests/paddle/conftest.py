@@ -44,7 +44,7 @@ def spans(trace: Trace) -> pd.DataFrame:
     frame = trace.to_pandas()
     for column in ("name", "kind", "category", "device", "phase", "op_name", "shapes", "stack", "copy_kind", "args"):
         frame[column] = frame[column].astype(object).where(frame[column].notna(), None)
-    parent = frame["parent"].to_numpy()
+    parent = trace.ints("parent")
     for column in ("name", "start_ns", "dur_ns"):
         found = frame[column].to_numpy(object)[parent]
         frame[f"parent_{column}"] = pd.Series(found, dtype=object).where(parent >= 0, None)
