@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
+from perfkit_core.doctor.trial import recorded
 from perfkit_core.plugins.checks import Check
-from perfkit_core.recording.trial import recorded
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import trace_handler
 

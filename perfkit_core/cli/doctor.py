@@ -25,7 +25,7 @@ def doctor(as_json: bool) -> int:
     from perfkit_core.doctor import printed
     from perfkit_core.doctor.examine import examine
 
-    with working("checking packages, frameworks and devices"):
-        checks = printed.without_names(examine())
+    with working("checking packages, frameworks and devices") as say:
+        checks = printed.without_names(examine(lambda pending: say(f"checking {pending}")))
     click.echo(printed.document(checks) if as_json else printed.text(checks), nl=False)
     return BROKEN if printed.broken(checks) else 0

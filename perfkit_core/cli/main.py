@@ -113,6 +113,8 @@ def _described(error: Exception) -> str:
         return f"{_one_line(error.format_message())}; see '{where} --help'"
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message())
+    if isinstance(error, ImportError):
+        return f"a package cannot be imported ({_one_line(error)}); run perfkit doctor"
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or _one_line(error)}"
     return f"unexpected {type(error).__name__}: {_one_line(error)}; please report it with the traceback ({DEBUG}=1)"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,15 +28,18 @@ _FRAME: Final = re.compile(r'most recent call first\):\s+File "(.+)", line (\d+)
 _CODE: Final = "import sys; from perfkit_core.doctor import child_process; child_process.main(*sys.argv[1:])"
 
 
-def checks_of(name: str, target: str, arguments: Sequence[str] = (), seconds: float = SECONDS) -> list[Check]:
+def checks_of(
+    name: str, target: str, arguments: Sequence[str] = (), *, about: str = "", fix: str = "", seconds: float = SECONDS
+) -> list[Check]:
     """Return the checks that a function yields in a new process. ``target`` names it: ``package.module:function``. If
-    the function raises, crashes or takes too long, the last check has the name ``name`` and the reason."""
+    the function raises, crashes or takes too long, the last check has the name ``name``, a text that begins with
+    ``about`` and ends with the reason, and ``fix`` unless the error says what to do."""
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         results, errors = Path(folder) / "results", Path(folder) / "errors"
         results.touch()
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-c", _CODE, str(results), name, target, *arguments],
+                [sys.executable, "-X", "faulthandler", "-c", _CODE, str(results), target, *arguments],
                 stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd=folder, env=_environment(),
             )  # fmt: skip
             try:
@@ -46,11 +49,16 @@ def checks_of(name: str, target: str, arguments: Sequence[str] = (), seconds: fl
                 process.wait()
                 code = None
         checks = [Check(**json.loads(line)) for line in results.read_bytes().splitlines()]
+        prefix = f"{about}: " if about else ""
         if code == 0:
-            return checks
+            return [
+                check if check.name else replace(check, name=name, text=f"{prefix}{check.text}", fix=check.fix or fix)
+                for check in checks
+            ]
         reason = f"gave no result within {seconds:g} s" if code is None else f"{_end(code)}{_where(errors)}"
     after = f", after: {checks[-1].text}" if checks else ""
-    return [*checks, Check(name, PROBLEM, f"{name}: the process {reason}{after}", data={"exit_code": code})]
+    text = f"{prefix}the process {reason}{after}"
+    return [*checks, Check(name, PROBLEM, text, fix, {"exit_code": code})]
 
 
 def _environment() -> dict[str, str]:
@@ -81,8 +89,9 @@ def _where(file: Path) -> str:
     return f" ({' '.join(lines[-1].split())[:_LONGEST]})" if lines else ""
 
 
-def main(results: str, name: str, target: str, *arguments: str) -> None:
-    """Write the checks of the function ``target`` to the file ``results``, each as soon as it is known."""
+def main(results: str, target: str, *arguments: str) -> None:
+    """Write the checks of the function ``target`` to the file ``results``, each as soon as it is known. The check of an
+    error has no name."""
     with Path(results).open("w", encoding="utf-8", errors="backslashreplace") as file:
 
         def write(check: Check) -> None:
@@ -95,9 +104,9 @@ def main(results: str, name: str, target: str, *arguments: str) -> None:
             for check in made:
                 write(check)
         except PerfkitError as error:
-            write(Check(name, PROBLEM, error.message, error.hint))
+            write(Check("", PROBLEM, error.message, error.hint))
         except (Exception, SystemExit) as error:
-            write(Check(name, PROBLEM, f"{name}: {one_line(error)}"))
+            write(Check("", PROBLEM, f"this check failed ({one_line(error)})"))
     # Libraries that were only imported for a check may crash when Python ends.
     os._exit(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,10 +118,19 @@ def unimportable(names: Sequence[str]) -> dict[str, str]:
             left.remove(module)
             if check.status != "ok":
                 # the reason of a crash also names the module before it, which can be imported
-                reasons[modules[module]] = check.text.removeprefix("import: ").partition(", after: ")[0]
+                reasons[modules[module]] = check.text.partition(", after: ")[0] + elsewhere(modules[module], module)
         if not results:
             break
     return reasons
+
+
+def elsewhere(name: str, module: str) -> str:
+    """Return a clause that says where Python finds a module, if this is not where its package is installed, else ""."""
+    package, spec = installed(name), importlib.util.find_spec(module.partition(".")[0])
+    origin = None if spec is None else spec.origin
+    if package is None or origin is None or Path(origin).is_relative_to(Path(str(package.locate_file("")))):
+        return ""
+    return f"; Python finds it in {Path(origin).parent}, not in the installed package: check PYTHONPATH"
 
 
 def _in_range(version: str, needs: str) -> bool:

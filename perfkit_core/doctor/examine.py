@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from perfkit_core.doctor import devices, distributions, frameworks, machine_checks
 from perfkit_core.plugins.checks import PROBLEM, Check
@@ -12,8 +12,9 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.failures import one_line
 
 
-def examine() -> list[Check]:
-    """Return the results of all checks, by topic. A check that fails becomes a result with its error."""
+def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
+    """Return the results of all checks, by topic. A check that fails becomes a result with its error. ``tell`` is
+    called with the topics of the unfinished checks whenever one of them ends."""
     adapters = get_plugins().framework_checks()
     of_frameworks = [name for adapter in adapters for name in adapter.distributions]
     quick: list[tuple[str, Callable[[], Iterable[Check]]]] = [
@@ -30,8 +31,10 @@ def examine() -> list[Check]:
         ("compiled", machine_checks.compiled_functions),
     ]
     with ThreadPoolExecutor(len(slow)) as pool:
-        waiting = [pool.submit(_results, name, check) for name, check in slow]
+        waiting = {pool.submit(_results, name, check): name.rpartition(".")[2] for name, check in slow}
         results = [check for name, run in quick for check in _results(name, run)]
+        for _ in as_completed(waiting):
+            tell(", ".join(dict.fromkeys(name for future, name in waiting.items() if not future.done())))
         results += [check for future in waiting for check in future.result()]
     seen = [check.data["devices"] for check in results if check.data.get("devices") is not None]
     results += _results("device", functools.partial(devices.devices, sum(seen) if seen else None))

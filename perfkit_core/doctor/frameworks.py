@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from perfkit_core.doctor import child_process
-from perfkit_core.doctor.distributions import OWN, installed, supported
+from perfkit_core.doctor.distributions import OWN, elsewhere, installed, supported
 from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
 from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.failures import one_line
 
 _HERE = "perfkit_core.doctor.frameworks"
+_UNINSTALL = "if you installed a plugin lately, uninstall it"
 
 
 def plugins() -> Sequence[Check]:
     """Return a check of each plugin: whether it can be imported, and whether its hooks work."""
-    return child_process.checks_of("plugin", f"{_HERE}:loaded_plugins")
+    return child_process.checks_of("plugin", f"{_HERE}:loaded_plugins", fix=_UNINSTALL)
 
 
 def loaded_plugins() -> Iterator[Check]:
@@ -60,7 +61,9 @@ def framework(checks: FrameworkChecks) -> Iterator[Check]:
         yield from checks.installed()
     except Exception as error:  # a plugin may raise anything
         yield Check(f"{name}.installed", PROBLEM, f"the adapter's check failed: {one_line(error)}")
-    yield from child_process.checks_of(f"{name}.import", f"{_HERE}:running", [checks.framework])
+    fix = f"check that this works: python -c 'import {checks.framework}'; if not, reinstall {' or '.join(present)}"
+    target = f"{_HERE}:running"
+    yield from child_process.checks_of(f"{name}.import", target, [checks.framework], about=checks.framework, fix=fix)
 
 
 def running(framework: str) -> Iterator[Check]:
@@ -69,7 +72,8 @@ def running(framework: str) -> Iterator[Check]:
     try:
         importlib.import_module(framework)
     except Exception as error:  # importing a framework may raise anything
-        text, present = f"{framework} cannot be imported: {one_line(error)}", filter(installed, checks.distributions)
+        present = list(filter(installed, checks.distributions))
+        text = f"{framework} cannot be imported: {one_line(error)}{elsewhere(present[0], framework)}"
         yield Check(f"framework.{framework}.import", PROBLEM, text, f"reinstall {' or '.join(present)}")
         return
     yield from checks.running()

@@ -22,6 +22,7 @@ _INDEX: Final = "*.nbi"
 """numba writes a file with this suffix for each cached function, and others with the code."""
 _CODE: Final = "*.nbc"
 _IN_PACKAGE: Final = "__pycache__"
+_REINSTALL: Final = "pip install --force-reinstall numba llvmlite numpy"
 
 
 def machine() -> Iterator[Check]:
@@ -32,7 +33,7 @@ def machine() -> Iterator[Check]:
 
 def compiled_functions() -> Sequence[Check]:
     """Return a check of the functions that numba compiled and keeps on disk."""
-    return child_process.checks_of("compiled.cache", f"{__name__}:cached_functions")
+    return child_process.checks_of("compiled.cache", f"{__name__}:cached_functions", fix=_REINSTALL)
 
 
 def cached_functions() -> Iterator[Check]:

@@ -170,14 +170,23 @@ def test_debug_shows_the_traceback(run: Path) -> None:
     assert "Traceback" in process("summary", run, "--view", "nope", PERFKIT_DEBUG="1").stderr
 
 
-def test_an_unexpected_error_is_one_line(perfkit, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ZeroDivisionError("boom\nboom"), "unexpected ZeroDivisionError: boom boom"),
+        (ImportError("libz.so: no"), "a package cannot be imported (libz.so: no); run perfkit doctor"),
+    ],
+)
+def test_an_unexpected_error_is_one_line(
+    perfkit, run: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
+) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("boom\nboom")
+        raise error
 
     monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load", broken)
     code, _, err = perfkit("summary", run)
     assert (code, err.count("\n")) == (2, 1)
-    assert "unexpected ZeroDivisionError: boom boom" in err
+    assert text in err
 
 
 def test_interrupt(perfkit, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

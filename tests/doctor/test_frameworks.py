@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,16 @@ def test_a_broken_import_is_reported_with_its_reason(packages: Packages, code: s
     check = of_sail()[-1]
     assert check.status == "problem"
     assert text.replace("cannot be imported: lib", "cannot be imported: OSError: lib") in check.text
+
+
+def test_a_framework_that_hides_the_installed_one(
+    packages: Packages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(packages, "2.1", "")
+    (tmp_path / "sail.py").write_text("raise RuntimeError('a bug')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = f"sail cannot be imported: RuntimeError: a bug; Python finds it in {tmp_path}, not in the installed package"
+    assert found in of_sail()[-1].text
 
 
 def test_a_check_of_an_adapter_that_fails(packages: Packages) -> None:
