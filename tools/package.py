@@ -1,6 +1,6 @@
 """Build the wheel and the sdist, and check them in clean environments: ``python tools/package.py``.
 
-- The wheel is built from the sdist. Its content is checked.
+- The wheel is built from the sdist. Its content is checked. ``--dist FOLDER`` keeps both.
 - pip resolves each extra: those of one framework bring nothing of another framework. With ``--python VERSION``, pip
   also resolves them for other versions of Python.
 - The wheel is installed without extras, is measured (``install_size.py``), and runs on a small recording. Then each
@@ -14,6 +14,7 @@ import argparse
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def check_content(folder: Path, wheel: Path) -> None:
     """Check which files the wheel and the sdist have, and that there is one version."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert wheel.name == f"perfkit-{version}-py3-none-any.whl", wheel.name
-    assert re.search(rf"^## .*{re.escape(version)}|^## Unreleased", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert re.search(rf"^## {re.escape(version)} ", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     names = zipfile.ZipFile(wheel).namelist()
     made = [name for name in names if name.endswith((".mo", ".zlib")) or "/LICENSE." in name]
     assert len(made) == 6, made  # one language, three libraries, two licences
@@ -129,6 +130,7 @@ def main() -> None:
     parser.add_argument(
         "--python", action="append", default=[], metavar="VERSION", help="also resolve for this version"
     )
+    parser.add_argument("--dist", type=Path, metavar="FOLDER", help="keep the checked wheel and sdist in this folder")
     parser.add_argument("--frameworks", action="store_true", help="also install and run the extras with a framework")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -147,6 +149,8 @@ def main() -> None:
         for extra in ("torch", "paddle", "all") if options.frameworks else ():
             python = clean(folder / extra, f"{wheel}[{extra}]")
             print(run(python, "-m", "perfkit", "demo", "-o", folder / f"demo-{extra}"))
+        if options.dist:
+            shutil.copytree(folder / "dist", options.dist, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
