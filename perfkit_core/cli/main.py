@@ -21,6 +21,7 @@ import click
 from perfkit_core.cli.deferred import DeferredCommand
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system.paths import printable
 
 FAILED: Final = 2
 """Exit code for all errors."""
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             if os.environ.get(DEBUG) == "1":
                 traceback.print_exc()
-            click.echo(f"perfkit: error: {_described(error)}", err=True)
+            click.echo(f"perfkit: error: {printable(_described(error))}", err=True)
             code = FAILED
     if arguments is None:
         gc.freeze()  # the process exits now, so freeing all objects would waste time

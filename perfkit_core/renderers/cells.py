@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit_core.language.messages import Message, Text, english, render, say, worded
 from perfkit_core.model.columns import CALLS, Column
 from perfkit_core.model.report_data import Section
+from perfkit_core.system.paths import printable
 
 MISSING: Final = "-"
 
@@ -30,11 +31,8 @@ def text(value: Any, column: Column | None = None) -> str:
 
 
 def visible(text: Text) -> str:
-    """Return the text with unprintable characters escaped. Control characters in a name could control a terminal."""
-    shown = render(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+    """Return the text with unprintable characters escaped."""
+    return printable(render(text))
 
 
 def records(section: Section) -> tuple[list[str], list[tuple[Any, ...]]]:

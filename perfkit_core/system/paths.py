@@ -123,6 +123,13 @@ def readable(value: object) -> str:
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def printable(text: str) -> str:
+    """Return the text with unprintable characters escaped. Control characters in a name could control a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def without_secrets(path: Path) -> str:
     """Return the path as text. A web address loses its query and credentials, which may be secret."""
     text = readable(path)
