@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import working
-from perfkit_core.errors import CaptureError
+from perfkit_core.errors import CaptureError, UsageError
+from perfkit_core.system.paths import printable
+
+_MOST_NAMED: Final = 4
+"""Maximum number of ranks that an error names."""
 
 
 @click.command(epilog="Example: perfkit capture 12345 --steps 20")
@@ -15,7 +22,8 @@ from perfkit_core.errors import CaptureError
               help="Record N steps.")  # fmt: skip
 @click.option("--no-wait", is_flag=True, help="End when the training has agreed, before the steps are recorded.")
 @click.option("--timeout", type=options.Whole(1), metavar="SECONDS", help="Give up after this time. A window that the "
-              "training has agreed to is recorded nevertheless.  [default: wait as long as needed]")  # fmt: skip
+              "training has agreed to is recorded nevertheless.  [default: 300, counted from the latest step or "
+              "file]")  # fmt: skip
 def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None:
     """Record some steps of a training that runs, on all its ranks.
 
@@ -24,13 +32,17 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
     The command ends when the steps are written.
     """
     from perfkit_core.recording.capture import Capture
+    from perfkit_core.recording.on_demand import MOST_STEPS
 
+    if steps > MOST_STEPS:
+        raise UsageError(f"--steps {steps} is too large, the maximum is {MOST_STEPS}", "example: --steps 20")
     with working(f"waiting for the next step of {target}") as say, Capture(target, timeout) as asked:
         accepted = asked.ask(steps)
         many = len(accepted.processes)
         ranks = f" of {many} processes" if many > 1 else ""
-        window = f"steps {accepted.first} to {accepted.last}"
-        click.echo(f"perfkit: {window}{ranks} will be recorded into {accepted.run_dir}", err=True)
+        folder = printable(str(accepted.run_dir))
+        window = f"steps {accepted.first} to {accepted.last}{ranks}"
+        click.echo(f"perfkit: {window} will be recorded into {folder}", err=True)
         if no_wait:
             return
         recorded = asked.wait(accepted, say)
@@ -40,12 +52,18 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
         first, last = min(first for first, _ in seen), max(last for _, last in seen)
         chosen = f"{first}-{last}" if last > first else f"{first}"
         count = f"{len(files)} files" if files[1:] else "1 file"
-        command = f"perfkit summary {accepted.run_dir} --step {chosen}"
-        click.echo(f"perfkit: recorded {accepted.run_dir} ({count}); next: {command}", err=True)
-    problems = [f"{one.name}: {one.error}" for one in recorded if one.error]
-    silent = set(accepted.processes) - {one.process for one in recorded if one.done}
-    if silent:
-        text = f"{len(silent)} of {many} processes" if many > 1 else "the process"
-        problems.append(f"{text} ended before all of {window} were recorded")
+        command = f"perfkit summary {folder} --step {chosen}"
+        click.echo(f"perfkit: recorded {folder} ({count}); next: {command}", err=True)
+    problems: dict[str, list[str]] = {}
+    for one in recorded:
+        if one.error is not None:
+            problems.setdefault(one.error, []).append(one.name)
     if problems:
-        raise CaptureError("; ".join(problems), "perfkit logs the reason in the training")
+        texts = [f"{_listed(names)}: {error}" for error, names in problems.items()]
+        hint = "capture again, or look into the log of the training"
+        raise CaptureError("; ".join(texts), hint)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} others" if more > 0 else "")

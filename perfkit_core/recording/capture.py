@@ -1,29 +1,41 @@
-"""The other end of recording on demand: ask a training process, and wait for what its ranks record."""
+"""The other end of recording on demand: ask a training process, and wait for what its ranks record.
+
+A socket may lie in a folder that others can write. So only sockets of the user's own processes are asked, their answers
+are checked, and what they record is looked for in the folder of the socket only.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import select
 import socket
-import struct
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture_socket import SUFFIX, connect, folders
-from perfkit_core.recording.on_demand import RESULTS
+from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, peer
+from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
 from perfkit_core.system import paths
 
+SILENT_S: Final = 300.0
+"""Without a time limit, nobody is waited for who has not begun a step or reported a file for this time."""
 _LOOK_S: Final = 0.1
 _GRACE_S: Final = 5.0
 """Time that the other ranks have to report after the process that was asked has ended."""
+_MOST_BYTES: Final = 1 << 24
+"""Maximum length of an answer, which names all processes of the job."""
 _OWN_ONLY: Final = "only its user can capture it"
+_SAME: Final = "use the same version of perfkit here and in the training"
+_ELSEWHERE: Final = "run the command on the machine of the training, or give its run folder"
 _UNASKED: Final = "its training needs trace_handler(…, on_demand=True) and a schedule with on_demand=handler"
 
 
@@ -56,14 +68,43 @@ class Recorded:
         return f"process {pid} on {machine}" if self.rank is None else f"rank {self.rank}"
 
 
+class _Answer(msgspec.Struct):
+    """What a process answers: that it is ``busy``, an ``error``, or the window. Later, each step that it begins."""
+
+    step: int | None = None
+    busy: str | None = None
+    error: str | None = None
+    id: str = ""
+    first: int = 0
+    last: int = -1
+    run_dir: str = ""
+    processes: tuple[tuple[str, int], ...] = ()
+
+
+class _Result(msgspec.Struct):
+    """A line of the file of results."""
+
+    id: str
+    host: str
+    pid: int
+    rank: int | None
+    done: bool
+    steps: tuple[int, int] | None
+    path: str | None
+    error: str | None
+
+
 class Capture:
     """A request to the processes of one job. ``target`` is a process id, or a run folder. Raises CaptureError."""
 
     def __init__(self, target: str, timeout: float | None = None) -> None:
-        self._target = f"process {target}" if target.isdecimal() else target
-        self._until = None if timeout is None else time.monotonic() + timeout
-        places = sockets_of(int(target)) if target.isdecimal() else sockets_below(target)
-        self._connections = connected(places, target)
+        pid = int(target) if re.fullmatch(r"[+-]?[0-9]+", target) else None
+        self._target = target if pid is None else f"process {pid}"
+        self._timeout, self._begun = timeout, time.monotonic()
+        if pid is not None and pid < 1:
+            raise CaptureError(f"{target} is no process id", "give the process id of the training, or its run folder")
+        places = sockets_below(target) if pid is None else sockets_of(pid)
+        self._connections = connected(places, self._target)
 
     def __enter__(self) -> Capture:
         return self
@@ -80,60 +121,98 @@ class Capture:
             with contextlib.suppress(OSError):  # an end of the process is noticed below
                 connection.sendall(json.dumps(request).encode() + b"\n")
         while received:
-            for connection in self._arrived(received, "begun a step"):
+            self._check_time("begun a step", SILENT_S)
+            for connection in _arrived(received):
                 piece = _received(connection)
-                received[connection] += piece
+                *lines, received[connection] = (received[connection] + piece).split(b"\n")
+                answers = [answer for answer in map(self._decoded, lines) if answer.step is None]
+                if answers:
+                    socket_path = self._connections[connection]
+                    self._keep(connection)
+                    return self._accepted(answers[0], request, socket_path)
+                if len(received[connection]) > _MOST_BYTES:
+                    raise self._no_answer()
                 if not piece:
                     del received[connection]
-                elif received[connection].endswith(b"\n"):
-                    self._keep(connection)
-                    return self._accepted(json.loads(received[connection]))
-        raise CaptureError(f"{self._target} ended its training before it began another step", "")
+        hint = "only a training that runs can be captured"
+        raise CaptureError(f"{self._target} ended its training before it began another step", hint)
 
-    def _accepted(self, answer: Mapping[str, Any]) -> Accepted:
-        if "busy" in answer:
-            raise CaptureError(f"{self._target} {answer['busy']}", "try again later")
-        if "error" in answer:
-            raise CaptureError(f"{self._target}: {answer['error']}", "")
-        ranks = tuple((machine, pid) for machine, pid in answer["processes"])
-        place = paths.as_path(answer["run_dir"])
-        return Accepted(answer["id"], answer["first"], answer["last"], place, Path(answer["folder"]), ranks)
+    def _decoded(self, line: bytes) -> _Answer:
+        try:
+            return msgspec.json.decode(line, type=_Answer)
+        except msgspec.MsgspecError:
+            raise self._no_answer() from None
+
+    def _no_answer(self) -> CaptureError:
+        return CaptureError(f"{self._target} gave an answer that is not perfkit's", _SAME)
+
+    def _accepted(self, answer: _Answer, request: dict[str, object], socket_path: Path) -> Accepted:
+        if answer.busy is not None:
+            raise CaptureError(f"{self._target} {answer.busy}", "try again later")
+        if answer.error is not None:
+            raise CaptureError(f"{self._target}: {answer.error}", f"ask for 1 to {MOST_STEPS} steps")
+        if (answer.id, answer.last - answer.first + 1) != tuple(request.values()) or not answer.processes:
+            raise self._no_answer()
+        place = run_folder(socket_path, answer.run_dir)
+        if place is None:
+            text = f"{self._target} names a run folder in which it has no socket: {paths.readable(answer.run_dir)}"
+            raise CaptureError(text, "give the run folder: perfkit capture DIR")
+        return Accepted(answer.id, answer.first, answer.last, *place, answer.processes)
 
     def _keep(self, chosen: socket.socket | None) -> None:
         """Close the other connections, which takes their requests back."""
         for connection in self._connections:
             if connection is not chosen:
                 connection.close()
-        self._connections = [] if chosen is None else [chosen]
+        self._connections = {} if chosen is None else {chosen: self._connections[chosen]}
 
     def wait(self, accepted: Accepted, say: Callable[[str], None]) -> list[Recorded]:
         """Wait until every process has written its steps, or has ended. ``say`` gets a text on the progress."""
-        ended: float | None = None
+        what, ended, heard, count, text = f"steps {accepted.first} to {accepted.last}", None, time.monotonic(), 0, b""
         while True:
-            gone = ended is not None and time.monotonic() > ended + _GRACE_S
+            now = time.monotonic()
+            gone = ended is not None and now > ended + _GRACE_S
+            silent = self._timeout is None and now > heard + SILENT_S
             recorded = list(results(accepted))
             left = set(accepted.processes) - {one.process for one in recorded if one.done}
-            if not left or gone:
+            if not left:
                 return recorded
+            if gone or silent:
+                ranks = {one.process: one.rank for one in recorded}
+                error = f"nothing was reported for {SILENT_S:.0f} s, so the loop may be over"
+                if gone:
+                    error = f"the process ended before all of {what} were recorded"
+                return recorded + [Recorded(each, ranks.get(each), False, None, None, error) for each in sorted(left)]
+            if len(recorded) > count:
+                heard, count = now, len(recorded)
             say(f"waiting for {len(left)} of {len(accepted.processes)} processes")
             if ended is not None:
                 time.sleep(_LOOK_S)
                 continue
-            what = f"written steps {accepted.first} to {accepted.last}"
-            for connection in self._arrived(self._connections, what):
-                if _received(connection):
+            self._check_time(f"written {what}")
+            for connection in _arrived(self._connections):
+                piece = _received(connection)
+                *lines, text = (text + piece).split(b"\n")
+                if any((self._decoded(line).step or 0) <= accepted.last + 1 for line in lines):
+                    heard = now  # after its window, only files count
+                elif piece:
                     continue
-                if _alive(connection):  # its training has ended, but the last file may not be written yet
+                elif _alive(connection):  # its training has ended, but the last file may not be written yet
                     time.sleep(_LOOK_S)
                 else:
-                    ended = time.monotonic()
+                    ended = now
 
-    def _arrived(self, connections: Iterable[socket.socket], what: str) -> list[socket.socket]:
-        """Wait a moment. Return the connections that were closed, or on which something has arrived. Raises
-        CaptureError if the time is over."""
-        if self._until is not None and time.monotonic() > self._until:
-            raise CaptureError(f"{self._target} has not {what} in time", "allow more time with --timeout")
-        return select.select(list(connections), [], [], _LOOK_S)[0]
+    def _check_time(self, what: str, otherwise: float = float("inf")) -> None:
+        """Raise CaptureError if the time is over. ``otherwise``: the limit in s if the user gave none."""
+        limit = otherwise if self._timeout is None else self._timeout
+        if time.monotonic() > self._begun + limit:
+            text = f"{self._target} has not {what} within {limit:.0f} s"
+            raise CaptureError(text, "its loop may be over, or a step takes long: allow more time with --timeout")
+
+
+def _arrived(connections: Iterable[socket.socket]) -> list[socket.socket]:
+    """Wait a moment. Return the connections that were closed, or on which something has arrived."""
+    return select.select(list(connections), [], [], _LOOK_S)[0]
 
 
 def _received(connection: socket.socket) -> bytes:
@@ -146,12 +225,11 @@ def _received(connection: socket.socket) -> bytes:
 
 def _alive(connection: socket.socket) -> bool:
     """Return whether the process at the other end runs. In another container, it may not be visible."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
+    other = peer(connection)
+    if other is None:
         return False
-    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        state = Path(f"/proc/{other[0]}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return False
     return state[0] not in "ZX"  # its parent may not have noticed its end
@@ -165,24 +243,48 @@ def results(accepted: Accepted) -> Iterator[Recorded]:
         return
     for line in lines:
         try:
-            result: Mapping[str, Any] = json.loads(line)
-        except ValueError:  # a process died while it wrote the line
+            result = msgspec.json.decode(line, type=_Result)
+        except msgspec.MsgspecError:  # a process died while it wrote the line
             continue
-        if result["id"] == accepted.id:
-            path, steps = result["path"], result["steps"]
-            yield Recorded(
-                (result["host"], result["pid"]), result["rank"], result["done"], steps and (steps[0], steps[1]),
-                path and paths.as_path(path), result["error"],
-            )  # fmt: skip
+        if result.id == accepted.id:
+            path = None if result.path is None else accepted.run_dir / PurePosixPath(result.path).name
+            process = result.host, result.pid
+            yield Recorded(process, result.rank, result.done, result.steps, path, result.error)
 
 
-def connected(sockets: Iterable[Path], target: str) -> list[socket.socket]:
-    """Connect to the sockets whose processes run. Raises CaptureError if there is none."""
-    connections, waiting = [], False
+def run_folder(socket_path: Path, named: str) -> tuple[Path, Path] | None:
+    """Return the run folder of a socket, and the folder of its files. ``named`` is the run folder that its process
+    names. It counts only if the socket lies elsewhere, and if it leads to this socket. Otherwise return None."""
+    if socket_path.parent.name == FOLDER:
+        return socket_path.parent.parent, socket_path.parent
+    run_dir = paths.as_path(named)
+    try:
+        if paths.is_remote(run_dir):
+            own = folders(run_dir)[1].name == socket_path.parent.name
+            return (run_dir, socket_path.parent) if own else None
+        root = Path(*socket_path.parts[:4]) if socket_path.parts[1:2] == ("proc",) else Path(socket_path.anchor)
+        run_dir = root / run_dir.relative_to(run_dir.anchor)  # as seen from outside of its container
+        target = (run_dir / FOLDER / socket_path.name).readlink()
+        own = root / target.relative_to(target.anchor) == socket_path
+        return (run_dir, run_dir / FOLDER) if own else None
+    except (OSError, ValueError):
+        return None
+
+
+def connected(sockets: Iterable[Path], target: str) -> dict[socket.socket, Path]:
+    """Connect to the sockets whose processes run. Raises CaptureError if there is none, or one of another user."""
+    connections: dict[socket.socket, Path] = {}
+    waiting, user = False, os.geteuid()
     for path in sockets:
         try:
-            connections.append(connect(path))
+            connection = connect(path)
+            connections[connection] = path
+            other = peer(connection)
+            if user and (path.stat().st_uid if other is None else other[1]) not in (user, 0):
+                raise PermissionError
         except PermissionError:
+            for one in connections:
+                one.close()
             raise CaptureError(f"{target} belongs to another user", _OWN_ONLY) from None
         except BlockingIOError:
             waiting = True
@@ -191,7 +293,7 @@ def connected(sockets: Iterable[Path], target: str) -> list[socket.socket]:
     if not connections and waiting:
         raise CaptureError(f"{target}: too many requests wait for its next step", "try again later")
     if not connections:
-        raise CaptureError(f"{target}: the training that recorded into this folder has ended", "")
+        raise CaptureError(f"{target}: the training that recorded into this folder has ended", "start it again first")
     return connections
 
 
@@ -217,7 +319,7 @@ def sockets_of(pid: int) -> list[Path]:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
-        raise CaptureError(f"there is no process {pid}: it has ended, or runs on another machine", "") from None
+        raise CaptureError(f"there is no process {pid}: it has ended, or runs on another machine", _ELSEWHERE) from None
     except PermissionError:
         raise CaptureError(f"process {pid} belongs to another user", _OWN_ONLY) from None
     if not process.is_dir():
@@ -231,7 +333,7 @@ def sockets_of(pid: int) -> list[Path]:
     except PermissionError:
         raise CaptureError(f"process {pid} belongs to another user", _OWN_ONLY) from None
     except OSError:
-        raise CaptureError(f"there is no process {pid}: it has ended", "") from None
+        raise CaptureError(f"there is no process {pid}: it has ended", _ELSEWHERE) from None
     fields = (line.split(None, 7) for line in lines)
     bound = {Path(field[7]) for field in fields if len(field) == 8 and f"socket:[{field[6]}]" in inodes}
     found = sorted(path for path in bound if path.name.endswith(SUFFIX))

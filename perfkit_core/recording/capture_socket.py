@@ -8,6 +8,7 @@ between two steps, so a request waits in the socket while a step runs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -108,17 +109,16 @@ class CaptureSocket:
     def __init__(self, run_dir: Path) -> None:
         name = f"{host()}-{os.getpid()}-{next(_count)}{SUFFIX}"
         self.folder, short = folders(run_dir)
-        if self.folder == short:
-            private(short.parent)
-        self.path = bound = private(self.folder) / name
+        self.path = bound = self.folder / name
+        if self.folder != short:
+            private(self.folder)
         for folder in (self.folder, short):
             remove_stale(folder)
         self._listener = listener = socket.socket(socket.AF_UNIX)
         self._connections: dict[socket.socket, bytearray] = {}
         if len(os.fsencode(bound)) > _LONGEST:
-            private(short.parent)
-            bound = private(short) / name
-        listener.bind(str(bound))
+            bound = short / name
+        _bind(listener, bound, short)
         # also when the process ends; not before bind, which fails if the files are those of another process
         self._end = weakref.finalize(self, _remove, os.getpid(), self.path, short / name, listener, self._connections)
         if bound != self.path:
@@ -126,9 +126,7 @@ class CaptureSocket:
         bound.chmod(0o600)
         listener.listen(_MOST_WAITING)
         listener.setblocking(False)
-        if hasattr(os, "register_at_fork"):
-            here = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _close(here()))
+        _opened().add(self)
 
     def requests(self) -> Iterator[tuple[socket.socket, Mapping[str, Any]]]:
         """Yield the requests that have arrived, with the connections that wait for the answers. Never waits."""
@@ -168,14 +166,42 @@ class CaptureSocket:
         with contextlib.suppress(OSError):  # the other end has given up
             connection.send(json.dumps(content).encode() + b"\n")
 
+    def tell(self, content: Mapping[str, Any]) -> None:
+        """Send the same to all who are connected."""
+        for connection in self._connections:
+            self.answer(connection, content)
+
     def close(self) -> None:
         """Close the socket and all connections. A forked child leaves the socket of its parent in the folder."""
         self._end()
 
 
-def _close(server: CaptureSocket | None) -> None:
-    if server is not None:
-        server.close()
+@functools.cache
+def _opened() -> weakref.WeakSet[CaptureSocket]:
+    """Return the sockets of this process. A forked child closes its copies of them."""
+    sockets: weakref.WeakSet[CaptureSocket] = weakref.WeakSet()
+
+    def close() -> None:
+        for one in tuple(sockets):
+            one.close()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=close)
+    return sockets
+
+
+def _bind(listener: socket.socket, path: Path, short: Path) -> None:
+    """Bind the socket. A folder for short paths is created for it."""
+    for attempt in range(3):
+        try:
+            if path.parent == short:
+                private(short.parent)
+                private(short)
+            listener.bind(str(path))
+            return
+        except FileNotFoundError:  # the folder was empty, and a process that ended has just removed it
+            if attempt == 2:
+                raise
 
 
 def _remove(pid: int, path: Path, bound: Path, listener: socket.socket, connections: Iterable[socket.socket]) -> None:
@@ -185,13 +211,22 @@ def _remove(pid: int, path: Path, bound: Path, listener: socket.socket, connecti
         for place in (path, bound):
             with contextlib.suppress(OSError):
                 place.unlink(missing_ok=True)
+        for folder in (bound.parent, bound.parent.parent):
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
+
+
+def peer(connection: socket.socket) -> tuple[int, int] | None:
+    """Return the process id and the user id at the other end. None on systems that do not tell them."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    pid, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
+    return pid, user
 
 
 def _of_user(connection: socket.socket) -> bool:
     """Return whether the same user, or root, is at the other end. Systems without SO_PEERCRED rely on the mode of the
     folder."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
-    return user in (os.geteuid(), 0)
+    other = peer(connection)
+    return other is None or other[1] in (os.geteuid(), 0)

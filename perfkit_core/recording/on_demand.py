@@ -2,7 +2,8 @@
 
 A process looks for requests where a step begins, at most five times a second. Whoever is asked writes the window into
 the file ``requests`` of the run folder, which all ranks read. The window begins some steps later, so that all ranks
-have read it by then, and record the same steps. Each rank appends what it has recorded to the file ``results``.
+have read it by then, and record the same steps. Each rank appends what it has recorded to the file ``results``. If a
+training ends before its window, or within it, the rank reports this, too.
 
 Nothing here raises into the training. An error is logged, and ends the recording on demand.
 """
@@ -18,7 +19,7 @@ import time
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
@@ -27,6 +28,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.capture_socket import FOLDER, CaptureSocket, host, processes
 from perfkit_core.recording.step_clock import Action
+from perfkit_core.storage import background
 from perfkit_core.system import failures, paths
 
 Native = TypeVar("Native")
@@ -44,7 +46,12 @@ AGREE_S: Final = 2.0
 _LEAST_AHEAD: Final = 2
 _LEFT_S: Final = 60.0
 """After this time without a step, a handler with a window does not keep other handlers from recording."""
+_LEFT_AT_LEAST_S: Final = 5.0
+_LEFT_STEPS: Final = 10
+"""If its profiler does not record yet, the time of this many of its slowest steps suffices, but at least 5 s."""
 _RATES: Final = 8
+MOST_STEPS: Final = 10_000
+"""Maximum number of steps of a window, whose events are held in memory until it ends."""
 _SEARCHED: Final = 100_000
 """A window is put into the first free steps of the schedule. At most this many steps are searched."""
 
@@ -80,6 +87,7 @@ class OnDemand:
         self.planned: Callable[[int], bool] = lambda step: False
         self.warmup = WARMUP
         self.used = False
+        self.paused = False  # whether the profiler only stops for a moment, for example for a validation
         self._folder = run_dir / FOLDER
         self._server: CaptureSocket | None = None
         self._pid = 0
@@ -96,14 +104,16 @@ class OnDemand:
         """Return what the profiler does during ``step``, which is about to begin. A second call for the same step
         returns the same."""
         if step != self._step:
+            if step < self._step:  # another training with the same handler
+                self._end()
             self._step, self.used = step, True
             if not self._failed and (self._signalled or time.monotonic() >= self._next):
                 try:
                     self._look(step)
                 except Exception as error:
                     self._failed = True
-                    with contextlib.suppress(OSError):
-                        self.close()  # who asks now is told that nobody answers, and does not wait
+                    with contextlib.suppress(OSError):  # who asks now is told that nobody answers, and does not wait
+                        self.close(failures.one_line(error))
                     failures.log("nothing can be recorded on demand any more, training continues", error)
         for window in self._windows:
             if window.begin <= step <= window.last:
@@ -116,20 +126,44 @@ class OnDemand:
 
     def cycle(self) -> Report | None:
         """Return the function that reports the cycle that has just been taken from the profiler. None if the cycle
-        does not belong to a window on demand."""
+        does not belong to a window on demand. A profiler that stops within a window ends it, unless it is paused."""
         if not self._windows or self._step < self._windows[0].first:
             return None
         window, step = self._windows[0], self._step
-        if step > window.last:
-            del self._windows[0]
         steps = window.first, min(window.last, max(step - 1, window.first))
-        return lambda path, error: self._report(window, step > window.last, steps, path, error)
+        ended = None if step > window.last else self._ended()
+        done = not ended or not self.paused
+        if done:
+            del self._windows[0]
+        return lambda path, error: self._report(window, done, steps, path, error or (ended if done else None))
 
-    def close(self) -> None:
-        """Take no requests until the next call of :meth:`action`."""
-        if self._server is not None:
-            self._server.close()
-            self._server, self._pid = None, 0
+    def close(self, error: str | None = None) -> None:
+        """Take no requests until the next call of :meth:`action`. Report the windows that are not over as ended, by
+        ``error`` or by the end of the training."""
+        server, self._server = self._server, None
+        if server is not None:
+            if self._pid == os.getpid():
+                self._end(error)
+            server.close()
+            self._pid = 0
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # when the process ends, modules may be gone
+            if self._pid == os.getpid():  # a forked child has the windows of its parent
+                self._report_ended(self._windows)
+
+    def _end(self, error: str | None = None) -> None:
+        """Forget the windows that are not over. Report that nothing more will be recorded of them."""
+        windows, self._windows = self._windows, []
+        if windows:  # cycles that are still being written are reported before
+            background.shared().submit(self.run_dir, lambda: self._report_ended(windows, error))
+
+    def _report_ended(self, windows: Iterable[Window], error: str | None = None) -> None:
+        for window in windows:
+            self._report(window, True, error=error or self._ended())
+
+    def _ended(self) -> str:
+        return f"the training ended before step {self._step} was complete"
 
     def _signal(self) -> None:
         self._signalled = True
@@ -147,6 +181,7 @@ class OnDemand:
         with (self._folder / REQUESTS).open("rb") as file:
             if os.fstat(file.fileno()).st_size > self._read:
                 self._follow(file, step)
+        server.tell({"step": step})
         for connection, request in server.requests():
             server.answer(connection, self._accept(request, step))
         if self._signalled:
@@ -167,7 +202,7 @@ class OnDemand:
     def _accept(self, request: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Choose the steps of a window, and tell all ranks. Return the answer to the process that asks."""
         steps, name, warmup = request.get("steps", STEPS), request.get("id"), self.warmup
-        if not isinstance(steps, int) or not 0 < steps < _SEARCHED:
+        if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
             return {"error": f"cannot record {steps} steps"}
         place, ranks = self.place(), processes(self._folder)
         with _appending(self._folder / REQUESTS) as file:
@@ -189,7 +224,7 @@ class OnDemand:
         return self._answer(window, ranks)
 
     def _answer(self, window: Window, ranks: Sequence[tuple[str, int]]) -> dict[str, Any]:
-        return {**asdict(window), "run_dir": str(self.run_dir), "folder": str(self._folder), "processes": ranks}
+        return {**asdict(window), "run_dir": str(self.run_dir), "processes": ranks}
 
     def _follow(self, file: IO[bytes], step: int) -> None:
         """Read the windows that were appended to the file of requests."""
@@ -222,8 +257,16 @@ class OnDemand:
         other = _latest() if _latest is not None else None
         if other is None or other is self or other._pid != os.getpid():
             return ()
-        left = time.monotonic() > other._looked + _LEFT_S  # for example, its loop has raised an error
-        return () if left else (other,)
+        if time.monotonic() <= other._looked + other._left_after():
+            return (other,)
+        other._end()  # for example, its loop has raised an error
+        return ()
+
+    def _left_after(self) -> float:
+        """Return the time in s after which the loop of this handler counts as over. While its profiler records, no
+        other could be started anyway."""
+        recording = not self.paused and any(self._step >= window.first for window in self._windows)
+        return _LEFT_S if recording or not self._rates else max(_LEFT_AT_LEAST_S, _LEFT_STEPS / min(self._rates))
 
     def _free(self, step: int, warmup: int, steps: int) -> int | None:
         """Return the first step of a window whose warm-up begins at ``step`` or later. The profiler is off for a step

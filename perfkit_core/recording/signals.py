@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.storage import background
+from perfkit_core.system import failures
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
 """Exit status that a shell reports after SIGTERM."""
@@ -126,17 +128,24 @@ class _Capture:
 
 def on_capture(ask: Callable[[], None]) -> None:
     """Call the method ``ask`` at each SIGUSR2, as long as its object lives. The present handler of the signal is called
-    afterwards. Do nothing outside the main thread, where Python does not set handlers."""
+    afterwards. Outside the main thread, Python sets no handler: log a warning, unless perfkit's is already set."""
     number = getattr(signal, "SIGUSR2", None)
-    if number is None or threading.current_thread() is not threading.main_thread():
+    current = None if number is None else signal.getsignal(number)
+    if number is None or current is None:  # a handler that was not set by Python
         return
-    with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
-        current = signal.getsignal(number)
-        if current is None:  # it was not set by Python
-            return
-        handler = current if isinstance(current, _Capture) else _Capture(current)
-        handler.asked = [method for method in handler.asked if method() is not None] + [weakref.WeakMethod(ask)]
-        signal.signal(number, handler)
+    handler = current if isinstance(current, _Capture) else _Capture(current)
+    handler.asked = [method for method in handler.asked if method() is not None] + [weakref.WeakMethod(ask)]
+    if handler is not current:
+        try:
+            signal.signal(number, handler)
+        except ValueError:  # raised in other threads, and in subinterpreters
+            _tell_unset()
+
+
+@functools.cache  # once per process
+def _tell_unset() -> None:
+    text = "SIGUSR2 records nothing, because the handler with on_demand=True was made outside the main thread"
+    failures.tell(f"{text}: use perfkit capture", logging.WARNING)
 
 
 class OtherProfilerPatch:

@@ -239,6 +239,8 @@ class StepRecording:
         """Suspend the recording, for example during validation."""
         if self._running and not self._paused:
             self._paused = True
+            if self.demand is not None:
+                self.demand.paused = True
             self._clock.interrupted()
             self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
 
@@ -273,6 +275,8 @@ class StepRecording:
     @_guarded
     def _enter(self, step: int) -> None:
         self._step = step
+        if self.demand is not None:
+            self.demand.paused = False
         action = self._window.action(step, self._begun)
         if action is Action.RECORD and self._action is Action.RECORD:
             self._profiler.next(step)

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
 from tests.cli.conftest import Perfkit
 from tests.support.demanded_loop import Loop, handler, while_running
 
-pytestmark = [pytest.mark.bare, pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")]
+pytestmark = [
+    pytest.mark.bare, pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets"),
+    pytest.mark.usefixtures("sockets"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -68,6 +72,37 @@ def test_a_window_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     assert "nothing to take" in told
     assert writer.demand
     writer.demand.close()
+
+
+def test_the_command_ends_with_the_training(writer: CycleWriter[Any]) -> None:
+    """The training ends within the window, and its process lives on."""
+    loop = Loop(writer)
+    loop.step()
+    call = [sys.executable, "-m", "perfkit", "capture", str(writer.run_dir), "--steps", "999"]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as process:
+        while "record" not in loop.states[-2:-1]:
+            loop.step()
+            time.sleep(0.001)
+        writer(loop)
+        told = process.communicate()[1].splitlines()
+    first = loop.steps("record")[0]
+    assert process.returncode == 2
+    assert told[1].startswith(f"perfkit: recorded {writer.run_dir} (1 file); next: ")
+    assert told[1].endswith(f"--step {first}")
+    assert told[2].startswith(f"perfkit: error: process {os.getpid()} on ")
+    assert f": the training ended before step {first + 1} was complete; capture again" in told[2]
+
+
+def test_a_window_has_at_most_10000_steps(perfkit: Perfkit) -> None:
+    result = perfkit("capture", os.getpid(), "--steps", "10001")
+    text = "perfkit: error: --steps 10001 is too large, the maximum is 10000; example: --steps 20\n"
+    assert (result.code, result.err) == (2, text)
+
+
+def test_errors_cannot_control_the_terminal(perfkit: Perfkit) -> None:
+    result = perfkit("capture", "run\x1b[2J")
+    assert result.code == 2
+    assert result.err.startswith("perfkit: error: run\\x1b[2J: no such folder")
 
 
 @pytest.mark.parametrize(

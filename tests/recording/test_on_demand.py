@@ -22,15 +22,17 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.recording import capture, capture_socket, environment, on_demand
+from perfkit_core.recording import capture, capture_socket, environment, on_demand, signals
 from perfkit_core.recording.capture import Capture, Recorded
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
 from perfkit_core.storage.store import read_stored
-from tests.support.demanded_loop import NATIVE, Loop, asked, handler
+from tests.support.demanded_loop import NATIVE, Loop, asked, handler, while_running
 from tests.support.small_trace import small_trace
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets"), pytest.mark.usefixtures("sockets")
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -197,17 +199,175 @@ def test_a_planned_cycle_is_not_reported_as_a_capture(writer: CycleWriter[Any]) 
     assert [(one["steps"], one["path"]) for one in results(writer.run_dir)] == [([6, 7], str(writer.written[1]))]
 
 
-def test_a_window_that_is_cut_off_is_reported(writer: CycleWriter[Any]) -> None:
-    """The training ends in step 5, within the window, so the profiler hands over what it has."""
+def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: CycleWriter[Any], tmp_path: Path) -> None:
+    """The training ends in step 5. The profiler hands over steps 3 and 4. The process lives on, and its next training
+    can be captured at once, also with the same handler."""
     loop = Loop(writer)
     loop.step()
-    assert answered(loop, steps=9)["first"] == 3
-    while len(loop.states) < 6:
+    with Capture(str(os.getpid())) as request:
+        accepted = while_running(lambda: request.ask(999), loop.step)
+        while len(loop.states) < accepted.first + 3:
+            loop.step()
+        writer(loop)
+        (recorded,) = request.wait(accepted, lambda text: None)
+    assert recorded.steps == (accepted.first, accepted.first + 1)
+    assert recorded.path == writer.written[0]
+    assert recorded.error == f"the training ended before step {accepted.first + 2} was complete"
+    other = handler(tmp_path / "other")
+    for next_loop in Loop(other), Loop(writer):
+        accepted, (recorded,) = asked(next_loop, str(os.getpid()), 1)
+        assert (recorded.steps, recorded.error) == ((accepted.first, accepted.first), None)
+    assert other.demand
+    other.demand.close()
+
+
+def test_a_training_that_ends_before_its_window_says_so(tmp_path: Path) -> None:
+    """The handler is deleted with the variables of the function that trains."""
+
+    def train() -> None:
+        loop = Loop(handler(tmp_path))
         loop.step()
-    writer(loop)
+        assert answered(loop, steps=2)["first"] == 3
+
+    train()
+    (result,) = results(tmp_path)
+    assert (result["done"], result["path"]) == (True, None)
+    assert result["error"] == "the training ended before step 1 was complete"
+
+
+def test_the_next_training_of_a_handler_ends_the_windows_of_the_last_one(writer: CycleWriter[Any]) -> None:
+    loop = Loop(writer)
+    while len(loop.states) < 9:
+        loop.step()
+    answered(loop, steps=9)
+    again = Loop(writer)
+    again.step()
     writer.flush()
     (result,) = results(writer.run_dir)
-    assert (result["done"], result["steps"]) == (False, [3, 4])
+    assert result["error"] == "the training ended before step 9 was complete"
+    assert answered(again, steps=1)["first"] == 3
+
+
+@pytest.mark.parametrize(("step", "left_s"), [(1, 5.0), (5, 60.0)])
+def test_a_loop_that_makes_no_more_steps_is_left(
+    writer: CycleWriter[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, left_s: float
+) -> None:
+    """Its window is that of steps 4 to 6. Before, ten of its steps of 0.1 s suffice, but it has at least 5 s."""
+    now = [100.0]
+    monkeypatch.setattr(on_demand, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    loop, other = Loop(writer), handler(tmp_path / "other")
+    loop.step()
+    now[0] += 0.1
+    loop.step()
+    assert answered(loop, steps=3)["first"] == 4
+    while loop.states[step:] == []:
+        now[0] += 0.1
+        loop.step()
+    waiting = Loop(other)
+    waiting.step()
+    now[0] += left_s
+    assert "busy" in answered(waiting, steps=1)
+    now[0] += 0.01
+    assert answered(waiting, steps=1)["first"] == 4
+    writer.flush()
+    (result,) = results(writer.run_dir)
+    assert result["error"] == f"the training ended before step {len(loop.states) - 1} was complete"
+    assert other.demand
+    other.demand.close()
+
+
+def test_a_paused_window_goes_on(writer: CycleWriter[Any]) -> None:
+    """A callback stops the profiler for a validation in step 4, and starts it again in the same step. The training ends
+    in step 6 of the steps 3 to 11."""
+    loop = Loop(writer)
+    loop.step()
+    demand = writer.demand
+    assert demand
+    assert answered(loop, steps=9)["first"] == 3
+    while len(loop.states) < 5:
+        loop.step()
+    demand.paused = True
+    writer(loop)
+    demand.paused = False
+    while len(loop.states) < 7:
+        loop.step()
+    demand.close()
+    writer.flush()
+    assert [(one["done"], one["steps"], one["error"]) for one in results(writer.run_dir)] == [
+        (False, [3, 3], None), (True, None, "the training ended before step 6 was complete")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_nobody_waits_for_a_loop_that_makes_no_more_steps(
+    writer: CycleWriter[Any], monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    loop = Loop(writer)
+    loop.step()
+    with Capture(str(writer.run_dir)) as request:
+        accepted = while_running(lambda: request.ask(2), loop.step) if begins else None
+        monkeypatch.setattr(capture, "SILENT_S", 0.0)
+        if accepted:
+            (recorded,) = request.wait(accepted, lambda text: None)
+            assert recorded.error == "nothing was reported for 0 s, so the loop may be over"
+        else:
+            with pytest.raises(CaptureError, match="has not begun a step within 0 s; its loop may be over"):
+                request.ask(2)
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the system does not tell who connects")
+def test_sockets_of_other_users_are_not_asked(writer: CycleWriter[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    Loop(writer).step()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(capture, "peer", lambda connection: (1, 1001))
+    with pytest.raises(CaptureError, match="belongs to another user; only its user can capture it"):
+        Capture(str(writer.run_dir))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "no json", "[1]", "{}", '{"id": 3}', '{"id": "ID", "first": 1, "last": 2, "processes": []}',
+        '{"id": "ID", "first": 1, "last": 9, "processes": [["vm", 1]]}',
+        '{"id": "other", "first": 1, "last": 2, "processes": [["vm", 1]]}',
+        '{"id": "ID", "first": 1, "last": 2, "processes": [["vm", "x"]]}',
+    ],
+)  # fmt: skip
+def test_answers_are_checked(tmp_path: Path, answer: str) -> None:
+    """Another program may listen. It gets a request of two steps with the id ID."""
+    folder = tmp_path / ".capture"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        descriptor = os.open(folder, os.O_RDONLY)
+        listener.bind(f"/proc/self/fd/{descriptor}/{capture_socket.host()}-1-0.perfkit")
+        os.close(descriptor)
+        listener.listen()
+
+        def answers() -> None:
+            with listener.accept()[0] as connection:
+                request = json.loads(connection.recv(4096))
+                connection.sendall(answer.replace("ID", request["id"]).encode() + b"\n")
+
+        threading.Thread(target=answers, daemon=True).start()
+        with Capture(str(tmp_path)) as request, pytest.raises(CaptureError, match="gave an answer that is not perfkit"):
+            request.ask(2)
+
+
+def test_a_process_can_only_name_a_folder_of_its_socket(tmp_path: Path) -> None:
+    """A socket with a long path lies elsewhere, and its run folder has a link to it."""
+    elsewhere = tmp_path / "digest" / "vm-1-0.perfkit"
+    (tmp_path / "run" / ".capture").mkdir(parents=True)
+    (tmp_path / "run" / ".capture" / elsewhere.name).symlink_to(elsewhere)
+    (tmp_path / "other" / ".capture").mkdir(parents=True)
+    (tmp_path / "other" / ".capture" / elsewhere.name).touch()
+    run_dir = tmp_path / "run"
+    assert capture.run_folder(elsewhere, str(run_dir)) == (run_dir, run_dir / ".capture")
+    for named in (str(tmp_path / "other"), str(tmp_path), "", "a\0b", "s3://bucket/run"):
+        assert capture.run_folder(elsewhere, named) is None
+    inside = run_dir / ".capture" / "vm-2-0.perfkit"
+    assert capture.run_folder(inside, str(tmp_path / "other")) == (run_dir, run_dir / ".capture")
+    container = Path("/proc/7/root/run/.capture/vm-7-0.perfkit")
+    assert capture.run_folder(container, "/run") == (Path("/proc/7/root/run"), container.parent)
 
 
 def test_a_failed_window_is_reported(tmp_path: Path) -> None:
@@ -248,6 +408,30 @@ def test_no_signal_handler_is_set_outside_the_main_thread(tmp_path: Path) -> Non
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGUSR2) is before
+
+
+def test_a_handler_that_cannot_take_signals_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    signals._tell_unset.cache_clear()
+    made: list[CycleWriter[Any]] = []
+    try:
+        for _ in range(2):
+            thread = threading.Thread(target=lambda: made.append(handler(tmp_path)))
+            thread.start()
+            thread.join()
+        assert [one.getMessage() for one in caplog.records] == [
+            "perfkit: SIGUSR2 records nothing, because the handler with on_demand=True was made outside the main "
+            "thread: use perfkit capture"
+        ]
+        made.append(handler(tmp_path))  # the main thread sets perfkit's handler, which also serves other threads
+        thread = threading.Thread(target=lambda: made.append(handler(tmp_path)))
+        thread.start()
+        thread.join()
+        signal.raise_signal(signal.SIGUSR2)
+        assert [one.demand._signalled for one in made if one.demand] == [False, False, True, True]
+        assert len(caplog.records) == 1
+    finally:
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_second_signal_is_logged(writer: CycleWriter[Any], caplog: pytest.LogCaptureFixture) -> None:
@@ -291,18 +475,19 @@ def test_a_process_that_takes_no_connections_is_not_waited_for(writer: CycleWrit
             assert full.exists()
 
 
-def test_long_paths(tmp_path: Path) -> None:
+def test_long_paths(tmp_path: Path, sockets: Path) -> None:
     writer = handler(tmp_path / ("long" * 30))
     asked(Loop(writer), str(writer.run_dir))
     asked(Loop(writer), str(os.getpid()))
     (link,) = (writer.run_dir / ".capture").glob("*.perfkit")
     target = link.readlink()
     assert len(str(target)) < 104
+    assert target.parent.parent.parent == sockets
     assert stat.S_IMODE(target.parent.stat().st_mode) == stat.S_IMODE(target.parent.parent.stat().st_mode) == 0o700
     assert writer.demand
     writer.demand.close()
     assert not link.is_symlink()
-    assert not target.exists()
+    assert not target.parent.parent.exists()
 
 
 def test_an_error_ends_the_recording_on_demand_only(writer: CycleWriter[Any], caplog: pytest.LogCaptureFixture) -> None:
@@ -492,12 +677,15 @@ def test_targets_that_cannot_be_asked(tmp_path: Path) -> None:
         Capture(str(os.getpid()))
     with pytest.raises(CaptureError, match="there is no process 99999999999999999999"):
         Capture("99999999999999999999")
+    for target in ("0", "-5", "00"):
+        with pytest.raises(CaptureError, match=f"{target} is no process id; give the process id of the training"):
+            Capture(target)
 
 
 def test_the_time_to_wait_can_be_limited(writer: CycleWriter[Any]) -> None:
     Loop(writer).step()
     with (
         Capture(str(writer.run_dir), 0.0) as request,
-        pytest.raises(CaptureError, match="has not begun a step in time"),
+        pytest.raises(CaptureError, match="has not begun a step within 0 s"),
     ):
         request.ask(1)
