@@ -18,7 +18,8 @@ from IPython.core.getipython import get_ipython
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from perfkit_core.errors import PerfkitError, UsageError, spelled_like
+from perfkit_core.errors import PerfkitError, UsageError
+from perfkit_core.recording.chosen_framework import chosen_framework
 
 if TYPE_CHECKING:
     from perfkit_core.cli.record import Session
@@ -76,29 +77,20 @@ def _begun(given: Any, tree: ast.Module, namespace: Mapping[str, Any]) -> tuple[
     folder = Path(given.output or f"{RUNS}/cell-{time.strftime('%Y%m%d-%H%M%S')}")
     session = Session(folder, given.steps, {**{name: getattr(given, name) for name in _OPTIONS}, OPTION: step})
     session.check_folder()
-    framework = given.framework or _framework(tree, namespace, session.recorders)
-    if framework not in session.recorders:
-        raise UsageError(f"unknown framework {framework!r}", spelled_like(framework, session.recorders))
-    session.begin(framework)
+    hint = f"choose one with --framework: {', '.join(session.recorders)}"
+    used = _used(tree, namespace)
+    session.begin(chosen_framework(session.recorders, given.framework, hint, used))
     return session, step
 
 
-def _framework(tree: ast.Module, namespace: Mapping[str, Any], known: Collection[str]) -> str:
-    """Return the framework that the code uses: the only one of its imports and variables, or else the only one that is
-    imported. Raises UsageError."""
+def _used(tree: ast.Module, namespace: Mapping[str, Any]) -> set[str]:
+    """Return the top-level modules of the imports and variables of the code."""
     used = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     used |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     assigned = {node.id for node in names if not isinstance(node.ctx, ast.Load)}  # their values are of earlier cells
     used |= set(_modules({node.id for node in names} - assigned, namespace, set()))
-    frameworks = {name.partition(".")[0] for name in used}.intersection(known)
-    found = sorted(frameworks or {name for name in known if name in sys.modules})
-    if len(found) != 1:
-        problem = f"the cell uses {' and '.join(found)}" if frameworks else "no framework is imported"
-        if found and not frameworks:
-            problem = f"{' and '.join(found)} are imported"
-        raise UsageError(problem, f"choose one with --framework: {', '.join(known)}")
-    return found[0]
+    return {name.partition(".")[0] for name in used}
 
 
 def _modules(names: Collection[str], namespace: Mapping[str, Any], seen: set[str]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -12,11 +11,12 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.errors import UsageError, spelled_like
+from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import DEVICE_WORK, MEMCPY, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Recorder, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording.chosen_framework import chosen_framework
 from perfkit_core.views import user_code
 from perfkit_core.views.devices import kernels, memcpy
 from perfkit_core.views.memory import memory_places
@@ -122,18 +122,8 @@ def recorder(framework: str | None, test_file: ModuleType | None = None) -> Reco
     one whose objects are variables of the test file. Raises UsageError if this names none or several."""
     __tracebackhide__ = True
     known = {one.framework: one for one in get_plugins().recorders() if one.section is not None}
-    if framework is not None:
-        if framework not in known:
-            raise UsageError(f"framework={framework!r} is unknown", spelled_like(framework, known))
-        return known[framework]
-    imported = [name for name in known if name in sys.modules]
-    if not imported:
-        hint = f"import it at the top of the test file, or give framework= ({', '.join(known)})"
-        raise UsageError("no framework is imported, so nothing can be recorded", hint)
     variables = vars(test_file).values() if test_file else ()
     used = {(each.__name__ if isinstance(each, ModuleType) else type(each).__module__).partition(".")[0]
             for each in variables}  # fmt: skip
-    chosen = imported if len(imported) == 1 else [name for name in imported if name in used]
-    if len(chosen) != 1:
-        raise UsageError(f"{' and '.join(imported)} are imported", f"give framework={imported[0]!r}, or another")
-    return known[chosen[0]]
+    hint = f"import the right one at the top of the test file, or give framework= ({', '.join(known)})"
+    return known[chosen_framework(known, framework, hint, used)]

@@ -10,11 +10,15 @@ from typing import Any, Final
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.chosen_framework import chosen_framework
+from perfkit_core.recording.step_recording import StepRecording, step_range
 from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
 from perfkit_core.system import failures, paths
 
 WINDOW: Final = (10, 19)
+_EXAMPLE: Final = 'example: perfkit.profile(loader, "runs/baseline", window=(10, 19))'
+_OF_CYCLES: Final = ("steps", "wait", "active", "repeat", "skip_first")
+"""Arguments of a callback that choose steps in other ways."""
 
 
 class _Recording:
@@ -60,6 +64,8 @@ _recordings: dict[tuple[int, str], _Recording] = {}
 class ProfiledLoop(WrappedLoader[Item]):
     """The loader whose steps are recorded while it is iterated. See :func:`profile`."""
 
+    __slots__ = ("_recording",)
+
     def __init__(self, loader: Iterable[Item], recording: _Recording) -> None:
         super().__init__(loader)
         self._recording = recording
@@ -101,12 +107,17 @@ def profile(
 
     Raises UsageError for invalid arguments. Later errors are logged, and do not disturb the loop.
     """
-    window = WINDOW if window is None and not on_demand else window
+    place = os.getpid(), _checked(loader, run_dir, options)
+    if window is not None:
+        window = step_range("window", window)
+    elif not on_demand:
+        window = WINDOW
     arguments = {"window": window, "framework": framework, "on_demand": on_demand, **options}
-    place = os.getpid(), paths.identity(paths.as_path(paths.absolute(run_dir)))
     known = _recordings.get(place)
     if known is None:
-        recording = _recorder(framework)(run_dir, window, on_demand=on_demand, **options)
+        loops = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop}
+        name = chosen_framework(loops, framework, f"give framework={' or '.join(map(repr, loops))}")
+        recording = loops[name](run_dir, window, on_demand=on_demand, **options)
         known = _recordings[place] = _Recording(recording, arguments)
     elif known.arguments != arguments:
         text = f"{run_dir}: another loop of this process records into this folder, with other arguments"
@@ -114,15 +125,16 @@ def profile(
     return ProfiledLoop(loader, known)
 
 
-def _recorder(framework: str | None) -> Any:
-    """Return what records steps with this framework, or with the only one that is imported. Raises UsageError."""
-    known = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop is not None}
-    if framework is not None and framework not in known:
-        raise UsageError(f"framework={framework!r} is unknown", f"known: {', '.join(known) or 'none'}")
-    imported = [name for name in known if name in sys.modules] if framework is None else [framework]
-    if len(imported) == 1:
-        return known[imported[0]]
-    if imported:
-        text = f"{' and '.join(imported)} are imported, and it is unknown which of them the loop uses"
-        raise UsageError(text, f"add framework={imported[0]!r}")
-    raise UsageError("the program has imported no framework yet", f"import {' or '.join(known) or 'one'} before")
+def _checked(loader: object, run_dir: Any, options: Iterable[str]) -> str:
+    """Return the identity of the run folder. Raises UsageError for wrong types, which are often swapped arguments."""
+    if isinstance(loader, (str, bytes, os.PathLike)) or not (
+        hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
+    ):
+        raise UsageError(f"loader is of the type {type(loader).__name__}, and yields no batches", _EXAMPLE)
+    for name in options:
+        if name in _OF_CYCLES:
+            raise UsageError(f"perfkit.profile has no argument {name}", "give window=(first, last)")
+    try:
+        return paths.identity(paths.as_path(paths.absolute(run_dir)))
+    except TypeError:
+        raise UsageError(f"run_dir is of the type {type(run_dir).__name__}, and no path", _EXAMPLE) from None

@@ -13,17 +13,19 @@ import enum
 import functools
 import inspect
 import logging
+import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
-from perfkit_core.errors import UsageError
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, render
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.recording.writer import CycleWriter, callbacks
 from perfkit_core.system import failures
 from perfkit_core.system.paths import absolute, as_path
 
@@ -44,8 +46,17 @@ class StepWindow:
     origin: int | None = None  # ``skip_first`` counts from this step; None: the training's first step
 
     def __post_init__(self) -> None:
-        if min(self.wait, self.warmup, self.repeat, self.skip_first) < 0 or self.active < 1:
-            raise UsageError(f"{self} records no steps", "give at least one active step, and no negative number")
+        for name, least in (("wait", 0), ("warmup", 0), ("active", 1), ("repeat", 0), ("skip_first", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise UsageError(f"{name}={value!r} is no valid number", f"give a whole number of {least} or more")
+
+    def described(self, begun: int) -> str:
+        """Return the selected steps in words. ``begun`` is the number of the training's first step."""
+        first = (begun if self.origin is None else self.origin) + self.skip_first + self.wait + self.warmup
+        steps = f"steps {first} to {first + self.active - 1}"
+        period = self.wait + self.warmup + self.active
+        return steps if self.repeat == 1 else f"{steps}, then {self.active} of every {period} steps"
 
     def action(self, step: int, begun: int) -> Action:
         """Return what the profiler does during ``step``. ``begun`` is the number of the training's first step."""
@@ -90,20 +101,32 @@ def step_window(
     warmup = DEFAULT_WARMUP if warmup is None else warmup
     cycle = {"wait": wait, "active": active, "repeat": repeat, "skip_first": skip_first}
     lengths = {name: value for name, value in cycle.items() if value is not None}
+    window = StepWindow(warmup=warmup, **lengths)
     if steps is None:
-        return StepWindow(warmup=warmup, **lengths)
+        return window
     if lengths:
         raise UsageError(f"steps={steps} and {', '.join(lengths)} cannot be combined", "give only one of them")
-    first, last = steps
-    if not 0 <= first <= last:
-        raise UsageError(f"steps=({first}, {last}) selects no steps", "give the first and the last step to record")
+    first, last = step_range("steps", steps)
     warmup = min(warmup, first)
     return StepWindow(0, warmup, last - first + 1, skip_first=first - warmup, origin=0)
 
 
+def step_range(name: str, value: Any) -> tuple[int, int]:
+    """Return the first and the last step. ``name`` is the parameter that has the value. Raises UsageError."""
+    hint = f"give the first and the last step to record, for example {name}=(10, 19)"
+    try:
+        first, last = map(operator.index, value)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name}={value!r} is no pair of steps", hint) from None
+    if not 0 <= first <= last:
+        raise UsageError(f"{name}=({first}, {last}) selects no steps", hint)
+    return first, last
+
+
+_CHOOSE: Final = "leave it out: perfkit makes it from the steps that you choose"
 _SET_BY_PERFKIT: Final = {
-    "schedule": "give steps=(first, last) or wait, warmup, active",
-    "scheduler": "give steps=(first, last) or wait, warmup, active",
+    "schedule": _CHOOSE,
+    "scheduler": _CHOOSE,
     "on_trace_ready": "pass the function in also=[…]: perfkit calls it with the profiler after each cycle",
     "timer_only": "leave it out: with timer_only, the profiler records no events",
 }
@@ -133,8 +156,8 @@ def check_options(profiler: Callable[..., Any], options: Mapping[str, Any]) -> N
         if name in _SET_BY_PERFKIT:
             raise UsageError(f"{name} cannot be given here", _SET_BY_PERFKIT[name])
         if name not in parameters:
-            allowed = ", ".join(sorted(parameters.keys() - _SET_BY_PERFKIT.keys()))
-            raise UsageError(f"the profiler has no option {name}", f"its options are {allowed}")
+            allowed = sorted(parameters.keys() - _SET_BY_PERFKIT.keys())
+            raise UsageError(f"the profiler has no option {name}", spelled_like(name, allowed, "its options are"))
 
 
 class Ending(enum.Enum):
@@ -260,9 +283,10 @@ class StepRecording:
         self._leave(Ending.NOT_BEGUN, keep=self._steps_of_cycle > 0)
         self._clock.save_rest()
         self._end()
-        if not self._recorded and self.demand is None:
+        if not self._recorded and isinstance(self._window, StepWindow):
             trained = f"steps {self._begun} to {self._step - 1}" if self._step > self._begun else "no step"
-            text = f"none of the selected steps was recorded: the loop ran {trained}, the window is {self._window}"
+            selected = self._window.described(self._begun)
+            text = f"none of the selected steps was recorded: the loop ran {trained}, and should record {selected}"
             failures.tell(text, logging.WARNING)
 
     @_guarded
@@ -330,7 +354,7 @@ class CallbackRecording(StepRecording, ABC):
     ) -> None:
         check_options(self.profiler_class(), options)
         self.run_dir = absolute(run_dir)
-        self.also = tuple(also)
+        self.also = callbacks(also)
         self.options = options
         window = step_window(steps, wait, warmup, active, repeat, skip_first)
         demand = None

@@ -9,7 +9,10 @@ Item = TypeVar("Item")
 
 
 class WrappedLoader(Generic[Item]):
-    """Has the length and the attributes of ``loader``."""
+    """Has the length, the truth value and the attributes of ``loader``. Attributes that are set are set there, so that
+    ``loader.epoch = 1`` has an effect. Own attributes of subclasses are those in ``__slots__``."""
+
+    __slots__ = ("__weakref__", "_loader")
 
     def __init__(self, loader: Iterable[Item]) -> None:
         self._loader = loader
@@ -17,7 +20,16 @@ class WrappedLoader(Generic[Item]):
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]
 
+    def __bool__(self) -> bool:
+        return bool(self._loader)
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_loader" not in self.__dict__:
+        if name.startswith("__") or name == "_loader":  # it is not set while the object is being copied
             raise AttributeError(name)
         return getattr(self._loader, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("__") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._loader, name, value)

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from perfkit_core.errors import UsageError
 from perfkit_core.language.units import counted
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
@@ -70,6 +71,14 @@ class WrittenCallback(ABC):
         This method is called in the training's thread, before the cycle is written."""
 
 
+def callbacks(also: Iterable[Callable[[Any], Any]]) -> tuple[Callable[[Any], Any], ...]:
+    """Return the callbacks as a tuple. Raises UsageError if ``also`` is no list of functions."""
+    functions = tuple(also) if isinstance(also, Iterable) else (None,)
+    if not all(map(callable, functions)):
+        raise UsageError(f"also={also!r} is no list of functions", "give also=[function]")
+    return functions
+
+
 class CycleWriter(Generic[Profiler]):
     """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handler of SIGTERM.
 
@@ -97,7 +106,7 @@ class CycleWriter(Generic[Profiler]):
         if demand is not None:
             demand.place = place
         self._take = take
-        self._also = tuple(also)
+        self._also = callbacks(also)
         self._place = place
         self._clock: StepClock | None = None
         self._begin()
@@ -179,11 +188,12 @@ class CycleWriter(Generic[Profiler]):
         the training may go on without the profiler when the cycle is already written."""
         clock.cycle_taken()
         rank = str(meta.ranks[0]) if meta.ranks else "-"
-        path = store.steps_path(self.run_dir / store.cycle_name(meta))
+        run_dir = self.run_dir
+        path = store.steps_path(run_dir / store.cycle_name(meta))
 
-        def save() -> None:
+        def save() -> None:  # it lives until the process ends, so it must not hold the handler and its socket
             write = functools.partial(store.write_steps, path, {rank: clock.times()})
-            background.shared().submit(self.run_dir, write)
+            background.shared().submit(run_dir, write)
 
         if clock.save is None:
             atexit.register(clock.save_rest)

@@ -82,6 +82,8 @@ class TimedReader(WrappedLoader[Item]):
     prefetching on other threads. If readers are nested, only the outermost one is timed.
     """
 
+    __slots__ = ("_log",)
+
     def __init__(self, log: step_log.StepLog, loader: Iterable[Item]) -> None:
         super().__init__(loader)
         self._log = log

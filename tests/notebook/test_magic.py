@@ -14,6 +14,7 @@ import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.readers.load import load
+from perfkit_core.recording.chosen_framework import chosen_framework
 
 pytest.importorskip("IPython", reason="notebooks need IPython")
 TORCH = """
@@ -119,9 +120,9 @@ def test_a_cell_is_recorded(framework: str, setup: str, tmp_path: Path) -> None:
 
 
 def framework_of(cell: str, **namespace: Any) -> str:
-    from perfkit_core.notebook.magic import _framework
+    from perfkit_core.notebook.magic import _used
 
-    return _framework(ast.parse(cell), namespace, ("one", "two"))
+    return chosen_framework(("one", "two"), None, "give one", _used(ast.parse(cell), namespace))
 
 
 def test_the_framework_is_the_one_that_the_cell_uses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,11 +136,11 @@ def test_the_framework_is_the_one_that_the_cell_uses(monkeypatch: pytest.MonkeyP
     assert framework_of("x = one.ones(); x", one=one, two=two) == "one"
     assert framework_of("train()", **functions) == "two"
     assert framework_of("for x in data: y = one.f(x)", one=one, x=model, y=model) == "one", "x and y are assigned"
-    with pytest.raises(UsageError, match="no framework is imported; choose one with --framework: one, two"):
+    with pytest.raises(UsageError, match="no framework is imported; give one"):
         framework_of("print(1)")
     monkeypatch.setitem(sys.modules, "one", one)
     assert framework_of("print(1)") == "one"
-    with pytest.raises(UsageError, match="the cell uses one and two; choose one with --framework"):
+    with pytest.raises(UsageError, match="one and two are used; give one"):
         framework_of("one.f(model)", one=one, model=model)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,17 +60,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Steps]:
 
 
 def test_the_imported_framework_records(made: list[Steps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="imported no framework yet; import fast or slow before"):
+    with pytest.raises(UsageError, match="no framework is imported; give framework='fast' or 'slow'"):
         perfkit.profile([], tmp_path)
     monkeypatch.setitem(sys.modules, "slow", SimpleNamespace())
     perfkit.profile([], tmp_path, warmup=2)
     assert made[0].given == (tmp_path, (10, 19), {"on_demand": False, "warmup": 2})
     monkeypatch.setitem(sys.modules, "fast", SimpleNamespace())
-    with pytest.raises(UsageError, match=r"fast and slow are imported.*; add framework='fast'"):
+    with pytest.raises(UsageError, match="fast and slow are imported; give framework='fast' or 'slow'"):
         perfkit.profile([], tmp_path / "other")
     perfkit.profile([], tmp_path / "demand", framework="slow", on_demand=True)
     assert made[1].given[1:] == (None, {"on_demand": True})
-    with pytest.raises(UsageError, match="framework='none' is unknown; known: fast, slow"):
+    with pytest.raises(UsageError, match="unknown framework 'none'; known: fast, slow"):
         perfkit.profile([], tmp_path / "none", framework="none")
 
 
@@ -112,3 +115,65 @@ def test_any_iterable(made: list[Steps], tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         len(loop)
     assert list(loop) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "says"),
+    [
+        ((3, "run"), {}, "loader is of the type int, and yields no batches; example: perfkit.profile(loader,"),
+        (("run", [1]), {}, "loader is of the type str, and yields no batches; example: perfkit.profile(loader,"),
+        (([1], 3), {}, "run_dir is of the type int, and no path; example: perfkit.profile(loader,"),
+        (([1], "run", 3), {}, "window=3 is no pair of steps; give the first and the last step to record, for example "
+         "window=(10, 19)"),
+        (([1], "run", "ab"), {}, "window='ab' is no pair of steps; "),
+        (([1], "run", (1, 2, 3)), {}, "window=(1, 2, 3) is no pair of steps; "),
+        (([1], "run", (5, 2)), {}, "window=(5, 2) selects no steps; "),
+        (([1], "run"), {"steps": (1, 2)}, "perfkit.profile has no argument steps; give window=(first, last)"),
+        (([1], "run"), {"wait": 1}, "perfkit.profile has no argument wait; give window=(first, last)"),
+        (([1], "run"), {"framework": "slwo"}, "unknown framework 'slwo'; did you mean slow? known: fast, slow"),
+        (([1], "run"), {"framework": 3}, "unknown framework 3; known: fast, slow"),
+    ],
+)  # fmt: skip
+def test_mistakes(
+    made: list[Steps], arguments: tuple[Any, ...], options: dict[str, Any], says: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        perfkit.profile(*arguments, **options)
+    assert str(caught.value).startswith(says)
+    assert made == []
+
+
+class Sampled:
+    """A loader as frameworks have it: with a length, no truth value of its own, and attributes to be set."""
+
+    def __init__(self, items: int) -> None:
+        self.items, self.epoch = range(items), 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def test_the_loop_behaves_as_the_loader(made: list[Steps], tmp_path: Path) -> None:
+    loader = Sampled(3)
+    loop: Any = perfkit.profile(loader, tmp_path, framework="fast")
+    assert loop
+    assert not perfkit.profile(Sampled(0), tmp_path, framework="fast")
+    assert perfkit.profile(iter("ab"), tmp_path, framework="fast"), "a generator is true"
+    loop.set_epoch(2)
+    assert loader.epoch == loop.epoch == 2
+    loop.epoch = loop.own = 3
+    assert (loader.epoch, vars(loader)["own"]) == (3, 3)
+    with pytest.raises(AttributeError):
+        perfkit.profile([1], tmp_path, framework="fast").epoch = 1  # type: ignore[attr-defined]
+    assert set(vars(loader)) == {"items", "epoch", "own"}, "nothing of the loop"
+    copied = copy.copy(loop)
+    assert (copied._loader, len(copied)) == (loader, 3)
+    assert weakref.ref(loop)() is loop

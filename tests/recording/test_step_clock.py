@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,25 @@ from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
+from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.storage.store import STEPS_SUFFIX
 from tests.support.advised import op, steps
 
 OFF, WARM_UP, RECORD = Action.OFF, Action.WARM_UP, Action.RECORD
+
+
+@pytest.fixture(autouse=True)
+def _no_samplers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End the sampling of frames, also of a clock whose training ends while steps are recorded."""
+    begun: list[FrameSampler] = []
+    start = FrameSampler.start
+    monkeypatch.setattr(FrameSampler, "start", lambda sampler: (begun.append(sampler), start(sampler)))
+    yield
+    for sampler in begun:
+        sampler.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name == "perfkit-frames"]
 
 
 def timed(*actions: Action) -> list[tuple[int, bool]]:
@@ -184,6 +200,17 @@ def test_flush_stores_the_steps_so_far(tmp_path: Path) -> None:
     _, writer = recorded(tmp_path / "run", 2)
     assert not list((tmp_path / "run").glob(f"*{STEPS_SUFFIX}"))
     assert writer.flush()
+    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
+
+
+def test_the_clock_does_not_keep_its_handler(tmp_path: Path) -> None:
+    """The clock lives until the process ends. A handler that lives as long would keep its socket open."""
+    clock, writer = recorded(tmp_path / "run", 2)
+    handler = weakref.ref(writer)
+    del writer
+    gc.collect()
+    assert handler() is None
+    clock.save_rest()
     assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
 
 

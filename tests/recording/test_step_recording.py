@@ -46,10 +46,34 @@ def test_windows(options: dict[str, Any], begun: int, expected: str) -> None:
     assert drawn(step_window(**options), begun) == expected
 
 
-@pytest.mark.parametrize("options", [{"steps": (2, 1)}, {"steps": (-1, 1)}, {"active": 0}, {"wait": -1}])
-def test_windows_without_a_step_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"steps": (2, 1)}, "steps=(2, 1) selects no steps; give the first and the last step to record"),
+        ({"steps": (-1, 1)}, "steps=(-1, 1) selects no steps; "),
+        ({"steps": 4}, "steps=4 is no pair of steps; "),
+        ({"steps": (1, 2), "warmup": "1"}, "warmup='1' is no valid number; give a whole number of 0 or more"),
+        ({"active": 0}, "active=0 is no valid number; give a whole number of 1 or more"),
+        ({"wait": -1}, "wait=-1 is no valid number; give a whole number of 0 or more"),
+        ({"repeat": 1.5}, "repeat=1.5 is no valid number; "),
+    ],
+)
+def test_windows_without_a_step_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
         step_window(**options)
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("options", "begun", "words"),
+    [
+        ({"steps": (3, 5)}, 500, "steps 3 to 5"),
+        ({}, 500, "steps 502 to 506"),
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 0}, 0, "steps 2 to 3, then 2 of every 4 steps"),
+    ],
+)
+def test_windows_in_words(options: dict[str, Any], begun: int, words: str) -> None:
+    assert step_window(**options).described(begun) == words
 
 
 class NotedCalls:
