@@ -76,6 +76,7 @@ def record(
     session = Session(folder, steps, {**options, OPTION: program.step_on})
     session.check(path)
     program.check()
+    session.tell_older()
     prepare(program, arguments)
     try:
         code = session.run(program)
@@ -148,6 +149,17 @@ class Session:
                 "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",
             )
         self.check_folder()
+
+    def tell_older(self) -> None:
+        """Print a line if the run folder already has a recording, of which reports read only the latest."""
+        from perfkit_core.storage.store import SUFFIX
+
+        if paths.is_remote(self.run_dir):  # listing a store may take long
+            return
+        with contextlib.suppress(OSError):  # the folder does not exist
+            if any(path.name.endswith(SUFFIX) for path in self.run_dir.iterdir()):
+                text = f"{self.run_dir} already has a recording, and reports read only the latest of a folder"
+                click.echo(f"perfkit: {text}", err=True)
 
     def check_folder(self) -> None:
         """Raise CaptureError if the run folder is not writable."""

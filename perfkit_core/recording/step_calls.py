@@ -80,9 +80,10 @@ class StepCalls:
         tree = ast.parse(source, filename)
         functions = dict(_functions(tree, ""))
         if self.qualname not in functions:
-            raise UsageError(
-                f"{filename} has no function {self.qualname}", spelled_like(self.qualname, functions, "functions")
-            )
+            hint = "it defines none: name one of a module, as in module:function, or a range that it labels"
+            if functions:
+                hint = spelled_like(self.qualname, functions, "functions")
+            raise UsageError(f"{filename} has no function {self.qualname}", hint)
         decorator = ast.copy_location(ast.Name(_DECORATOR, ast.Load()), functions[self.qualname])
         functions[self.qualname].decorator_list.append(decorator)  # the innermost decorator
         return compile(tree, filename, "exec")
@@ -105,15 +106,13 @@ def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
 
 
 def warn_without_steps(ends: int, step_on: StepCalls | str | None) -> None:
-    """Log a warning if too few ends of steps were seen for a complete step. ``step_on`` is the value of
-    :data:`OPTION`."""
+    """Log a warning if too few ends of steps were seen for a complete step: a step lasts from one end to the next.
+    ``step_on`` is the value of :data:`OPTION`."""
     if ends < 2:
-        cause = (
-            "because the loop has no optimizer: --step-on names a function or a range that ends a step"
-            if step_on is None
-            else f"because {step_on} (--step-on) was called or entered less than twice"
-        )
-        failures.tell(f"no complete step was found, {cause}", logging.WARNING)
+        end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
+        cause = f"only one {end} was seen, and a step needs two" if ends else f"no {end} was seen"
+        hint = "" if step_on else ": --step-on names a function or a range that ends a step"
+        failures.tell(f"no complete step was found, because {cause}{hint}", logging.WARNING)
 
 
 def step_end(target: str, main: str, file: str) -> StepCalls | str:

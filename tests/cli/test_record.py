@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.cli.record import imported_by, profiles_itself
+from perfkit_core.storage.store import SUFFIX
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """
@@ -146,6 +147,15 @@ def test_exit_codes_pass_through(folder: Path, end: str, code: int, said: str) -
     assert ran.returncode == code
     assert ran.stderr.startswith(said + "perfkit: recorded run")
     assert recorded(folder)
+
+
+def test_a_folder_with_an_older_recording_is_named(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / f"old{SUFFIX}").touch()
+    ran = record(folder, "import fakeone\n")
+    text = "perfkit: run already has a recording, and reports read only the latest of a folder\n"
+    assert ran.stderr.startswith(f"{text}perfkit: recorded run")
+    assert ran.stderr.count("\n") == 2
 
 
 def test_an_interrupt_keeps_the_recording(folder: Path) -> None:

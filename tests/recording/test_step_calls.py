@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.recording.step_calls import StepCalls, step_end
+from perfkit_core.recording.step_calls import StepCalls, step_end, warn_without_steps
 
 SCRIPT = b"""
 if True:
@@ -34,6 +34,29 @@ def test_outermost_calls_end_steps() -> None:
 def test_an_unknown_function_is_named_with_similar_ones() -> None:
     with pytest.raises(UsageError, match=r"train.py has no function Trainer.steps; did you mean Trainer.step\?"):
         StepCalls("", "Trainer.steps").compiled(SCRIPT, "train.py")
+    with pytest.raises(UsageError, match=r"train.py has no function nope; functions: Trainer.step$"):
+        StepCalls("", "nope").compiled(SCRIPT, "train.py")
+    with pytest.raises(UsageError, match=r"train.py has no function nope; it defines none: name one of a module"):
+        StepCalls("", "nope").compiled(b"x = 1", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("ends", "step_on", "says"),
+    [
+        (0, None, "no update of an optimizer was seen: --step-on names a function or a range that ends a step"),
+        (1, None, "only one update of an optimizer was seen, and a step needs two: --step-on names"),
+        (0, "my step", "no end of my step (--step-on) was seen"),
+        (1, StepCalls("", "step"), "only one end of step (--step-on) was seen, and a step needs two"),
+        (2, None, ""),
+    ],
+)
+def test_a_recording_without_steps_says_why(
+    ends: int, step_on: StepCalls | str | None, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_without_steps(ends, step_on)
+    text = "".join(record.getMessage() for record in caplog.records)
+    assert text.startswith(says and f"perfkit: no complete step was found, because {says}")
+    assert bool(text) == bool(says)
 
 
 def test_targets() -> None:
