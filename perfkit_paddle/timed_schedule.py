@@ -45,6 +45,7 @@ def make_scheduler(
 
     def schedule(step: int) -> Any:
         state = native(step)
+        # The profiler that calls TimedSchedule, which calls this function. A schedule gets only the number of the step.
         _make_events(profiling, sys._getframe(2).f_locals.get("self"), state is not states.CLOSED)
         return state
 

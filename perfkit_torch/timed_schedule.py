@@ -54,6 +54,9 @@ def _unlabelled(schedule: Callable[[int], Any], none: Any) -> Callable[[int], An
 
     def chosen(step: int) -> Any:
         action = schedule(step)
+        # A profiler reads record_steps after it has called its schedule, which gets only the number of the step. Its
+        # handler gets the profiler too late: after the first window. So the profiler is looked up as the caller of
+        # TimedSchedule, which calls this function. If something else calls it, the idle steps keep their labels.
         profiler: Any = sys._getframe(2).f_locals.get("self")
         if getattr(profiler, "record_steps", None) is (action is none):
             profiler.record_steps = action is not none

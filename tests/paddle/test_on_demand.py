@@ -2,64 +2,49 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perfkit_paddle
-from perfkit_core.api import summarize
-from perfkit_core.readers.load import load
 from perfkit_paddle.record import PaddleRecording
-from tests.support.demanded_loop import captured, while_running
+from tests.support.demanded_loop import (
+    captured,
+    check_a_signal_records_a_window,
+    check_the_end_within_a_window,
+    check_windows_follow_a_planned_one,
+    steps_of,
+    while_running,
+)  # fmt: skip
 from tests.support.jobs import check_all_ranks_record_together
 from tests.support.paths import ROOT
 
-
-def steps_of(folder: Path) -> list[int]:
-    steps: list[int] = summarize(folder, "steps")["step"].tolist()
-    return steps
+pytestmark = pytest.mark.usefixtures("sockets")
 
 
 def test_windows_on_demand_follow_a_planned_one(paddle: Any, tmp_path: Path) -> None:
     handler = perfkit_paddle.trace_handler(tmp_path, on_demand=True)
     values = paddle.ones([8, 8])
-    with paddle.profiler.Profiler(
+    profiler = paddle.profiler.Profiler(
         targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=handler,
         scheduler=perfkit_paddle.make_scheduler(closed=1, ready=1, record=2, repeat=1, on_demand=handler),
-    ) as profiler:  # fmt: skip
-
-        def step() -> None:
-            values @ values
-            profiler.step()
-
-        for _ in range(5):
-            step()
-        for _ in range(2):
-            accepted, (recorded,) = while_running(lambda: captured(str(os.getpid()), 3), step)
-            assert recorded.path
-            window = list(range(accepted.first, accepted.last + 1))
-            trace = load(recorded.path)
-            assert trace.ints("step")[trace.rows("kind", "step")].tolist() == window
-            assert trace.ints("step")[trace.rows("name", "matmul dygraph")].tolist() == window
-    assert steps_of(tmp_path)[:2] == [2, 3]
-    assert len(steps_of(tmp_path)) == 8
+    )  # fmt: skip
+    check_windows_follow_a_planned_one(profiler, lambda: values @ values, tmp_path, "matmul dygraph")
 
 
 def test_a_signal_records_a_window(paddle: Any, tmp_path: Path) -> None:
     handler = perfkit_paddle.trace_handler(tmp_path, on_demand=True)
-    scheduler = perfkit_paddle.make_scheduler(on_demand=handler, ready=2)
-    with paddle.profiler.Profiler(
-        targets=[paddle.profiler.ProfilerTarget.CPU], scheduler=scheduler, on_trace_ready=handler
-    ) as profiler:
-        for number in range(20):
-            if number == 4:
-                signal.raise_signal(signal.SIGUSR2)
-            paddle.ones([2]) + 1
-            profiler.step()
-    assert steps_of(tmp_path) == list(range(7, 17))
+    profiler = paddle.profiler.Profiler(
+        targets=[paddle.profiler.ProfilerTarget.CPU], on_trace_ready=handler,
+        scheduler=perfkit_paddle.make_scheduler(on_demand=handler, ready=2),
+    )  # fmt: skip
+    check_a_signal_records_a_window(profiler, lambda: paddle.ones([2]) + 1, tmp_path)
+
+
+def test_a_training_ends_within_its_window(paddle: Any, tmp_path: Path) -> None:
+    recording = PaddleRecording(tmp_path, on_demand=True, targets=[paddle.profiler.ProfilerTarget.CPU])
+    check_the_end_within_a_window(recording, lambda: paddle.ones([2]) + 1, tmp_path)
 
 
 def test_a_callback_records_on_demand(paddle: Any, tmp_path: Path) -> None:

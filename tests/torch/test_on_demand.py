@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,57 +11,41 @@ from typing import Any
 import pytest
 
 import perfkit_torch
-from perfkit_core.api import summarize
-from perfkit_core.readers.load import load
-from tests.support.demanded_loop import captured, while_running
+from perfkit_torch.record import TorchRecording
+from tests.support.demanded_loop import (
+    captured,
+    check_a_signal_records_a_window,
+    check_the_end_within_a_window,
+    check_windows_follow_a_planned_one,
+    steps_of,
+)  # fmt: skip
 from tests.support.jobs import check_all_ranks_record_together
 from tests.support.paths import ROOT
 
 torch = pytest.importorskip("torch")
-
-
-def steps_of(folder: Path) -> list[int]:
-    steps: list[int] = summarize(folder, "steps")["step"].tolist()
-    return steps
+pytestmark = pytest.mark.usefixtures("sockets")
 
 
 def test_windows_on_demand_follow_a_planned_one(tmp_path: Path) -> None:
-    """The steps before a window are timed, so the recording knows what a step takes without the profiler."""
     handler = perfkit_torch.trace_handler(tmp_path, on_demand=True)
     values = torch.ones(8, 8)
-    with torch.profiler.profile(
+    profiler = torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], on_trace_ready=handler,
         schedule=perfkit_torch.schedule(wait=1, warmup=1, active=2, repeat=1, on_demand=handler),
-    ) as profiler:  # fmt: skip
-
-        def step() -> None:
-            values @ values
-            profiler.step()
-
-        for _ in range(5):
-            step()
-        for _ in range(2):
-            accepted, (recorded,) = while_running(lambda: captured(str(os.getpid()), 3), step)
-            assert recorded.path
-            window = list(range(accepted.first, accepted.last + 1))
-            trace = load(recorded.path)
-            assert trace.ints("step")[trace.rows("kind", "step")].tolist() == window
-            products = trace.ints("step")[trace.rows("name", "aten::mm")].tolist()
-            assert products == window
-        assert steps_of(tmp_path)[:2] == [2, 3]
-    assert len(steps_of(tmp_path)) == 8
+    )  # fmt: skip
+    check_windows_follow_a_planned_one(profiler, lambda: values @ values, tmp_path, "aten::mm")
 
 
 def test_a_signal_records_a_window(tmp_path: Path) -> None:
     handler = perfkit_torch.trace_handler(tmp_path, on_demand=True)
     schedule = perfkit_torch.schedule(on_demand=handler, warmup=2)
-    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
-        for number in range(20):
-            if number == 4:
-                signal.raise_signal(signal.SIGUSR2)
-            torch.ones(2) + 1
-            profiler.step()
-    assert steps_of(tmp_path) == list(range(7, 17))
+    profiler = torch.profiler.profile(schedule=schedule, on_trace_ready=handler)
+    check_a_signal_records_a_window(profiler, lambda: torch.ones(2) + 1, tmp_path)
+
+
+def test_a_training_ends_within_its_window(tmp_path: Path) -> None:
+    recording = TorchRecording(tmp_path, on_demand=True, activities=[torch.profiler.ProfilerActivity.CPU])
+    check_the_end_within_a_window(recording, lambda: torch.ones(2) + 1, tmp_path)
 
 
 def test_lightning_records_on_demand(tmp_path: Path) -> None:
