@@ -338,6 +338,6 @@ def sockets_of(pid: int) -> list[Path]:
     bound = {Path(field[7]) for field in fields if len(field) == 8 and f"socket:[{field[6]}]" in inodes}
     found = sorted(path for path in bound if path.name.endswith(SUFFIX))
     if not found:
-        raise CaptureError(f"process {pid} does not record on demand", _UNASKED)
+        raise CaptureError(f"process {pid} does not record on demand now", _UNASKED)
     # in another container, the path has another root
     return [path if path.exists() else process / "root" / path.relative_to(path.anchor) for path in found]

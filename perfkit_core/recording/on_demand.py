@@ -135,6 +135,8 @@ class OnDemand:
         done = not ended or not self.paused
         if done:
             del self._windows[0]
+            if ended:  # a next training opens the socket again
+                self.close()
         return lambda path, error: self._report(window, done, steps, path, error or (ended if done else None))
 
     def close(self, error: str | None = None) -> None:

@@ -195,10 +195,7 @@ def test_a_window_that_is_never_reached_is_reported(fit: Fit, tmp_path: Path, ca
     [
         ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "wait": 3}, "cannot be combined"),
-        (
-            {"profile_memry": True},
-            r"no option profile_memry; did you mean profile_memory\? its options are ",
-        ),
+        ({"profile_memry": True}, r"no option profile_memry; did you mean profile_memory\? its options are: "),
         ({"scheduler": print}, "perfkit makes it from the steps that you choose"),
         ({"timer_only": True}, "records no events"),
     ],

@@ -213,6 +213,8 @@ def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: Cycl
     assert recorded.steps == (accepted.first, accepted.first + 1)
     assert recorded.path == writer.written[0]
     assert recorded.error == f"the training ended before step {accepted.first + 2} was complete"
+    with pytest.raises(CaptureError, match="the training that recorded into this folder has ended"):
+        Capture(str(writer.run_dir))
     other = handler(tmp_path / "other")
     for next_loop in Loop(other), Loop(writer):
         accepted, (recorded,) = asked(next_loop, str(os.getpid()), 1)
@@ -673,7 +675,7 @@ def test_targets_that_cannot_be_asked(tmp_path: Path) -> None:
         Capture(str(tmp_path / "none"))
     with pytest.raises(CaptureError, match="no training records on demand into this folder"):
         Capture(str(tmp_path))
-    with pytest.raises(CaptureError, match="does not record on demand; its training needs trace_handler"):
+    with pytest.raises(CaptureError, match="does not record on demand now; its training needs trace_handler"):
         Capture(str(os.getpid()))
     with pytest.raises(CaptureError, match="there is no process 99999999999999999999"):
         Capture("99999999999999999999")

@@ -317,10 +317,7 @@ def test_a_window_that_is_never_reached_is_reported(
         ({"steps": (4, 2)}, "selects no steps"),
         ({"steps": (1, 2), "active": 3}, "cannot be combined"),
         ({"active": 0}, "active=0 is no valid number"),
-        (
-            {"record_shape": True},
-            r"no option record_shape; did you mean record_shapes\? its options are ",
-        ),
+        ({"record_shape": True}, r"no option record_shape; did you mean record_shapes\? its options are: "),
         ({"on_trace_ready": print}, "also="),
         ({"schedule": print}, "perfkit makes it from the steps that you choose"),
     ],
