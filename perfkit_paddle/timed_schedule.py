@@ -6,7 +6,8 @@ import contextlib
 import sys
 from typing import Any
 
-from perfkit_core.recording.on_demand import WARMUP, NativeActions, demanded, has_plan
+from perfkit_core.recording.demanded_schedule import NativeActions, demanded, has_plan
+from perfkit_core.recording.on_demand import WARMUP
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_paddle import framework
 

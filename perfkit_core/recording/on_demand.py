@@ -22,16 +22,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
+from typing import IO, Any, Final
 
-from perfkit_core.errors import UsageError
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.capture_socket import FOLDER, CaptureSocket, host, processes
 from perfkit_core.recording.step_clock import Action
 from perfkit_core.storage import background
 from perfkit_core.system import failures, paths
-
-Native = TypeVar("Native")
 
 STEPS: Final = 10
 """Number of steps that SIGUSR2 and ``perfkit capture`` record by default."""
@@ -309,51 +306,3 @@ def _appending(path: Path) -> Iterator[IO[bytes]]:
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
-
-
-class NativeActions(NamedTuple, Generic[Native]):
-    """What the schedule of a framework returns for a step. ``last``: record, and end the cycle with this step."""
-
-    off: Native
-    warm_up: Native
-    record: Native
-    last: Native
-
-
-def demanded(
-    handler: Any, planned: Callable[[int], Native] | None, native: NativeActions[Native], warmup: int
-) -> Callable[[int], Native]:
-    """Return a schedule that also records on demand. Between the windows that are ``planned`` (None: there are none),
-    it does what ``handler`` is asked for. Raises UsageError if the handler was not made with ``on_demand=True``."""
-    demand = getattr(handler, "demand", None)
-    if not isinstance(demand, OnDemand):
-        text = f"on_demand={handler!r} is no handler that records on demand"
-        raise UsageError(text, 'pass on_demand=handler, with handler = trace_handler("runs/baseline", on_demand=True)')
-    demand.warmup = warmup
-    plan = planned or (lambda step: native.off)
-    demand.planned = lambda step: plan(step) != native.off
-
-    def schedule(step: int) -> Native:
-        action = demand.action(step)
-        by_plan = plan(step)
-        if action is Action.OFF or by_plan != native.off:
-            return by_plan
-        if action is Action.WARM_UP:
-            return native.warm_up
-        return native.last if demand.ends_cycle(step) else native.record
-
-    return schedule
-
-
-def has_plan(function: str, lengths: Mapping[str, int | None], warmup: str, on_demand: object) -> bool:
-    """Return whether the arguments of a schedule describe planned windows. ``warmup`` is the name of the one that also
-    windows on demand have. Raises UsageError if some are missing."""
-    missing = [name for name, value in lengths.items() if value is None]
-    if not missing:
-        return True
-    if on_demand is None or lengths.keys() - {*missing, warmup}:
-        raise UsageError(
-            f"{function} needs {', '.join(lengths)}, and {', '.join(missing)} is missing",
-            f"without planned windows, use {function}(on_demand=handler)",
-        )
-    return False

@@ -11,7 +11,8 @@ from typing import Any, Final
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.chosen_framework import chosen_framework
-from perfkit_core.recording.step_recording import StepRecording, step_range
+from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.step_window import step_range
 from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
 from perfkit_core.system import failures, paths
 

@@ -10,7 +10,8 @@ import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.step_recording import Ending, StepRecording, StepWindow, step_window
+from perfkit_core.recording.step_recording import Ending, StepRecording
+from perfkit_core.recording.step_window import StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.storage.store import INCOMPLETE_MARK
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
-from perfkit_core.recording import environment, on_demand
+from perfkit_core.recording import environment
 from perfkit_core.recording.capture import Accepted, Capture, Recorded
-from perfkit_core.recording.on_demand import NativeActions
+from perfkit_core.recording.demanded_schedule import NativeActions, demanded
 from perfkit_core.recording.step_recording import CallbackRecording
 from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
 from tests.support.small_trace import small_trace
@@ -36,7 +36,7 @@ class Loop:
     def __init__(self, writer: CycleWriter[Any], planned: Callable[[int], str] | None = None) -> None:
         self.states: list[str] = []
         self.writer = writer
-        self.schedule = on_demand.demanded(writer, planned, NATIVE, 2)
+        self.schedule = demanded(writer, planned, NATIVE, 2)
 
     def step(self) -> None:
         self.states.append(self.schedule(len(self.states)))
