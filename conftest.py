@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -46,11 +47,13 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture
 def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder for temporary files, which holds the sockets of run folders with long paths. Its own path is short.
-    ``tmp_path`` is requested because pytest would make it in here otherwise."""
+    """The folder for the sockets of run folders with long paths. Its own path is short. The folder for other temporary
+    files of this process stays, because torch remembers it. ``tmp_path`` makes Python choose that folder before."""
+    from perfkit_core.recording import capture_socket
+
     with tempfile.TemporaryDirectory(prefix="perfkit", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setattr(capture_socket, "tempfile", SimpleNamespace(gettempdir=lambda: folder))
         yield Path(folder)
 
 
