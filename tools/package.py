@@ -148,7 +148,7 @@ def main() -> None:
         run(python, "-m", "perfkit", "report", RECORDING, "-o", "page.html", cwd=folder)
         for extra in ("torch", "paddle", "all") if options.frameworks else ():
             python = clean(folder / extra, f"{wheel}[{extra}]")
-            print(run(python, "-m", "perfkit", "demo", "-o", folder / f"demo-{extra}", cwd=folder))
+            print(run(python, "-m", "perfkit", "demo", "-o", folder / f"demo-{extra}", cwd=folder / "dist"))
         if options.dist:
             shutil.copytree(folder / "dist", options.dist, dirs_exist_ok=True)
 

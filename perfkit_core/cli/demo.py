@@ -21,11 +21,11 @@ import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import renderer, working, write
-from perfkit_core.cli.record import installed
 from perfkit_core.errors import CaptureError
 from perfkit_core.language.messages import Text, mark, message, render, say
 from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system.packages import installed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

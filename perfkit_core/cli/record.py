@@ -177,7 +177,7 @@ class Session:
                 step_on.wrap_imported(step_on.module)
             elif isinstance(step_on, StepCalls) and step_on.module:
                 hooks.enter_context(packages.FirstImport([step_on.module], step_on.wrap_imported))
-            imported = [name for name in imported_by(program.script, self.recorders) if installed(name)]
+            imported = [name for name in imported_by(program.script, self.recorders) if packages.installed(name)]
             # importing the package of a module may already have imported a framework
             imported = [*imported, *(name for name in self.recorders if name in sys.modules)]
             if imported:
@@ -310,11 +310,3 @@ def _always_run(node: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(child, _MAY_NOT_RUN):
             yield child
             yield from _always_run(child)
-
-
-def installed(name: str) -> bool:
-    """Return whether a top-level module is installed. The module is not imported."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False

@@ -23,13 +23,23 @@ def later(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
+def installed(module: str) -> bool:
+    """Return whether a top-level module is installed. The module is not imported. A folder without ``__init__.py`` does
+    not count: a working folder may have one of this name, for example with the recordings of a framework."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
+
+
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
     """Import the module ``homes[name]`` of ``package`` and return its object ``name``. Raises AttributeError for an
     unknown name. Raises ImportError if the framework ``extra``, or another module, is missing. The message says to
     install this extra of perfkit."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    problem: object = None if importlib.util.find_spec(extra) else f"No module named {extra!r}"
+    problem: object = None if installed(extra) else f"No module named {extra!r}"
     try:
         if problem is None:
             return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.writer import WrittenCallback
+from perfkit_core.system.packages import installed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ class Tracker(WrittenCallback):
     package of the tracker is missing."""
 
     def __init__(self, package: str, install: str, samples_per_step: int | None) -> None:
-        if importlib.util.find_spec(package) is None:
+        if not installed(package):
             raise UsageError(f"{package} is not installed", f"pip install {install}")
         if samples_per_step is not None and (not isinstance(samples_per_step, int) or samples_per_step < 1):
             raise UsageError(f"samples_per_step is {samples_per_step!r}", "give a whole number of 1 or more")

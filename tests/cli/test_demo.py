@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from perfkit_core.cli import demo
-from perfkit_core.cli.record import installed
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.plugins.contracts import Demo
+from perfkit_core.system.packages import installed
 from perfkit_core.verify import ledger
 from tests.support.small_trace import small_trace
 
