@@ -63,7 +63,8 @@ def demo(output: Path) -> None:
 
     The programs, the recordings and HTML pages are in DIR.
     """
-    from perfkit_core.verify import ledger, runs
+    from perfkit_core.system import processes
+    from perfkit_core.verify import ledger
     from perfkit_core.verify.outcome import record
 
     recorders = {recorder.framework: recorder.demo for recorder in get_plugins().recorders()}
@@ -75,7 +76,7 @@ def demo(output: Path) -> None:
     frameworks = [training.framework for training in trainings]
     _show(message("Training a small classifier with two planted faults in {frameworks:and}.", frameworks=frameworks))
     order = [side for at in range(ROUNDS) for side in (list(_PROGRAMS), list(_PROGRAMS)[::-1])[at % 2]]
-    with working("starting") as show, runs.ended_by_signals():
+    with working("starting") as show, processes.ended_by_signals():
         for training in trainings:
             training.write_programs()
             training.record(order[0], show)
@@ -83,7 +84,7 @@ def demo(output: Path) -> None:
             training.advise(show)
     for training in trainings:
         _show("", *training.finding())
-    with working("starting") as show, runs.ended_by_signals():
+    with working("starting") as show, processes.ended_by_signals():
         for side, training in itertools.product(order[1:], trainings):
             training.record(side, show)
         show("writing the pages")

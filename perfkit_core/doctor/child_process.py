@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.checks import PROBLEM, Check
+from perfkit_core.system import processes
 from perfkit_core.system.failures import one_line
 
 SECONDS: Final = 120.0
@@ -39,8 +39,8 @@ def checks_of(
         results.touch()
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-c", _CODE, str(results), target, *arguments],
-                stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, cwd=folder, env=_environment(),
+                processes.python(_CODE, str(results), target, *arguments), stdin=subprocess.DEVNULL,
+                stdout=stderr, stderr=stderr, cwd=folder, env=processes.environment() | {"PYTHONFAULTHANDLER": "1"},
             )  # fmt: skip
             try:
                 code = process.wait(seconds)
@@ -59,15 +59,6 @@ def checks_of(
     after = f", after: {checks[-1].text}" if checks else ""
     text = f"{prefix}the process {reason}{after}"
     return [*checks, Check(name, PROBLEM, text, fix, {"exit_code": code})]
-
-
-def _environment() -> dict[str, str]:
-    # The working folder is not searched for modules: a file torch.py in it would hide the framework. A checkout of
-    # perfkit is an exception.
-    here, own = Path.cwd(), Path(__file__).resolve().parents[2]
-    folders = [Path(folder).absolute() for folder in sys.path]
-    kept = dict.fromkeys(str(folder) for folder in folders if folder == own or folder != here)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(kept), "PYTHONSAFEPATH": "1"}
 
 
 def _end(code: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from perfkit_core.calibration import equal_runs
 from perfkit_core.errors import CaptureError
 from perfkit_core.language.units import format_ratio
+from perfkit_core.system import processes
 from perfkit_core.throughput.costs import HOST
 from perfkit_core.verify import runs
 from perfkit_core.verify.metric import Metric
@@ -27,7 +28,7 @@ def measure(command: str, count: int, report: Callable[[str], None]) -> equal_ru
     """Run a command ``count`` times after a warm-up run, each time as a new process, and store how the runs differ.
     Raises CaptureError if a run fails or has no steps, and UsageError if the result cannot be stored."""
     results = []
-    with runs.ended_by_signals():
+    with processes.ended_by_signals():
         for number in range(count + runs.WARMUP):
             report(f"run {number + 1} of {count + runs.WARMUP}")
             results.append(runs.run_once(command, Metric()))

@@ -12,15 +12,14 @@ import random
 import signal
 import subprocess
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.system import processes
 from perfkit_core.verify import step_times
 from perfkit_core.verify.metric import Finished, Metric
 from perfkit_core.verify.step_times import StepTimes
@@ -39,9 +38,6 @@ FEWEST_ROUNDS: Final = 3
 """Minimum number of rounds. With fewer, a difference would be reported for over 5% of pairs of equal commands."""
 WARMUP: Final = 1
 """Number of runs of each command that are not measured. They fill file caches and compiler caches."""
-PATIENCE_SECONDS: Final = 5.0
-"""Seconds from SIGTERM to SIGKILL, in which a launcher can end its children."""
-_POLL_SECONDS: Final = 0.01
 _LONGEST_LINE: Final = 200
 
 
@@ -101,7 +97,7 @@ def measure(plan: Plan, report: Callable[[str], None]) -> list[Run]:
         report(f"run {done} of {2 * (plan.warmup + PER_ROUND * plan.rounds)}: {side}")
         return run_once(commands[side], plan.metric, plan.timeout)
 
-    with ended_by_signals():
+    with processes.ended_by_signals():
         for _ in range(plan.warmup):
             for side in commands:
                 once(side)
@@ -116,9 +112,9 @@ def run_once(command: str, metric: Metric, timeout: float | None = None) -> Time
         folder = Path(name)
         frameworks = tuple(get_plugins().step_timers())
         run(command, step_times.environment(folder, frameworks, os.environ), timeout)
-        processes = step_times.read(folder)
-    slowest = metric.slowest(command, processes)
-    return Timed(slowest.mean_ns, tuple(sorted({one.framework for one in processes if one.step_ns})), slowest)
+        timed = step_times.read(folder)
+    slowest = metric.slowest(command, timed)
+    return Timed(slowest.mean_ns, tuple(sorted({one.framework for one in timed if one.step_ns})), slowest)
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:
@@ -128,7 +124,13 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
         with files[0].open("wb") as out, files[1].open("wb") as err:
-            code = exit_code(command, environment, out, err, timeout)
+            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+            with processes.group(command, shell=True, env=dict(environment), **options) as process:
+                try:
+                    code = process.wait(timeout)
+                except subprocess.TimeoutExpired:
+                    text = f"{command!r} still runs after {timeout:g} s"
+                    raise CaptureError(text, "give a longer --timeout") from None
         finished = Finished(*(file.read_text(encoding="utf-8", errors="replace") for file in files))
     if not code:
         return finished
@@ -140,80 +142,3 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
             # The exit code is minus the signal that ended the shell, or 128 plus the signal that ended its command.
             ending = f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
     raise CaptureError(f"{command!r} {ending}: {last}", "run the command by itself first")
-
-
-def exit_code(
-    command: str, environment: Mapping[str, str], out: IO[bytes], err: IO[bytes], timeout: float | None
-) -> int:
-    """Run a command in a shell, end all processes that it leaves running, and return its exit code. Raises CaptureError
-    if it takes longer than ``timeout`` seconds."""
-    process = None
-    try:
-        with _deferred_signals():
-            process = subprocess.Popen(
-                command, shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment),
-                start_new_session=True,
-            )  # fmt: skip
-        return process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        raise CaptureError(f"{command!r} still runs after {timeout:g} s", "give a longer --timeout") from None
-    finally:
-        if process is not None:
-            # Other processes of the group may still run when the shell has ended.
-            with contextlib.suppress(OSError):  # OSError means that all processes have ended.
-                os.killpg(process.pid, signal.SIGTERM)
-                end = time.monotonic() + PATIENCE_SECONDS
-                while time.monotonic() < end:
-                    process.poll()
-                    os.killpg(process.pid, 0)
-                    time.sleep(_POLL_SECONDS)
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-@contextlib.contextmanager
-def _deferred_signals() -> Iterator[None]:
-    """Delay signals until the end of the block.
-
-    Without the delay, a signal handler could raise an exception while ``Popen`` starts a child. The child would then
-    keep running, and its process id would be unknown.
-    """
-    if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
-        yield
-        return
-    pending: list[int] = []
-    before = {number: handler for number in _signals("SIGINT", "SIGTERM", "SIGHUP")
-              if callable(handler := signal.getsignal(number))}  # fmt: skip
-    for number in before:  # signals are not blocked with pthread_sigmask, because the child would inherit the mask
-        signal.signal(number, lambda number, frame: pending.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in pending:
-            signal.raise_signal(number)
-
-
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that running commands are ended."""
-    if threading.current_thread() is not threading.main_thread():  # handlers can only be set on the main thread
-        yield
-        return
-
-    def leave(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [number for number in _signals("SIGTERM", "SIGHUP") if signal.getsignal(number) is signal.SIG_DFL]
-    try:
-        for number in numbers:
-            signal.signal(number, leave)
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _signals(*names: str) -> list[int]:
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP

@@ -13,22 +13,9 @@ import pytest
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.verify.runs import run
+from tests.support.processes import gone
 
 PYTHON = f"'{sys.executable}' -S"
-
-
-def gone(pid: int) -> bool:
-    """Return whether a process ends within a minute. A zombie counts as ended."""
-    last = time.monotonic() + 60
-    while time.monotonic() < last:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_the_shell_runs_it(tmp_path: Path) -> None:
@@ -72,7 +59,8 @@ def test_processes_that_a_command_leaves_running_are_ended() -> None:
 
 VERIFYING = """
 import os, signal, sys
-from perfkit_core.verify.runs import ended_by_signals, run
+from perfkit_core.system.processes import ended_by_signals
+from perfkit_core.verify.runs import run
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, for example, ignores this signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores this signal in background jobs
 with ended_by_signals():
@@ -96,11 +84,13 @@ def test_signals_leave_no_processes(tmp_path: Path, number: signal.Signals) -> N
 
 STARTING = """
 import subprocess
+Popen = subprocess.Popen
 class Interrupted(subprocess.Popen):
     def _execute_child(self, *arguments, **options):
         super()._execute_child(*arguments, **options)
         print(self.pid, flush=True)
         signal.raise_signal(int(sys.argv[2]))
+        subprocess.Popen = Popen
 subprocess.Popen = Interrupted
 """
 
