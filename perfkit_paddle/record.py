@@ -42,8 +42,8 @@ class ScriptRecording:
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
         arguments = profiler_arguments(flags, OPTIONS, "paddle", INSTEAD)
+        profiling = framework.profiler()  # importing Paddle sets a handler of SIGTERM, which the writer replaces
         self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
-        profiling = framework.profiler()
         state = profiling.ProfilerState
 
         def schedule(step: int) -> Any:  # Paddle's make_scheduler would warn that there is no warm-up
