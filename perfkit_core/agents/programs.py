@@ -5,40 +5,81 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from perfkit_core.agents import requests
 from perfkit_core.agents.answers import Content, Items
 from perfkit_core.agents.session import Session
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.verify import runs
+from perfkit_core.report.run_list import list_runs
+from perfkit_core.storage.store import STEPS_SUFFIX, SUFFIX
+from perfkit_core.system import processes
+from perfkit_core.system.paths import is_folder, is_remote, modified_ns, readable
 
 _OUTPUT_LINES: Final = 200
 """Maximum number of lines of a program's output that an answer has: the last ones."""
 _OUTPUT_BYTES: Final = 1 << 20
 _PERFKIT: Final = "import sys; from perfkit_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _FOLDER: Final = "runs"
+_SAVING_SECONDS: Final = 30.0
+"""Seconds in which a recorder can save the recording of a script that is stopped."""
+
+
+class Ended(NamedTuple):
+    """How a program ended: its exit code, None if it was stopped; its last lines of output; the elapsed seconds."""
+
+    code: int | None
+    lines: list[str]
+    seconds: float
 
 
 def record(session: Session, request: requests.Record) -> Content:
-    """Run ``perfkit record``. The answer has the run folder, the exit code and the last lines of the output."""
+    """Run ``perfkit record``. The script is stopped when all steps are recorded. The answer has the run folder, the
+    exit code (null if the script was stopped), and the last lines of the output."""
     script = _script(session, request.script)
     name = f"{_FOLDER}/{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     output = session.roots.place(request.output or name)
     flags = [f"--{name}" for name in ("shapes", "memory", "stacks", "flops") if getattr(request, name)]
     step_on = [f"--step-on={request.step_on}"] if request.step_on else []
     command = ["record", f"--output={output}", f"--steps={request.steps}", *flags, *step_on, "--", str(script)]
-    code, lines, seconds = run(session, [*command, *request.arguments], request.seconds)
-    written = output.is_dir() and any(output.iterdir())
-    sentence = f"The script ended with exit code {code}; "
-    sentence += f"recorded {output}: ask for a summary of it." if written else "nothing was recorded."
-    head = {"run": str(output) if written else None, "exit_code": code, "seconds": round(seconds, 1)}
-    return Content(head, [Items(("output",), lines)], (sentence,))
+    before = _files(output)
+
+    def complete() -> bool:  # unknown if the folder has older recordings
+        return not before and _complete(output, request.steps)
+
+    ended = run(session, [*command, *request.arguments], request.seconds, _SAVING_SECONDS, complete)
+    written = _files(output) != before
+    if ended.code is not None:
+        sentence = f"The script ended with exit code {ended.code}"
+    elif written and complete():
+        sentence = f"The script was stopped after {request.steps} recorded steps"
+    else:
+        sentence = f"The script was stopped at the time limit of {request.seconds:g} s"
+    sentence += f"; recorded {output}: ask for a summary of it." if written else "; nothing was recorded."
+    head = {"run": str(output) if written else None, "exit_code": ended.code, "seconds": round(ended.seconds, 1)}
+    return Content(head, [Items(("output",), ended.lines)], (sentence,))
+
+
+def _files(folder: Path) -> dict[str, int | None]:
+    """Return the recordings in a run folder, and when they were written."""
+    files = folder.iterdir() if is_folder(folder) else ()
+    return {file.name: modified_ns(file) for file in files if file.name.endswith(SUFFIX)}
+
+
+def _complete(folder: Path, steps: int) -> bool:
+    """Return whether a local run folder has all steps, and the times of later steps without the profiler, which show
+    how much longer the profiler makes a step."""
+    if is_remote(folder) or not any(folder.glob(f"*{STEPS_SUFFIX}")):
+        return False
+    runs = list_runs(folder)
+    recorded = runs.loc[runs["path"] == readable(folder), "steps"]
+    return bool((recorded >= steps).any())
 
 
 def verify(session: Session, request: requests.Verify) -> Content:
@@ -53,13 +94,16 @@ def verify(session: Session, request: requests.Verify) -> Content:
             "verify", f"--base={programs[0]}", f"--change={programs[1]}", f"--metric={request.metric}",
             f"--rounds={request.rounds}", f"--warmup={request.warmup}", f"--output={output}", *better, *predicted,
         ]  # fmt: skip
-        _, lines, _ = run(session, command, request.seconds)
+        ended = run(session, command, request.seconds)
+        if ended.code is None:
+            hint = "give a larger value for seconds"
+            raise CaptureError(f"the time limit of {request.seconds:g} s is over; nothing was measured", hint)
         if not output.is_file():
-            raise CaptureError(f"nothing was measured: {lines[-1] if lines else 'no output'}")
+            raise CaptureError(f"nothing was measured: {ended.lines[-1] if ended.lines else 'no output'}")
         document: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     lists = [Items(("views", name), rows) for name, rows in document.pop("views").items()]
     sentence = f"Verdict: {document['verify']['verdict']}."
-    return Content(document, [*lists, Items(("output",), lines)], (sentence,))
+    return Content(document, [*lists, Items(("output",), ended.lines)], (sentence,))
 
 
 def _script(session: Session, text: str) -> Path:
@@ -69,18 +113,26 @@ def _script(session: Session, text: str) -> Path:
     return script.resolve()
 
 
-def run(session: Session, arguments: Sequence[str], seconds: float) -> tuple[int, list[str], float]:
-    """Run a command of perfkit in the first root. Return its exit code, the last lines of its output, and the elapsed
-    time in seconds. Raises CaptureError if it takes longer than ``seconds``; all its processes are then ended."""
-    folder, began = str(session.roots.folders[0]), time.monotonic()
-    command = f"cd {shlex.quote(folder)} && exec {shlex.join([sys.executable, '-c', _PERFKIT, *arguments])}"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
+def run(
+    session: Session,
+    arguments: Sequence[str],
+    seconds: float,
+    patience: float = processes.PATIENCE_SECONDS,
+    complete: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Run a command of perfkit in the first root. End all its processes after ``seconds``, when ``complete()`` is true,
+    or when the client cancels the call. They have ``patience`` seconds to save their work."""
+    if not session.roots.folders:
+        raise UsageError("scripts run in a local folder", "start the server with a --root on this machine")
+    began = time.monotonic()
+    options: dict[str, Any] = {
+        "cwd": session.roots.folders[0], "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT,
+        "env": processes.environment() | {"PYTHONUNBUFFERED": "1"},
+    }  # fmt: skip
     with tempfile.TemporaryFile() as output:
-        try:
-            code = runs.exit_code(command, environment, output, output, seconds)
-        except CaptureError:
-            raise CaptureError(f"the time limit of {seconds:g} s is over", "give a larger value for seconds") from None
+        with processes.group(processes.python(_PERFKIT, *arguments), patience, stdout=output, **options) as process:
+            code = processes.wait(process, seconds, lambda: session.cancelled.is_set() or complete())
         size = output.seek(0, os.SEEK_END)
         output.seek(max(size - _OUTPUT_BYTES, 0))
         text = output.read().decode("utf-8", "backslashreplace")
-    return code, text.splitlines()[-_OUTPUT_LINES:], time.monotonic() - began
+    return Ended(code, text.splitlines()[-_OUTPUT_LINES:], time.monotonic() - began)

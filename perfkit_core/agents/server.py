@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -98,46 +98,61 @@ def serve(session: Session, default: int) -> None:
     """Answer the calls of one client until it closes standard input. Raises UsageError if the SDK is missing."""
     try:
         import anyio
-        from mcp import types
-        from mcp.server.lowlevel import Server
         from mcp.server.stdio import stdio_server
     except ImportError as error:
         raise UsageError(f"agents require the package mcp ({error})", 'run pip install "perfkit[mcp]"') from None
     working = anyio.Lock()  # profiles are read by one call at a time
 
-    async def called(name: str, arguments: Mapping[str, Any] | None) -> types.CallToolResult:
-        async with working:
-            made = await anyio.to_thread.run_sync(result, session, name, arguments, default)
-        return types.CallToolResult.model_validate(made)
+    async def cancelling() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            session.cancelled.set()
 
-    def tools_result() -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate({"tools": listed(session)})
-
-    about = {"version": version(NAME), "instructions": INSTRUCTIONS}
-    if hasattr(Server, "call_tool"):  # version 1 of the SDK
-        server: Any = Server(NAME, **about)
-
-        async def list_tools(request: Any) -> Any:
-            return types.ServerResult(tools_result())
-
-        async def call_tool(request: Any) -> Any:
-            return types.ServerResult(await called(request.params.name, request.params.arguments))
-
-        server.request_handlers[types.ListToolsRequest] = list_tools
-        server.request_handlers[types.CallToolRequest] = call_tool
-    else:
-
-        async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
-            return tools_result()
-
-        async def on_call_tool(context: Any, params: Any) -> types.CallToolResult:
-            return await called(params.name, params.arguments)
-
-        server = Server(NAME, on_list_tools=on_list_tools, on_call_tool=on_call_tool, **about)
+    async def called(name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+        async with working, anyio.create_task_group() as tasks:
+            session.cancelled.clear()
+            tasks.start_soon(cancelling)
+            # if the call is cancelled, this waits until the thread has ended
+            made: dict[str, Any] = await anyio.to_thread.run_sync(result, session, name, arguments, default)
+            tasks.cancel_scope.cancel()
+        return made
 
     async def serving() -> None:
+        server = _server(session, called)
         async with stdio_server() as (receiving, sending):
             await server.run(receiving, sending, server.create_initialization_options())
 
     print(f"perfkit: serving {session.roots.shown}", file=sys.stderr)
     anyio.run(serving)
+
+
+def _server(session: Session, called: Callable[[str, Any], Awaitable[dict[str, Any]]]) -> Any:
+    """Return the server of the SDK. ``called(name, arguments)`` returns the result of a tool."""
+    from mcp import types
+    from mcp.server.lowlevel import Server
+
+    about = {"version": version(NAME), "instructions": INSTRUCTIONS}
+
+    async def list_tools() -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate({"tools": listed(session)})
+
+    async def call_tool(params: Any) -> types.CallToolResult:
+        return types.CallToolResult.model_validate(await called(params.name, params.arguments))
+
+    if not hasattr(Server, "call_tool"):  # version 2 of the SDK
+        return Server(
+            NAME, on_list_tools=lambda context, params: list_tools(),
+            on_call_tool=lambda context, params: call_tool(params), **about,
+        )  # fmt: skip
+    server: Any = Server(NAME, **about)
+
+    async def first(request: Any) -> Any:
+        return types.ServerResult(await list_tools())
+
+    async def second(request: Any) -> Any:
+        return types.ServerResult(await call_tool(request.params))
+
+    server.request_handlers[types.ListToolsRequest] = first
+    server.request_handlers[types.CallToolRequest] = second
+    return server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class Session:
     def __init__(self, roots: Roots, allow_run: bool = False) -> None:
         self.roots = roots
         self.allow_run = allow_run
+        self.cancelled = threading.Event()
+        """Set while the client no longer waits for the running call. Processes of the call are then ended."""
         self._profiles: OrderedDict[str, Profile] = OrderedDict()
         self._answers: OrderedDict[str, Content] = OrderedDict()
 

@@ -89,7 +89,7 @@ def record(
 
 def module_file(name: str) -> Path:
     """Return the file that ``python -m NAME`` runs. Raises CaptureError if there is no such module."""
-    sys.path[:1] = [str(Path.cwd())]
+    _search(Path.cwd())
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -224,7 +224,11 @@ def prepare(program: Program, arguments: Sequence[str]) -> None:
     main.collect_as_usual()
     sys.argv = [str(program.script), *arguments]
     if not program.module:  # the folder of a module's path is the current one
-        sys.path[:1] = [str(program.script.resolve().parent)]
+        _search(program.script.resolve().parent)
+
+
+def _search(folder: Path) -> None:
+    sys.path[: not sys.flags.safe_path] = [str(folder)]  # python -P adds no folder that is to be replaced
 
 
 def run(program: Program) -> int:
