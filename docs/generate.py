@@ -31,7 +31,7 @@ from perfkit_core.operators.names import FAMILIES
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.sql import MAIN, declarations
+from perfkit_core.sql.table_list import MAIN, declarations
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"
@@ -380,8 +380,8 @@ import perfkit
 perfkit.sql("runs/baseline", "select step, dur_ns from steps where dur_ns > 1.5 * (select median(dur_ns) from steps)")
 ```
 
-`perfkit sql RUN -` reads the statement from standard input. `perfkit sql RUN` lists the tables below. `--format` and
-`-o` write text, Markdown, JSON, CSV or HTML, as with other commands.
+`perfkit sql RUN - < query.sql` reads the statement from standard input. `perfkit sql RUN` lists the tables below.
+`--format` and `-o` write text, Markdown, JSON, CSV or HTML, as with other commands.
 
 - A table is computed only if the statement names it. The tables of views have the numbers of `perfkit summary`, defined
   in [semantics.md](semantics.md).
@@ -393,7 +393,12 @@ perfkit.sql("runs/baseline", "select step, dur_ns from steps where dur_ns > 1.5 
 - Several sources are the ranks of one profile. The tables of views that have the grouping `rank` have a row for each
   rank. In `events`, `row` numbers the events of all ranks.
 - A statement can read nothing but these tables: no file, no network, no variable of the Python program. It cannot
-  write, attach a database, load an extension or change a setting. duckdb may use 4 GB of memory.
+  write, attach a database, load an extension or change a setting.
+- A statement may use 4 GB of memory besides the profile. On Linux, `perfkit sql` and `perfkit mcp` enforce this for
+  their process. `perfkit.sql` relies on duckdb, which does not count the memory of a single value, such as a list of
+  a billion numbers.
+- A statement of `perfkit sql` and `perfkit.sql` has no time limit. In `perfkit mcp`, it runs in a process of its own,
+  which is ended at the time limit.
 
 Each other view ([views.md](views.md)) is also a table with the name of the view.
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfkit_core.readers.load import load
     from perfkit_core.recording.profiled_loop import profile
     from perfkit_core.report.run_list import list_runs
-    from perfkit_core.sql import sql
+    from perfkit_core.sql.statement import sql
     from perfkit_core.trackers.mlflow import to_mlflow
     from perfkit_core.trackers.tensorboard import to_tensorboard
     from perfkit_core.trackers.wandb import to_wandb
@@ -57,7 +57,7 @@ _HOMES = {
     "to_tensorboard": "trackers.tensorboard",
     "to_wandb": "trackers.wandb",
     "report": "api",
-    "sql": "sql",
+    "sql": "sql.statement",
     "summarize": "api",
     "what_if": "advice.what_if",
 }

@@ -108,7 +108,8 @@ class Sql(Reading, kw_only=True, forbid_unknown_fields=True, frozen=True):
         Meta(max_length=100_000, description="One statement that reads, in the dialect of duckdb. Tables: events, "
              "advice, and all views."),
     ]  # fmt: skip
-    limit: Annotated[Count | None, Meta(description="Maximum number of rows.")] = None
+    limit: Annotated[int, Meta(ge=1, le=10**6, description="Maximum number of rows; more_rows says if there are "
+                               "more.")] = 1000  # fmt: skip
     seconds: Seconds = 60.0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from perfkit_core import sql as queries
 from perfkit_core.advice import engine, explain, reports, text, what_if
 from perfkit_core.advice.advice import Advice, Advices
 from perfkit_core.agents import programs, requests
@@ -29,6 +28,7 @@ from perfkit_core.renderers.cells import plain
 from perfkit_core.report import run_list
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, cut, read_from, summary_report
+from perfkit_core.sql import bounded, statement
 
 _FIRST_VIEWS: Final = ("partition", "model", "operators")
 _FIRST_ROWS: Final = 10
@@ -163,10 +163,17 @@ def _chosen(report: Report, names: list[str]) -> tuple[Section, ...]:
 def sql(session: Session, request: requests.Sql) -> Content:
     with session.reading(request) as profile:
         source = profile.trace if isinstance(profile, Whole) else session.places(request.sources)
-        report = queries.report(
-            source, request.statement, request.limit, partial=request.partial, seconds=request.seconds
-        )
-        return of_report(report, source if isinstance(source, Trace) else None)
+        report = statement.report(
+            source, request.statement, request.limit + 1, partial=request.partial,
+            engine=lambda tables: bounded.opened(tables, request.seconds, session.cancelled.is_set),
+        )  # fmt: skip
+    (section,) = report.sections
+    more = len(section.table) > request.limit
+    content = of_report(cut(report, request.limit), source if isinstance(source, Trace) else None)
+    content.head["more_rows"] = more
+    if more:
+        content.text += (f"The statement has more rows than limit={request.limit}.",)
+    return content
 
 
 def tools() -> Mapping[str, Tool]:

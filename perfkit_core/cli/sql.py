@@ -41,9 +41,9 @@ def sql(
     This needs an extra: pip install "perfkit[sql]". A SOURCE is a run folder, a trace file or a folder of trace files.
     Several sources are read as the ranks of one profile; the column rank tells them apart.
     """
-    from perfkit_core import sql as queries
-    from perfkit_core.readers.load import check_exists
     from perfkit_core.report.summary import ROWS
+    from perfkit_core.sql import engine, table_list
+    from perfkit_core.sql import statement as statements
 
     atexit.register(gc.unfreeze)  # at exit, duckdb reports objects that no garbage collection can free
 
@@ -52,14 +52,15 @@ def sql(
     sources = tuple(map(options.LOCATION, given))
     refuse_overwriting(output, sources)
     if statement is None:
-        for source in sources:  # one may be a statement of one word
-            check_exists(source)
-        report = queries.schema_report()
+        for source in sources:
+            _check_profile(source)
+        report = table_list.schema_report()
     else:
         for_people = chosen.name in FOR_PEOPLE
         most = (ROWS if limit is None else limit or None) if for_people else None
         with reading(sources):
-            report = queries.report(sources, statement, None if for_people else limit or None, most, partial)
+            rows = None if for_people else limit or None
+            report = statements.report(sources, statement, rows, most, partial, engine.LimitedEngine)
         if for_people:
             (section,) = report.sections
             # a tree has a column depth, but rows in the order of a statement are no tree
@@ -70,12 +71,25 @@ def sql(
     say_written(output)
 
 
+def _check_profile(source: Path) -> None:
+    """Raise SourceError or UsageError for a source without a profile: it may be meant as a statement."""
+    from perfkit_core.readers.load import check_exists
+    from perfkit_core.report.run_list import recognised
+
+    check_exists(source)
+    if not recognised(source):
+        hint = f"to run a statement from a file: perfkit sql SOURCE - < {source}"
+        raise UsageError(f"{source}: neither a profile nor a SQL statement", hint)
+
+
 def split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     """Return the sources and the statement, which is the last argument if it has spaces and is no path. Raises
     UsageError if there is no source."""
     *sources, last = arguments
     if last == _STDIN:
         statement = sys.stdin.read()
+    elif not last:
+        raise UsageError("the statement is empty", "write one SELECT, or leave it out to list the tables")
     elif any(map(str.isspace, last)) and not options.LOCATION(last).exists():
         statement = last
     else:

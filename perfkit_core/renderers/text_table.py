@@ -67,10 +67,10 @@ def table_lines(
     formatted = columns(rows, section.columns, unit=section.unit)
     if width is not None and not section.chosen:
         formatted = by_worth([column for column in formatted if column.declared.compared or not _is_zero(column)])
-    if width is not None:
+    if width is not None and not section.chosen:
         formatted = _short_labels(formatted)
     barred = None if width is None else bar_column(formatted)
-    kept, left_out = fitting(formatted, width, barred)
+    kept, left_out = fitting(formatted, width, barred, section.chosen)
     return _table(kept, width, style, barred if barred in kept else None), left_out
 
 
@@ -96,12 +96,13 @@ def _short_labels(shown: Sequence[ShownColumn]) -> list[ShownColumn]:
 
 
 def fitting(
-    shown: Sequence[ShownColumn], width: int | None, barred: ShownColumn | None = None
+    shown: Sequence[ShownColumn], width: int | None, barred: ShownColumn | None = None, chosen: bool = False
 ) -> tuple[list[ShownColumn], list[ShownColumn]]:
     """Return two lists: the columns that fit the terminal, and the columns that are left out.
 
     At least two columns are kept. Descriptions and long texts are left out first. Exceptions are the first long text,
-    the shapes if they are the second, and groupings, because rows of one operator may differ only in these.
+    the shapes if they are the second, and groupings, because rows of one operator may differ only in these. If the user
+    chose the columns, the last ones are left out first.
     """
     if width is None:
         return list(shown), []
@@ -112,7 +113,8 @@ def fitting(
     later = [*long[spared:], *(c for c in texts if c.declared.kind == DESCRIPTION and c not in long)]
     later = [column for column in later if not column.declared.by]
     # Keys come first: a table whose columns of numbers fit, but not the name of the row, says nothing.
-    wanted = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]
+    by_worth = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]
+    wanted = shown if chosen else by_worth
     needed = -len(GAP)
     names: set[str] = set()
     for column in wanted:

@@ -96,7 +96,7 @@ def memory_limit(more_bytes: int) -> Iterator[None]:
         return
     before = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in before if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(1024 * int(used[1]) + more_bytes, *limits), before[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (min([1024 * int(used[1]) + more_bytes, *limits]), before[1]))
     try:
         yield
     finally:

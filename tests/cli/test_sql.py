@@ -59,6 +59,20 @@ def test_without_a_statement_the_tables_are_listed(perfkit, run: Path) -> None:
     assert "operators,self_cpu_ns,ns,Self CPU" in rows
 
 
+def test_text_has_the_columns_of_the_statement_in_their_order(perfkit, run: Path) -> None:
+    statement = "select 0 as zero_ns, 2 as calls, 0.5 as time_ratio, 5 as time_ns, 0.25 as part_ratio, 1.0 as ratio"
+    out = perfkit("sql", run, statement).out
+    head = out[out.index("Zero") :].splitlines()[0]
+    assert re.split(r"\s{2,}", head) == ["Zero (ns)", "Calls", "Time (%)", "Time (ns)", "Part (%)", "Share (%)"]
+
+
+def test_infinities_are_null(perfkit, run: Path) -> None:
+    statement = "select 'inf'::double as a, 'nan'::double as b, [1.5, 'inf'::double] as c, {'x': 'nan'::float} as d"
+    out = perfkit("sql", run, statement, "--format", "json").out
+    row = {"a": None, "b": None, "c": [1.5, None], "d": {"x": None}}
+    assert json.loads(out, parse_constant=str)["views"]["result"] == [row]
+
+
 def test_a_result_with_a_column_depth_is_no_tree(perfkit, run: Path) -> None:
     assert perfkit("sql", run, "select null as depth, 1 as depth_1, 2 as name").code == 0
 
@@ -71,10 +85,18 @@ def test_a_result_with_a_column_depth_is_no_tree(perfkit, run: Path) -> None:
         (["RUN", "missing"], "missing: no such file or folder"),
         (["missing", "select 1"], "missing: no such file or folder"),
         (["RUN", "select * from nothing"], "tables: events, steps"),
+        (["RUN", ""], "the statement is empty"),
+        (
+            ["RUN", "FILE"],
+            "nor a SQL statement; to run a statement from a file: perfkit sql SOURCE - < ",
+        ),
     ],
 )
 def test_errors_are_one_line(perfkit, run: Path, arguments: list[str], message: str) -> None:
-    code, out, err = perfkit("sql", *(run if word == "RUN" else word for word in arguments))
+    file = run.parent / "q.sql"
+    file.write_text("select 1", encoding="utf-8")
+    places = {"RUN": run, "FILE": file}
+    code, out, err = perfkit("sql", *(places.get(word, word) for word in arguments))
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

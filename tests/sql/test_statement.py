@@ -20,7 +20,9 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers import cells
-from perfkit_core.sql import MAIN, declarations, query, run, statement, table_list
+from perfkit_core.sql import bounded, engine, table_list
+from perfkit_core.sql.statement import query, run
+from perfkit_core.sql.table_list import MAIN, declarations
 from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
@@ -230,7 +232,7 @@ def test_a_statement_reads_nothing_but_the_tables(escape: str, tmp_path: Path) -
 def test_the_settings_are_locked_in_the_connection() -> None:
     """The check of the kind of statement is not the only guard."""
     duckdb = pytest.importorskip("duckdb")
-    with statement._connected(duckdb) as connection:
+    with engine._connected(duckdb) as connection:
         for escape in (
             "set enable_external_access = true", "set memory_limit = '100GB'", "attach 'x.db'", "install httpfs",
             "load httpfs", "copy (select 1) to 'x.csv'",
@@ -242,7 +244,7 @@ def test_the_settings_are_locked_in_the_connection() -> None:
 
 
 def test_too_large_a_result_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(statement._SETTINGS, "memory_limit", "50MB")
+    monkeypatch.setitem(engine._SETTINGS, "memory_limit", "50MB")
     with pytest.raises(UsageError, match="Out of Memory") as error:
         query(small_trace(), "select list(a.x) from range(1000000000) a(x)")
     assert "\n" not in str(error.value)
@@ -255,6 +257,9 @@ def test_too_large_a_result_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPa
         ("select * from operatrs", "Table with name operatrs does not exist", "did you mean operators?"),
         ("selct 1", 'Parser Error: syntax error at or near "selct"', ""),
         ("show tables", "SHOW finds no table", "perfkit sql SOURCE"),
+        ('from events where name = "a b"', 'Referenced column "a b" not found', "single quotes: 'a b'"),
+        ("from nothing", "Table with name nothing does not exist", "tables: events, steps, operators, kernels"),
+        ("from read_text('x')", "has been disabled", "reads only the tables of the profile"),
     ],
 )
 def test_errors_have_a_hint(mistake: str, message: str, hint: str) -> None:
@@ -263,6 +268,65 @@ def test_errors_have_a_hint(mistake: str, message: str, hint: str) -> None:
     assert message in error.value.message
     assert hint in error.value.hint
     assert "LINE" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((123,), "123 is no SQL statement"),
+        (("from steps", -1), "limit=-1 is no number of rows"),
+        (("from steps", 1.5), "limit=1.5 is no number of rows"),
+        (("from steps", True), "limit=True is no number of rows"),
+    ],
+)
+def test_wrong_arguments_are_one_error(arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        perfkit.sql(small_trace(), *arguments)
+
+
+LARGE = "select list_sum(range(400000000))"
+"""duckdb would use 6 GB, and cannot be interrupted, because it computes one value."""
+needs_limits = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux limits memory")
+
+
+@needs_limits
+@pytest.mark.parametrize("text", [LARGE, "from range(list_sum(range(400000000))::bigint)"])
+def test_a_limited_process_is_not_too_large(text: str) -> None:
+    """Also if duckdb computes the value when it looks for the tables of the statement."""
+    with pytest.raises(UsageError, match="the statement needs more than 4 GB of memory"):
+        run(small_trace(), text, engine=engine.LimitedEngine)
+    assert run(small_trace(), "select 1 as x", engine=engine.LimitedEngine).table.to_pydict() == {"x": [1]}
+
+
+def opened(seconds: float) -> Any:
+    return lambda tables: bounded.opened(tables, seconds)
+
+
+def test_another_process_returns_the_same_rows() -> None:
+    trace = perfkit.load(TORCH)
+    for text in ("from events", "select name, sum(dur_ns) as s from events group by 1 order by 1", "from steps"):
+        own, other = run(trace, text, 5), run(trace, text, 5, engine=opened(600))
+        assert other.table.equals(own.table)
+        assert other.columns == own.columns
+    with pytest.raises(UsageError, match="SHOW finds no table"):
+        run(trace, "show tables", engine=opened(600))
+
+
+@pytest.mark.parametrize("text", ["select list_sum(range(4, 80000000)) from range(1000000)", LARGE])
+def test_another_process_ends_at_its_limits(text: str) -> None:
+    with pytest.raises(UsageError, match=r"took longer than 1 s|needs more than 4 GB of memory"):
+        run(small_trace(), text, engine=opened(1))
+
+
+def test_another_process_returns_no_large_result() -> None:
+    with pytest.raises(UsageError, match="more than 100 MB"):
+        run(small_trace(), "select repeat('x', 1000000) as x from range(200)", engine=opened(600))
+
+
+def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_CODE", "import os; os.abort()")
+    with pytest.raises(UsageError, match="the process of the statement has ended"):
+        run(small_trace(), "from steps", engine=opened(600))
 
 
 def test_without_duckdb_the_error_names_the_extra() -> None:
