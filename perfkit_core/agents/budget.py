@@ -1,6 +1,7 @@
 """Parts of answers that fit into a number of bytes. A cursor names the next part.
 
-The size of an answer is that of its text and its document as JSON in UTF-8. Lists are sent item by item. An item or a
+The size of an answer is that of its text and its document as JSON in UTF-8. The document is sent twice: as an object,
+and as a text, because many clients show only texts to their model. Lists are sent item by item. An item or a
 head that alone is too large is shortened: texts end with an ellipsis, and a long list becomes its first items and the
 number of the others."""
 
@@ -16,11 +17,7 @@ from perfkit_core.agents.answers import Content, Items, printable
 from perfkit_core.errors import UsageError
 from perfkit_core.renderers.cells import visible
 
-DEFAULT: Final = 20_000
-"""Default maximum size of an answer in bytes: about 5,000 tokens."""
-LEAST: Final = 2_000
-MOST: Final = 10_000_000
-_ENVELOPE: Final = 300
+_ENVELOPE: Final = 350
 """Bytes that the protocol adds to an answer."""
 _ON_THE_REST: Final = 150
 """Bytes of the sentence on the items that are left."""
@@ -39,12 +36,22 @@ class Part(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        return size(self.document) + size(self.text) + _ENVELOPE
+        return cost(self.document) + size(self.text) + _ENVELOPE
+
+    @property
+    def json(self) -> str:
+        """The document as text, for clients that show only texts."""
+        return json.dumps(self.document, ensure_ascii=False, separators=(",", ":"))
 
 
 def size(value: Any) -> int:
     """Return the number of bytes of a value as JSON, at least what a JSON writer of the protocol makes of it."""
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+
+def cost(value: Any) -> int:
+    """Return the number of bytes of a value in an answer: as JSON, and as JSON in a text."""
+    return size(value) + size(json.dumps(value, ensure_ascii=False))
 
 
 def digest(*parts: Any) -> str:
@@ -78,7 +85,7 @@ def part(content: Content, budget: int, request: str, first: int = 0) -> Part:
     head, shortened = _fitting(printable(content.head), room // 2)
     document = {**head, "views": {}, "columns": {}} if _has_views(content) else dict(head)
     document |= {"next": f"{count}-{request}", "items_left": count, "shortened": False}
-    room -= size(document)
+    room -= cost(document)
     sent, shortened_items, room = _fill(document, content.lists, first, room)
     left = count - first - sent
     document["next"] = f"{first + sent}-{request}" if left else None
@@ -104,24 +111,24 @@ def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -
         if first > at or (first == at and one.items):
             continue
         columns: dict[str, Any] = {one.path[-1]: printable(one.columns)} if one.columns else {}
-        needed = 2 * size(one.path[-1]) + 30 + size(columns)
+        needed = 2 * cost(one.path[-1]) + 80 + cost(columns)
         if needed > room and sent:
             return sent, shortened, room
         if columns and needed > room // 2:  # hundreds of columns
-            columns, cut = _fitting(columns, max(room // 2 - 30, 0))
+            columns, cut = _fitting(columns, max(room // 2 - 80, 0))
             shortened |= cut
-            needed = 2 * size(one.path[-1]) + 30 + size(columns)
+            needed = 2 * cost(one.path[-1]) + 80 + cost(columns)
         room -= needed
         target: list[Any] = []
         _place(document, one, target, columns)
         for item in one.items[start:]:
             made = printable(item)
-            needed = size(made) + 2
+            needed = cost(made) + 4
             if needed > room:
                 if sent:
                     return sent, shortened, room
-                made, _ = _fitting(made, room - 2)
-                shortened, needed = True, size(made) + 2
+                made, _ = _fitting(made, room - 4)
+                shortened, needed = True, cost(made) + 4
             target.append(made)
             sent, room = sent + 1, room - needed
     return sent, shortened, room
@@ -137,19 +144,19 @@ def _place(document: dict[str, Any], one: Items, target: list[Any], columns: Map
 
 
 def _fitting(value: Any, room: int) -> tuple[Any, bool]:
-    """Return a value with at most ``room`` bytes as JSON, and whether it had to be shortened."""
-    if size(value) <= room:
+    """Return a value with at most ``room`` bytes in an answer, and whether it had to be shortened."""
+    if cost(value) <= room:
         return value, False
     for length in _LENGTHS:
         shorter = _shorter(value, length)
-        if size(shorter) <= room:
+        if cost(shorter) <= room:
             return shorter, True
     if isinstance(value, dict):
         note = {"left_out": "this item is too large: use a larger budget_bytes"}
-        kept: dict[str, Any] = note if size(note) <= room else {}
+        kept: dict[str, Any] = note if cost(note) <= room else {}
         for key, item in value.items():
             small = {_cut(key, 50): _shorter(item, _LENGTHS[-1])}
-            if size(kept | small) <= room:
+            if cost(kept | small) <= room:
                 kept |= small
         return kept, True
     return None, True

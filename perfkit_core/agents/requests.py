@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from perfkit_core.agents import budget
-from perfkit_core.errors import UsageError
+from perfkit_core.agents import limits
+from perfkit_core.errors import UsageError, spelled_like
 
 Names = Annotated[list[str], Meta(max_length=100)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
@@ -19,7 +20,7 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=T
     """Arguments that every tool has."""
 
     budget_bytes: (
-        Annotated[int, Meta(ge=budget.LEAST, le=budget.MOST, description="Maximum size of the answer in bytes.")] | None
+        Annotated[int, Meta(ge=limits.LEAST, le=limits.MOST, description="Maximum size of the answer in bytes.")] | None
     ) = None
     cursor: Annotated[
         str | None,
@@ -165,9 +166,23 @@ def schema(request: type[Request]) -> dict[str, Any]:
 
 def parsed(request: type[Request], arguments: Any) -> Any:
     """Return the arguments of a tool. Raises UsageError, which names the wrong argument."""
-    if isinstance(arguments, dict) and isinstance(arguments.get("sources"), str):
+    if isinstance(arguments.get("sources"), str):
         arguments = {**arguments, "sources": [arguments["sources"]]}
+    fields = {field.name: field for field in msgspec.structs.fields(request)}
+    for name in arguments:
+        if name not in fields:
+            raise UsageError(f"unknown argument {name!r}", spelled_like(name, fields))
+    for name, field in fields.items():
+        if field.required and name not in arguments:
+            raise UsageError(f"the argument {name} is missing", _described(request, name))
     try:
-        return msgspec.convert(arguments or {}, request)
+        return msgspec.convert(arguments, request)
     except msgspec.ValidationError as error:
-        raise UsageError(f"invalid arguments: {error}", f"known: {', '.join(request.__struct_fields__)}") from None
+        what, _, place = str(error).replace("`", "").partition(" - at $.")
+        wrong = f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+        raise UsageError(f"the argument {wrong}", _described(request, re.split(r"[.\[]", place)[0])) from None
+
+
+def _described(request: type[Request], name: str) -> str:
+    text: str = schema(request)["properties"].get(name, {}).get("description", "")
+    return text[:1].lower() + text[1:]

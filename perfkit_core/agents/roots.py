@@ -114,9 +114,11 @@ def below(folder: Path) -> list[Path]:
 
 
 def fingerprint(places: Sequence[Path]) -> str:
-    """Return a digest of the files of the sources: their names, sizes and modification times."""
+    """Return a digest of the files of the sources, and of the files next to them that are read with them: their names,
+    sizes and modification times."""
     known: list[tuple[str, int | None, int | None]] = []
-    for place in places:
+    files = (place for place in places if not is_remote(place) and place.is_file())
+    for place in [*places, *(other for file in files for other in beside(file, get_plugins()))]:
         if is_remote(place):
             known += ((str(path), None, modified_ns(path)) for path in _stored(place))
             continue

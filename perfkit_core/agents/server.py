@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from perfkit_core.agents import answers, budget, requests, roots
+from perfkit_core.agents import answers, budget, limits, requests, roots
 from perfkit_core.agents.session import Session
 from perfkit_core.agents.tools import DATA, Tool, tools
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
@@ -19,6 +19,19 @@ from perfkit_core.system.failures import one_line
 
 NAME: Final = "perfkit"
 _LONGEST_ERROR: Final = 1000
+_OUTPUT: Final = {
+    "type": "object",
+    "properties": {
+        "next": {"type": ["string", "null"], "description": "Cursor of the next part; null in the last part."},
+        "items_left": {"type": "integer", "description": "Number of items in the next parts."},
+        "shortened": {"type": "boolean", "description": "Whether an item was too large for the answer."},
+        "quality": {"type": "array", "description": "Warnings on the recording."},
+        "views": {"type": "object", "description": "Tables: name → rows."},
+        "columns": {"type": "object", "description": "Headings and units: table → column."},
+    },
+    "required": ["next", "items_left", "shortened"],
+}
+"""Schema of all documents. Each tool adds further keys."""
 INSTRUCTIONS: Final = (
     "perfkit says why a training or an inference of PyTorch or PaddlePaddle is slow, what would make it faster, and by "
     "how much. Order: runs (find recordings), summary, advise, explain; compare for two runs; view, sql and what_if "
@@ -34,7 +47,7 @@ def offered(session: Session) -> dict[str, Tool]:
 
 
 def answer(
-    session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = budget.DEFAULT
+    session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = limits.DEFAULT
 ) -> budget.Part:
     """Return the answer of a tool, or the part that a cursor names. Raises PerfkitError."""
     tool = _tool(session, name)
@@ -70,7 +83,8 @@ def result(session: Session, name: str, arguments: Mapping[str, Any] | None, def
         if os.environ.get("PERFKIT_DEBUG") == "1":
             traceback.print_exc()
         return _error(f"unexpected {one_line(error)}; please report it (PERFKIT_DEBUG=1 prints the traceback)")
-    return {"content": [{"type": "text", "text": part.text}], "structuredContent": part.document, "isError": False}
+    texts = [{"type": "text", "text": text} for text in (part.text, part.json)]
+    return {"content": texts, "structuredContent": part.document, "isError": False}
 
 
 def _error(text: str) -> dict[str, Any]:
@@ -84,7 +98,7 @@ def listed(session: Session) -> list[dict[str, Any]]:
     return [
         {
             "name": tool.name, "title": tool.title, "description": tool.description,
-            "inputSchema": requests.schema(tool.request),
+            "inputSchema": requests.schema(tool.request), "outputSchema": _OUTPUT,
             "annotations": {
                 "readOnlyHint": not tool.runs_code, "destructiveHint": tool.runs_code, "openWorldHint": tool.runs_code,
                 "idempotentHint": not tool.runs_code,

@@ -18,7 +18,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.profile import Profile, Whole, opened
 from perfkit_core.readers import choices
 from perfkit_core.readers.load import load
-from perfkit_core.system.paths import without_secrets
+from perfkit_core.system.paths import as_path, without_secrets
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ class Session:
         """Provide the profile of a request. All files that are read in this context are read as the request says."""
         paths = self.places(request.sources)
         chosen = self.choices(request)
-        key = digest([*map(str, paths)], request.partial, str(chosen), fingerprint(paths))
+        others = map(as_path, (*chosen.graph_captures, *chosen.compile_info))
+        key = digest([*map(str, paths)], request.partial, str(chosen), fingerprint([*paths, *others]))
         with choices.choosing(chosen):
             yield _kept(self._profiles, key, _PROFILES, lambda: _opened(paths, request.partial))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
+from perfkit_core.agents import limits
 from perfkit_core.cli import options
-
-_DEFAULT = 20_000
 
 
 @click.command(epilog="Example: perfkit mcp --root runs")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="Folder, or address of a folder in a store, that "
               "agents may read. Repeat the option for several folders.  [default: the current folder]")  # fmt: skip
-@click.option("--budget", type=options.Whole(2_000), default=_DEFAULT, show_default=True, metavar="BYTES",
-              help="Maximum size of an answer, unless a call asks for another.")  # fmt: skip
+@click.option("--budget", type=options.Whole(limits.LEAST, limits.MOST), default=limits.DEFAULT, show_default=True,
+              metavar="BYTES", help=f"Maximum size of an answer, from {limits.LEAST:,} to {limits.MOST:,}, unless a "
+              "call asks for another.")  # fmt: skip
 @click.option("--allow-run", is_flag=True, help="Offer the tools record and verify, which run Python scripts below "
               "the roots.")  # fmt: skip
 def mcp(roots: tuple[str, ...], budget: int, allow_run: bool) -> None:

@@ -36,20 +36,21 @@ LOCATION: Final = as_path
 
 
 class Whole(_Number):
-    """Option type: a whole number that is at least ``least``. Raises UsageError."""
+    """Option type: a whole number from ``least`` to ``most``. Raises UsageError."""
 
     name = "integer"
 
-    def __init__(self, least: int = 0) -> None:
-        self.least = least
+    def __init__(self, least: int = 0, most: int = MOST) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the value as a number. ``value`` is a text, or the option's default value."""
         text = str(value).strip()
-        if re.fullmatch(r"[0-9]{1,10}", text) and self.least <= int(text) <= MOST:
+        if re.fullmatch(r"[0-9]{1,10}", text) and self.least <= int(text) <= self.most:
             return int(text)
         option = param.opts[-1] if param else "the number"
-        wrong = "too large" if re.fullmatch(r"[0-9]{10,}", text) else f"not a whole number of {self.least} or more"
+        large = re.fullmatch(r"[0-9]+", text) and int(text[:11]) > self.most
+        wrong = f"too large (at most {self.most:,})" if large else f"not a whole number of {self.least} or more"
         raise UsageError(f"{option} {value!r} is {wrong}", f"example: {option} {max(self.least, 5)}")
 
 

@@ -14,7 +14,9 @@ from perfkit_core.errors import UsageError
 def one_of(wanted: str, known: Sequence[str]) -> str:
     """Return the id that equals ``wanted``, or the only id that begins with it. Raises UsageError if there is none, or
     more than one."""
-    matches = [name for name in known if name == wanted] or [name for name in known if name.startswith(wanted)]
+    matches = [name for name in known if name == wanted] or [
+        name for name in known if wanted and name.startswith(wanted)
+    ]
     if len(matches) == 1:
         return matches[0]
     problem = "several ids begin with" if matches else "no advice has the id"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from perfkit_core.agents import budget
 from perfkit_core.agents.answers import Content, Items
-from perfkit_core.agents.budget import LEAST, digest, offset, part
+from perfkit_core.agents.budget import digest, offset, part
+from perfkit_core.agents.limits import LEAST, MOST
 from perfkit_core.errors import UsageError
 
 pytestmark = pytest.mark.bare
@@ -40,7 +41,8 @@ contents = st.builds(
 
 def wire_bytes(made: budget.Part) -> int:
     """Return the size of a result as a writer of compact JSON sends it."""
-    result = {"content": [{"type": "text", "text": made.text}], "structuredContent": made.document, "isError": False}
+    texts = [{"type": "text", "text": text} for text in (made.text, made.json)]
+    result = {"content": texts, "structuredContent": made.document, "isError": False}
     text = json.dumps({"jsonrpc": "2.0", "id": 2**31, "result": result}, ensure_ascii=False, separators=(",", ":"))
     return len(text.encode())
 
@@ -60,6 +62,7 @@ def test_no_part_exceeds_its_budget(content: Content, size: int) -> None:
     parts = every_part(content, size)
     for made in parts:
         assert wire_bytes(made) <= made.bytes <= size
+        assert json.loads(made.json) == json.loads(json.dumps(made.document))
     assert len(parts) <= max(count, 1)
     sent = [len(d.get("quality", [])) + sum(map(len, d["views"].values())) for d in (made.document for made in parts)]
     assert sum(sent) == count
@@ -77,7 +80,7 @@ def test_lists_without_columns_go_on_in_the_next_part() -> None:
 
 @given(contents)
 def test_a_large_budget_shortens_nothing(content: Content) -> None:
-    (made,) = every_part(content, budget.MOST)
+    (made,) = every_part(content, MOST)
     assert not made.document["shortened"]
     assert made.document["views"]["second"] == json.loads(_plain(content.lists[2].items))
 

@@ -47,6 +47,11 @@ def test_tools_errors_and_a_server_that_survives(folder: Path) -> None:
         ("summary", {"sources": ["missing"]}),
         ("summary", {"sources": ["broken.json"]}),
         ("summary", {"sources": 5}),
+        ("summary", {}),
+        ("summary", source | {"source": 5}),
+        ("view", source | {"view": "operators", "limit": 0}),
+        ("advise", source | {"thresholds": {"a": "b"}}),
+        ("explain", source | {"id": ""}),
         ("view", source | {"view": "nothing"}),
         ("view", source | {"view": "operators", "pattern": "("}),
         ("view", source | {"view": "operators", "cursor": "3-0123456789abcdef"}),
@@ -61,7 +66,7 @@ def test_tools_errors_and_a_server_that_survives(folder: Path) -> None:
     assert {tool["name"] for tool in listed["tools"]} == READING
     for tool in listed["tools"]:
         assert tool["annotations"]["readOnlyHint"] is True
-        assert tool["inputSchema"]["type"] == "object"
+        assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
         assert "$ref" not in json.dumps(tool["inputSchema"])
         assert "data" in tool["description"] or tool["name"] == "runs"
     *errors, last = answers
@@ -70,7 +75,14 @@ def test_tools_errors_and_a_server_that_survives(folder: Path) -> None:
         assert made["isError"], (name, arguments)
         assert "\n" not in text
         assert "unexpected" not in text, text
-    assert "--allow-run" in errors[9]["content"][0]["text"]
+    texts = [made["content"][0]["text"] for made in errors]
+    assert texts[2].startswith("the argument sources: expected array, got int; run folder or trace file")
+    assert texts[3].startswith("the argument sources is missing; run folder or trace file")
+    assert texts[4].startswith("unknown argument 'source'; did you mean sources?")
+    assert texts[5].startswith("the argument limit: expected int >= 1; maximum number of rows")
+    assert texts[6].startswith("the argument thresholds[...]: expected float, got str; threshold of rules")
+    assert texts[7].startswith("no advice has the id ''; choose one of ")
+    assert "--allow-run" in texts[14]
     assert not last["isError"]
     assert last["structuredContent"]["views"]["operators"][0]["self_device_ns"] is None  # unknown, not 0
 
@@ -94,7 +106,7 @@ def test_structured_content_is_that_of_format_json(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ARGUMENTS)
-@pytest.mark.parametrize("size", [2_000, 5_000, 20_000])
+@pytest.mark.parametrize("size", [4_000, 10_000, 40_000])
 def test_every_line_of_the_protocol_fits_the_budget(folder: Path, tool: str, size: int) -> None:
     """All parts of each answer, as the SDK writes them."""
     types = pytest.importorskip("mcp.types")
@@ -106,11 +118,12 @@ def test_every_line_of_the_protocol_fits_the_budget(folder: Path, tool: str, siz
         sent = types.CallToolResult.model_validate(made).model_dump_json(by_alias=True, exclude_none=True)
         assert len(sent.encode()) <= size - 100  # what JSON-RPC adds
         assert json.loads(sent)["structuredContent"] == made["structuredContent"]  # null stays null
+        assert json.loads(made["content"][1]["text"]) == made["structuredContent"]
         cursor, parts = made["structuredContent"]["next"], parts + 1
 
 
 def test_a_cursor_is_stale_when_the_profile_changes(folder: Path) -> None:
-    at, arguments = session(folder), {"sources": ["trace.json.gz"], "view": "operators", "budget_bytes": 2000}
+    at, arguments = session(folder), {"sources": ["trace.json.gz"], "view": "operators", "budget_bytes": 4000}
     cursor = answer(at, "view", arguments).document["next"]
     assert answer(at, "view", arguments | {"cursor": cursor}).document["views"]["operators"]
     with pytest.raises(UsageError, match="stale"):
@@ -121,8 +134,8 @@ def test_a_cursor_is_stale_when_the_profile_changes(folder: Path) -> None:
 
 
 def test_the_default_budget_is_an_option(folder: Path) -> None:
-    _, (made,) = results([("view", {"sources": ["trace.json.gz"], "view": "all"})], folder, "--budget", "3000")
-    assert len(json.dumps(made["structuredContent"])) < 3000
+    _, (made,) = results([("view", {"sources": ["trace.json.gz"], "view": "all"})], folder, "--budget", "5000")
+    assert len(json.dumps(made["structuredContent"])) < 2500
     assert made["structuredContent"]["next"] is not None
 
 
@@ -151,8 +164,37 @@ def test_what_a_recording_cannot_tell_is_not_an_error(folder: Path) -> None:
     assert "with_stack=True" in unknown["why"]
 
 
+def test_files_that_are_read_with_a_recording_are_not_kept(folder: Path) -> None:
+    """An answer is computed again if a file next to the recording changes, or one that an argument names."""
+    (folder / "capture.json").write_text('{"traceEvents": []}', encoding="utf-8")
+    at, request = session(folder), {"sources": ["trace.json.gz"], "graph_capture": ["capture.json"]}
+    keys = []
+    for name in ("none", "capture.json", "trace.capture.json"):
+        write(folder / name, [event("aten::mm", 1, dur=50), event(name, 60)])
+        answer(at, "summary", request)
+        keys += [set(at._answers), set(at._profiles)]
+    assert [len(key) for key in keys] == [1, 1, 2, 2, 3, 2]  # the last two profiles are kept
+    assert len(set.union(*keys[1::2])) == 3
+
+
 def test_a_statement_that_never_ends_is_ended(folder: Path) -> None:
     pytest.importorskip("duckdb")
-    statement = "select count(*) from range(100000000) a, range(100000000) b where a.range * b.range = 3"
-    made = result(session(folder), "sql", {"sources": ["trace.json.gz"], "statement": statement, "seconds": 1}, 20_000)
-    assert "took longer than 1 s" in made["content"][0]["text"]
+    for statement in (
+        "select count(*) from range(100000000) a, range(100000000) b where a.range * b.range = 3",
+        "select list_sum(range(100000000 + x)) from range(100000) t(x)",
+    ):
+        made = result(
+            session(folder), "sql", {"sources": ["trace.json.gz"], "statement": statement, "seconds": 1}, 20_000
+        )
+        assert "took longer than 1 s" in made["content"][0]["text"]
+
+
+def test_a_statement_returns_a_limited_number_of_rows(folder: Path) -> None:
+    pytest.importorskip("duckdb")
+    arguments = {"sources": ["trace.json.gz"], "statement": "select x from range(1001) t(x)", "budget_bytes": 1_000_000}
+    made = answer(session(folder), "sql", arguments)
+    assert made.document["views"]["result"] == [{"x": x} for x in range(1000)]
+    assert made.document["more_rows"] is True
+    assert "more rows than limit=1000" in made.text
+    made = answer(session(folder), "sql", arguments | {"limit": 1001})
+    assert (len(made.document["views"]["result"]), made.document["more_rows"]) == (1001, False)
