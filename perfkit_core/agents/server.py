@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -112,6 +113,7 @@ def serve(session: Session, default: int) -> None:
     """Answer the calls of one client until it closes standard input. Raises UsageError if the SDK is missing."""
     try:
         import anyio
+        import anyio.lowlevel
         from mcp.server.stdio import stdio_server
     except ImportError as error:
         raise UsageError(f"agents require the package mcp ({error})", 'run pip install "perfkit[mcp]"') from None
@@ -130,6 +132,7 @@ def serve(session: Session, default: int) -> None:
             # if the call is cancelled, this waits until the thread has ended
             made: dict[str, Any] = await anyio.to_thread.run_sync(result, session, name, arguments, default)
             tasks.cancel_scope.cancel()
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled call has no answer
         return made
 
     async def serving() -> None:
@@ -138,7 +141,9 @@ def serve(session: Session, default: int) -> None:
             await server.run(receiving, sending, server.create_initialization_options())
 
     print(f"perfkit: serving {session.roots.shown}", file=sys.stderr)
-    anyio.run(serving)
+    # version 1 of the SDK closes the standard output that it finds
+    with open(1, "w", encoding="utf-8", closefd=False) as output, contextlib.redirect_stdout(output):
+        anyio.run(serving)
 
 
 def _server(session: Session, called: Callable[[str, Any], Awaitable[dict[str, Any]]]) -> Any:

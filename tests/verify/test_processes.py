@@ -69,7 +69,7 @@ with ended_by_signals():
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to look for processes")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_signals_leave_no_processes(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "pids"
     command = f"trap '' INT; sleep 60 & echo $! $$ > '{file}.new'; mv '{file}.new' '{file}'; wait"
