@@ -63,10 +63,8 @@ def sql(
             report = statements.report(sources, statement, rows, most, partial, engine.LimitedEngine)
         if for_people:
             (section,) = report.sections
-            # a tree has a column depth, but rows in the order of a statement are no tree
-            report = replace(
-                report, sections=(replace(section, table=section.table.rename(columns={"depth": "Depth"})),)
-            )
+            table = section.table.rename(columns={"depth": "Depth"})  # with a column depth, it would be a tree
+            report = replace(report, sections=(replace(section, table=table),))
     emit(report, chosen, output)
     say_written(output)
 
