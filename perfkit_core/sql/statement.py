@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 import itertools
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -99,6 +100,10 @@ def run(
 ) -> Result:
     """Return the result of a statement. ``partial``: use the readable part of damaged files. ``engine(tables)`` opens
     an engine for tables with these names. Raises as :func:`query`."""
+    wrong = not isinstance(profile, (Trace, str, os.PathLike, Sequence))
+    if wrong or (isinstance(profile, Sequence) and not profile):
+        hint = "give a Trace, or the path of a run folder or a trace file"
+        raise UsageError(f"{reprlib.repr(profile)} is no profile", hint)
     if not isinstance(statement, str):
         raise UsageError(f"{reprlib.repr(statement)} is no SQL statement", _WRITE_ONE)
     if limit is not None and (type(limit) is not int or limit < 0):

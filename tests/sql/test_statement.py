@@ -273,15 +273,17 @@ def test_errors_have_a_hint(mistake: str, message: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((123,), "123 is no SQL statement"),
-        (("from steps", -1), "limit=-1 is no number of rows"),
-        (("from steps", 1.5), "limit=1.5 is no number of rows"),
-        (("from steps", True), "limit=True is no number of rows"),
+        ((TORCH, 123), "123 is no SQL statement"),
+        ((TORCH, "from steps", -1), "limit=-1 is no number of rows"),
+        ((TORCH, "from steps", 1.5), "limit=1.5 is no number of rows"),
+        ((TORCH, "from steps", True), "limit=True is no number of rows"),
+        ((pd.DataFrame(), "from steps"), "Empty DataFra.* is no profile; give a Trace"),
+        (([], "from steps"), r"\[\] is no profile"),
     ],
 )
 def test_wrong_arguments_are_one_error(arguments: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        perfkit.sql(small_trace(), *arguments)
+        perfkit.sql(*arguments)
 
 
 LARGE = "select list_sum(range(400000000))"
