@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from perfkit_core.compare import comparison, statistics
+from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import Pair
 from perfkit_core.language.messages import Message, mark, message
 from perfkit_core.language.units import format_duration, format_ratio
+from perfkit_core.model.timed_steps import NOTABLE
 
 _SURE: Final = {
     statistics.SLOWER: mark("Slower: the median recorded step takes {change}{interval}; {noise}."),
@@ -32,14 +34,17 @@ _ORIGINS: Final = {
 }
 _ALONE: Final = (mark("{names} in base only"), mark("{names} in other only"))
 _UNMATCHED: Final = {
-    "base": mark("Of the base, {parts:and} have no match in the other run."),
-    "other": mark("Of the other run, {parts:and} have no match in the base."),
+    "base": mark("Of the base, {parts:and} have no match in the other run{operators}."),
+    "other": mark("Of the other run, {parts:and} have no match in the base{operators}."),
 }
 _TIMES: Final = {
     "cpu": mark("{share:ratio} of the host operator time"),
     "device": mark("{share:ratio} of the device operator time"),
     "step": mark("{share:ratio} of the wall-clock time"),
 }
+_LOST: Final = (mark("{share:ratio} (base)"), mark("{share:ratio} (other)"))
+_NAMED: Final = 3
+"""Number of operators without a match that are named."""
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
@@ -52,9 +57,7 @@ _NEARLY_ALL: Final = 0.9995
 """Above this matched share, the unmatched share is not mentioned, because it would round to 0.0%."""
 
 
-def headline(
-    result: Pair, matched_share: Mapping[str, Mapping[str, float | None]], causes: Sequence[Message] = ()
-) -> tuple[Message, ...]:
+def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ()) -> tuple[Message, ...]:
     """Return the sentences of the summary, which include ``causes``. The most important sentence comes first."""
     steps, hints = result.steps, list[Message]()
     sentences = [_gate(result.outcomes)] if result.outcomes else []
@@ -62,6 +65,7 @@ def headline(
         sentences.append(message("At least one run has no steps, so the whole recordings are compared."))
     else:
         sentences.append(step_sentence(steps, result.between))
+        sentences += _lost(result)
         base, other = (whole.meta.timed_steps.unprofiled_ns for whole in result.whole)
         if base and other:
             if (other - base) * steps.difference < 0:
@@ -82,7 +86,7 @@ def headline(
         else:
             hints.append(message("Per {unit}: {time:ns} in both runs.", unit=unit, time=work.base))
 
-    shares = {(side, place): share for side, places in matched_share.items() for place, share in places.items()}
+    shares = {(side, place): share for side, places in alignment.matched.items() for place, share in places.items()}
     known = {key: share for key, share in shares.items() if share is not None}
     least = min((share for (_, place), share in known.items() if place != "step"), default=1.0)
     sentences += same_recording(result)
@@ -95,8 +99,26 @@ def headline(
     for side, text in _UNMATCHED.items():
         unmatched = {place: 1 - known.get((side, place), 1.0) for place in _TIMES}
         parts = [message(_TIMES[place], share=share) for place, share in unmatched.items() if share > 1 - _NEARLY_ALL]
-        hints += [message(text, parts=parts)] if parts else []
+        hints += [message(text, parts=parts, operators=_unmatched(alignment, side))] if parts else []
     return (*sentences, *causes, *hints)
+
+
+def _lost(result: Pair) -> Iterator[Message]:
+    """Yield a warning if other processes delayed the steps of a run."""
+    lost = [max(capture.preempted for capture in side) for side in result.captures]
+    shares = [message(text, share=share) for text, share in zip(_LOST, lost, strict=True) if share > NOTABLE]
+    if shares:
+        text = mark("Other processes took {shares:and} of the recorded step time, so the step times are uncertain.")
+        yield message(text, shares=shares)
+
+
+def _unmatched(alignment: Alignment, side: str) -> Message | None:
+    """Return the names of the operators with most time that only one run has, or None if they have no names."""
+    rows = alignment.rows
+    rows = rows[(rows["level"] == UNMATCHED) & (rows[f"{side}_calls"] > 0)].dropna(subset="operator")
+    time = rows[f"{side}_device_ns"] if rows[f"{side}_device_ns"].any() else rows[f"{side}_cpu_ns"]
+    names = time.groupby(rows["operator"].astype(str)).sum().sort_values(ascending=False, kind="stable").index
+    return message(" (mainly {names:list})", names=list(names[:_NAMED])) if len(names) else None
 
 
 def _gate(outcomes: Sequence[Outcome]) -> Message:
@@ -104,7 +126,7 @@ def _gate(outcomes: Sequence[Outcome]) -> Message:
         [outcome.condition.text for outcome in outcomes if outcome.result == result]
         for result in (FAILED, CANNOT_TELL, WITHIN_NOISE)
     )
-    result = message("cannot tell") if unknown else message("passed")
+    result = message("cannot tell") if unknown or unsure else message("passed")
     if failed:
         text = mark("{count} of {all} conditions failed: {conditions:parts}")
         result = message(text, count=len(failed), all=len(outcomes), conditions=failed)
@@ -154,8 +176,12 @@ def step_sentence(steps: statistics.SampleStatistics, between: Between) -> Messa
     if size > steps.noise and steps.low <= 0 <= steps.high:
         reason = message("; {noise}, but the interval includes 0", noise=noise)
     elif size > steps.noise and steps.quickest is not None:
-        fastest = _amount(abs(steps.quickest), steps.base)
-        reason = message("; {noise}, but the fastest steps differ by only {fastest}", noise=noise, fastest=fastest)
+        fastest = _amount(steps.quickest, steps.base, signed=True)
+        text = mark(
+            "; {noise}, and the fastest steps, which other processes disturb least, differ by no more than that "
+            "({fastest})"
+        )
+        reason = message(text, noise=noise, fastest=fastest)
     few = min(steps.captures) < _ENOUGH_CAPTURES
     advice = message("record three captures of each run") if few else message("record more captures of each run")
     return message(_UNSURE[steps.verdict], **words, reason=reason, advice=advice)

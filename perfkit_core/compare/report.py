@@ -179,7 +179,7 @@ def report_of(
         (*declared(_sections(result, why), COLUMNS), *memory.sections(sides[0][0], sides[1][0], by)),
         headline=headline.headline(
             result,
-            why.alignment.matched,
+            why.alignment,
             [message(explanation.LARGEST, causes=largest)] if largest else [],
         ),
         warnings=headline.warnings(result),

@@ -57,6 +57,7 @@ class Capture:
 
     step: IntArray  # The numbers of the steps, shape (steps,).
     step_ns: IntArray  # The durations, shape (steps, ranks) if every rank recorded all steps, else (steps,).
+    preempted: float = 0.0  # The share of the recorded time that was lost to other processes.
 
     @property
     def of_ranks(self) -> bool:
@@ -81,16 +82,17 @@ def capture(trace: Trace) -> Capture:
     """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
+    preempted = trace.meta.timed_steps.preempted
     number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
     numbers, first, group, times = np.unique(number, return_index=True, return_inverse=True, return_counts=True)
     ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)
     cells = np.unique(group * len(ranks) + rank)
     if len(ranks) < 2 or (times != len(ranks)).any() or len(cells) < len(rows):
-        return Capture(number, duration)
+        return Capture(number, duration, preempted)
     table = np.empty((len(numbers), len(ranks)), np.int64)
     table[group, rank] = duration
     order = np.argsort(first, kind="stable")
-    return Capture(numbers[order], table[order])
+    return Capture(numbers[order], table[order], preempted)
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from perfkit_core.language.messages import Text, render, say
+from perfkit_core.language.messages import Text, message, render, say
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import markdown, parts, text_table
 from perfkit_core.renderers.cells import visible
@@ -55,7 +55,8 @@ def _blocks(report: Report, names: int, rows: int) -> Iterator[str]:
         longest = names * _SENTENCE
         return markdown.prose(sentence if len(sentence) <= longest else f"{sentence[:longest]}…")
 
-    yield f"### {said(report.title)}"
+    title = message("Performance: {title}", title=report.title)
+    yield f"### {said(title)}"
     sentences = [said(sentence) for sentence in (*report.headline, *report.warnings)]
     findings: dict[bool, list[str]] = {False: [], True: []}
     for finding in parts.findings(report):

@@ -206,8 +206,8 @@ def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     told = str(step_sentence(alone, Between(0.02, GIVEN)))
     assert told.startswith("Possibly slower: the median recorded step takes 199 ms instead of 100 ms, 99% longer (95%")
     assert told.endswith(
-        ": the spread of the steps, and noise given as 2%, but the fastest steps differ by only 1%; record three "
-        "captures of each run."
+        ": the spread of the steps, and noise given as 2%, and the fastest steps, which other processes disturb "
+        "least, differ by no more than that (+1%); record three captures of each run."
     )
     assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
     assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER

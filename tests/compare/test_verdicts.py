@@ -20,7 +20,7 @@ from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
-from tests.support.stepped_trace import stepped_trace
+from tests.support.stepped_trace import MS, stepped_trace
 
 
 def raw_steps(path: Path) -> list[int]:
@@ -84,6 +84,33 @@ def test_the_steps_without_the_profiler_are_compared_too() -> None:
     assert rendered(comparison_report(run(20, 15), run(21, 10)).headline)[1] == told
     without = rendered(comparison_report(run(20, 15), stepped_trace([21] * 3)).headline)
     assert not any("profiler" in sentence for sentence in without)
+
+
+def test_other_processes_are_named_after_the_verdict() -> None:
+    """One thread waits for the only processor for 6 of 20 ms. Of several captures, the most disturbed one counts."""
+
+    def run(waited_ms: int) -> Trace:
+        step = TimedStep(8, True, 20 * MS, waited_ns=waited_ms * MS, process_ns=(20 - waited_ms) * MS)
+        return stepped_trace([20] * 3).with_meta(timed={"0": TimedSteps((step,), cpus=1)})
+
+    report = comparison_report([run(0), run(6)], [run(1)])  # 5% are not notable
+    told = "Other processes took 30% (base) of the recorded step time, so the step times are uncertain."
+    assert rendered(report.headline)[1] == told
+    assert "processes" not in " ".join(rendered(comparison_report(run(0), run(1)).headline))
+
+
+def test_operators_without_a_counterpart_are_named() -> None:
+    """The three with most time are named, the longest first."""
+    rows = [host("step 0", "step", 0, 100, step=0), host("matmul", "operator", 0, 40)]
+    added = [("softmax", 2), ("embedding", 1), ("conv", 4), ("dropout", 3)]
+    more = [host(name, "operator", 40 + 5 * at, dur) for at, (name, dur) in enumerate(added)]
+    base, other = (trace(each, names=str) for each in (rows, [*rows, *more]))
+    told = rendered(comparison_report(base, other).headline)
+    (sentence,) = (one for one in told if "no match" in one)
+    assert sentence == (
+        "Of the other run, 20% of the host operator time and 10% of the wall-clock time have no match in the base "
+        "(mainly conv, dropout, softmax)."
+    )
 
 
 def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:

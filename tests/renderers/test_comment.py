@@ -38,7 +38,7 @@ def test_the_verdict_is_first_and_the_tables_are_folded() -> None:
     )
     text = comment(report)
     blocks = text.split("\n\n")
-    assert blocks[0] == "### change against main"
+    assert blocks[0] == "### Performance: change against main"
     assert blocks[1] == "**Gate: 1 of 1 conditions failed: step\\_time \\> 3%.**"
     assert blocks[2].startswith("- Slower: the median recorded step takes 30.0 ms instead of 20.0 ms, 50% longer")
     assert "| `step_time > 3%` | failed | 20.0 ms | 30.0 ms | +10.0 ms | 50" in text
