@@ -36,7 +36,10 @@ _SUMMARY: Final = "GITHUB_STEP_SUMMARY"
 
 
 class RefusedError(Exception):
-    """The service does not accept the request. Repeating the request would not help."""
+    """The service does not accept the request. Repeating the request would not help. ``hint`` says what to do."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__("; ".join(filter(None, (reason, hint))))
 
 
 class UnavailableError(Exception):
@@ -50,54 +53,67 @@ class UnavailableError(Exception):
 @dataclass(frozen=True, slots=True)
 class Discussion:
     """The comments on a change. ``comments`` is their address, ``one`` that of the comment with the number in braces.
-    ``update`` is the HTTP method that changes a comment. ``user`` is the address of the token's user."""
+    ``update`` is the HTTP method that changes a comment. ``user`` is the address of the token's user. ``permission``
+    says what the token needs. ``commit`` is the tested commit of the change, None if it is unknown."""
 
     comments: str
     one: str
     update: str
     user: str
     headers: Mapping[str, str]
+    permission: str
+    commit: str | None = None
 
 
 def discussion(environment: Mapping[str, str]) -> Discussion:
     """Return the discussion of the change that this job tests. Raises RefusedError without a change or a token."""
     given = environment.get
     if api := given("GITHUB_API_URL"):
-        change, token = _pull_request(given("GITHUB_EVENT_PATH")), (given("GITHUB_TOKEN") or "").strip()
+        (change, commit), token = _pull_request(given("GITHUB_EVENT_PATH")), (given("GITHUB_TOKEN") or "").strip()
         base = f"{api}/repos/{given('GITHUB_REPOSITORY')}/issues"
         place = f"{base}/{change}/comments", f"{base}/comments/{{}}", "PATCH", f"{api}/user"
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
-        variable = "GITHUB_TOKEN"
+        variable, permission = "GITHUB_TOKEN", "give the job the permission pull-requests: write"
     elif api := given("CI_API_V4_URL"):
         change, token = given("CI_MERGE_REQUEST_IID"), (given("GITLAB_TOKEN") or "").strip()
-        variable = "GITLAB_TOKEN"
+        variable, permission = "GITLAB_TOKEN", "use a project access token with the scope api"
+        commit = given("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or given("CI_COMMIT_SHA")
         base = f"{api}/projects/{given('CI_PROJECT_ID')}/merge_requests/{change}/notes"
         place, headers = (base, f"{base}/{{}}", "PUT", f"{api}/user"), {"PRIVATE-TOKEN": token}
     else:
-        raise RefusedError("neither GITHUB_API_URL nor CI_API_V4_URL is set")
+        hint = "run this in a job of GitHub Actions or GitLab CI"
+        raise RefusedError("neither GITHUB_API_URL nor CI_API_V4_URL is set", hint)
     if not change:
-        raise RefusedError("this job does not test a pull request or merge request")
-    if not token.isprintable() or not token.isascii() or not token:
-        raise RefusedError(f"{variable} {'has characters that no token has' if token else 'is not set'}")
-    return Discussion(*place, {**headers, "Content-Type": "application/json", "User-Agent": "perfkit"})
+        raise RefusedError("this job does not test a pull request or merge request", "run it for these events")
+    if not token:
+        raise RefusedError(f"{variable} is not set", f"set it as a variable of the job; {permission}")
+    if not token.isprintable() or not token.isascii():
+        raise RefusedError(f"{variable} has characters that no token has", "copy the token again")
+    headers |= {"Content-Type": "application/json", "User-Agent": "perfkit"}
+    return Discussion(*place, headers, permission, commit)
 
 
-def _pull_request(event: str | None) -> str | None:
-    """Return the number of the pull request in the file of the event, or None."""
+def _pull_request(event: str | None) -> tuple[str | None, str | None]:
+    """Return the number of the pull request in the file of the event, and its commit. Both may be None."""
     try:
         content = json.loads(Path(event).read_text(encoding="utf-8")) if event else {}
         about_issue = content.get("issue") or {}
-        number = (content.get("pull_request") or (about_issue if "pull_request" in about_issue else {})).get("number")
+        change = content.get("pull_request") or (about_issue if "pull_request" in about_issue else {})
+        number, commit = change.get("number"), (change.get("head") or {}).get("sha")
     except (OSError, ValueError, AttributeError) as error:
-        raise RefusedError(f"{event}: not the event of a job ({error})") from None
-    return str(number) if number else None
+        hint = "GITHUB_EVENT_PATH must name the file that the runner wrote"
+        raise RefusedError(f"{event}: not the event of a job ({error})", hint) from None
+    return str(number) if number else None, commit
 
 
 def publish(where: Discussion, text: str, key: str, wait: Callable[[float], None] = time.sleep) -> str:
     """Create the comment with this key, or update it. Return what was done. Raises RefusedError and UnavailableError.
+    The comment ends with the commit, because it may be older than the last push.
 
     If the service fails, the comment is searched again before the next attempt, because it may exist already."""
     body = shortened(f"{MARK.format(key)}\n{text}")
+    if where.commit:
+        body += f"\nMeasured at commit {where.commit}.\n"
     for attempt in range(_ATTEMPTS - 1):
         try:
             return _publish(where, body, key)
@@ -178,7 +194,7 @@ def _request(where: Discussion, method: str, address: str, content: Any = None) 
         wait_s = error.headers.get("Retry-After") or ""
         if error.code >= 500 or error.code == 429 or (error.code == 403 and wait_s):
             raise UnavailableError(reason, float(wait_s) if wait_s.isdecimal() else None) from None
-        raise RefusedError(reason) from None
+        raise RefusedError(reason, where.permission if error.code in (401, 403, 404) else "") from None
     except (OSError, ValueError) as error:  # no connection, or an answer that is not JSON
         raise UnavailableError(f"{method} {address.partition('?')[0]}: {error}") from None
 
@@ -193,7 +209,10 @@ def fall_back(text: str, reason: str, environment: Mapping[str, str]) -> None:
             place = "the summary of the job"
     print(f"perfkit: no comment was written ({reason}); see {place}", file=sys.stderr)
     if place == "below":
-        print(text)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:  # the reader, such as head, has ended; Python would fail again when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -202,11 +221,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--key", default="compare", help="Name of the comment, for changes with several comments.")
     options = parser.parse_args(arguments)
     if "--" in options.key or ">" in options.key:
-        _end(f"--key {options.key!r} contains -- or >, which end a hidden mark")
+        _end(f"--key {options.key!r} contains -- or >, which end a hidden mark; use letters, digits and -")
     try:
         text = options.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        _end(f"{options.file}: cannot be read ({error})")
+        _end(f"{options.file}: cannot be read ({error}); write it with perfkit compare --format markdown -o FILE")
     try:
         print(f"perfkit: {publish(discussion(os.environ), text, options.key)}", file=sys.stderr)
     except (RefusedError, UnavailableError) as error:

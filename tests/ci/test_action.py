@@ -139,6 +139,24 @@ def test_the_action_ends_with_the_error_of_its_input(act: Act, github: Service) 
     assert code == 3
 
 
+@pytest.mark.parametrize(
+    ("install", "arguments"),
+    [("this action", ["/actions/per fkit"]), ("perfkit==1.2 -r r.txt", ["perfkit==1.2", "-r", "r.txt"])],
+)
+def test_the_version_of_the_action_is_installed(install: str, arguments: list[str], tmp_path: Path) -> None:
+    """A program in place of Python prints its arguments."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    assert action["inputs"]["install"]["default"] == "this action"
+    (tmp_path / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PERFKIT_INSTALL": install}
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", action["runs"]["steps"][0]["run"]], capture_output=True, text=True,
+        env=given | {"GITHUB_ACTION_PATH": "/actions/per fkit"}, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["-m", "pip", "install", "--quiet", *arguments]
+
+
 def test_the_workflow_of_the_tutorial_uses_the_action() -> None:
     (workflow,) = (content for text in SNIPPETS if "jobs" in (content := yaml.safe_load(text)))
     (job,) = workflow["jobs"].values()

@@ -218,12 +218,37 @@ def test_a_token_that_may_only_read_is_no_error(service: Service, tmp_path: Path
     done = run(tmp_path, service.environment(tmp_path), "comment.md")
     assert (done.returncode, service.comments) == (0, [])
     assert "no comment was written (POST http://127.0.0.1:" in done.stderr
-    assert ": 403 Forbidden); see" in done.stderr
+    assert ": 403 Forbidden; " in done.stderr
+    permission = {"github": "pull-requests: write", "gitlab": "the scope api"}[service.name]
+    assert f"{permission}); see " in done.stderr
     summary = (tmp_path / "summary.md").read_text()
     if service.name == "github":
         assert (summary, done.stdout) == ("before\n### result — 1 µs\n", "")
     else:
         assert done.stdout == "### result — 1 µs\n\n"
+
+
+def test_the_commit_is_named(service: Service, tmp_path: Path) -> None:
+    """The comment is updated after each push, so it says which commit it describes, also if the text is cut."""
+    environment, commit = service.environment(tmp_path), "0123456789abcdef0123456789abcdef01234567"
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7, "head": {"sha": commit}}}))
+    where = comment.discussion(environment | {"CI_COMMIT_SHA": commit})
+    comment.publish(where, "result\n", "compare")
+    assert service.comments[0]["body"] == f"<!-- perfkit: compare -->\nresult\n\nMeasured at commit {commit}.\n"
+    comment.publish(where, "word\n\n" * 30_000, "compare")
+    assert service.comments[0]["body"].endswith(f"left out.\n\nMeasured at commit {commit}.\n")
+    assert comment.publish(where, "word\n\n" * 30_000, "compare") == "the comment is up to date"
+
+
+def test_a_reader_that_ends_early_is_no_error(tmp_path: Path) -> None:
+    """``| head -1`` closes the pipe before the text is complete."""
+    (tmp_path / "comment.md").write_text("line\n" * 100_000)
+    command = f"{sys.executable} -m perfkit_core.ci.comment comment.md | head -1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (0, "line\n", False)
 
 
 def test_the_command(service: Service, tmp_path: Path) -> None:
