@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
+from perfkit_core.recording import signals
 from perfkit_paddle import wheels
 
 _STEPPING: Final = ("step", "minimize")
@@ -32,8 +33,8 @@ def profiler() -> Any:
 
 def only_profiler(**arguments: Any) -> Any:
     """Return a new Profiler. Raises CaptureError if another one exists in this process."""
-    created = profiler().Profiler(**arguments)
-    if created.profiler is None:
+    kind = profiler().Profiler
+    if signals.OtherProfilerPatch.active(kind, "__init__") or (created := kind(**arguments)).profiler is None:
         raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
     return created
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfkit_core.model.trace import Trace
+from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
 from perfkit_paddle import framework
 from perfkit_paddle.on_trace_ready import place, take
@@ -21,10 +22,17 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
     profiler.step_num = 1
     profiler.start()
 
-    def finish() -> Trace:
+    def stop() -> None:
         profiler.step_num = 2  # otherwise take() reports the running step as partial
         profiler.stop()
         profiler.profiler = None  # Paddle creates no other profiler while this is set
+
+    other = signals.OtherProfilerPatch(type(profiler), "__init__", stop)
+
+    def finish() -> Trace:
+        other.restore()
+        other.check_section()
+        stop()
         return take(profiler, place()).finish()
 
     return finish

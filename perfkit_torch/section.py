@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
@@ -42,9 +41,7 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
 
     def finish() -> Trace:
         other.restore()
-        if other.started:
-            problem = "the section started a profiler of its own, which ended the recording"
-            raise CaptureError(problem, "a process can have only one: remove it from the test")
+        other.check_section()
         stop()
         trace = take(profiler, place()).finish()
         return with_calling_lines(trace, profiler.profiler.kineto_results) if options.get("stacks") else trace

@@ -210,7 +210,7 @@ def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
     try:
         hits = pc.match_substring_regex(pa.array(values, pa.string()), pattern)
     except pa.ArrowInvalid as error:
-        hint = "write it in RE2 syntax, see --help"
+        hint = r"patterns are in RE2 syntax, in which \( matches a bracket"
         raise UsageError(f"not a regular expression: {pattern!r} ({error})", hint) from None
     mask: BoolArray = np.asarray(pc.fill_null(hits, False).to_numpy(zero_copy_only=False), np.bool_)
     return mask

@@ -231,10 +231,10 @@ def _largest_within(size: float, family: Family) -> Unit:
 
 
 def parse_quantity(text: str, family: Family | None, needs_unit: bool = False) -> float:
-    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M``, in the base unit of a family. ``K``, ``M``,
-    ``G`` and ``T`` multiply the base unit by powers of 1000. If ``family`` is None, the text is a plain number. A
-    number without a unit is in the base unit, or is an error if ``needs_unit`` is set. Raises UsageError."""
-    match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | _THOUSANDS
+    """Return the value of a text such as ``20 ms``, ``5%`` or ``1.5 M``, in the base unit of a family. If ``family`` is
+    None, the text is a plain number. A number without a unit is in the base unit, and ``K``, ``M``, ``G`` and ``T``
+    multiply the base unit by powers of 1000. Both are errors if ``needs_unit`` is set. Raises UsageError."""
+    match, sizes = _QUANTITY.fullmatch(text.strip()), writable_units(family) | ({} if needs_unit else _THOUSANDS)
     if match is None or not (match["unit"] in sizes or (not match["unit"] and not needs_unit)):
         what, example = _EXAMPLES[family.suffix if family else ""]
         raise UsageError(f"{text!r} is not {what}", f"example: {example}; units: {', '.join(sizes)}")

@@ -7,17 +7,18 @@ because times depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pandas as pd
 
 from perfkit_core.compare.gate.conditions import CANNOT_TELL
 from perfkit_core.compare.report import COLUMNS
-from perfkit_core.errors import SourceError, UsageError
+from perfkit_core.errors import PerfkitError, SourceError, UsageError
+from perfkit_core.language import units
 from perfkit_core.model import columns
 from perfkit_core.model.report_data import Section as Table
 from perfkit_core.pytest_plugin import budget
@@ -69,14 +70,36 @@ def read(path: Path) -> Baselines:
     return content
 
 
+def store(reports: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Store the new baselines of all tests. ``reports`` are results of tests as plain data. Return one line for each
+    file that was written, and one for each that could not be written."""
+    updates = dict[Path, dict[str, dict[str, Baseline]]]()
+    for report in reports:
+        if report["baselines"]:
+            changed = msgspec.convert(report["baselines"], dict[str, dict[str, Baseline]])
+            updates.setdefault(Path(report["file"]), {}).update(changed)
+    stored, errors = [], []
+    for path, changed in sorted(updates.items()):
+        try:
+            update(path, changed)
+            stored.append(f"stored {units.counted(len(changed), 'baseline')} in {path}")
+        except PerfkitError as error:
+            errors.append(f"the baselines are not stored: {error}")
+    return stored, errors
+
+
 def update(path: Path, changed: Mapping[str, Mapping[str, Baseline]]) -> None:
-    """Replace the baselines of some tests. Raises SourceError, and OSError if the file cannot be written."""
+    """Replace the baselines of some tests. Raises SourceError, and UsageError if the file cannot be written."""
     content = read(path)
     for name, places in changed.items():
         content.tests[name] = {**content.tests.get(name, {}), **places}
     text = msgspec.json.format(msgspec.json.encode(content, order="sorted"), indent=2)
-    with paths.replacing(path) as file:
-        file.write_bytes(text + b"\n")
+    try:
+        with paths.replacing(path) as file:
+            file.write_bytes(text + b"\n")
+    except OSError as error:
+        problem = f"{path}: cannot be written ({error.strerror or error})"
+        raise UsageError(problem, "make its folder writable") from None
 
 
 def results(section: Section, name: str, path: Path) -> Iterator[budget.Result]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core.algorithms import arrays
 from perfkit_core.compare import noise, statistics
 from perfkit_core.compare.gate import conditions
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, PASSED, WITHIN_NOISE
@@ -67,9 +68,7 @@ def parsed(given: Mapping[str, Any]) -> Budget:
     for name in given:
         if name not in (*COUNTS, *_OTHERS):
             raise UsageError(f"unknown argument {name!r}", spelled_like(name, (*COUNTS, *_OTHERS)))
-    limits = {name: _limit(name, given[name]) for name in COUNTS if name in given}
-    forbid = given.get("forbid", ())
-    forbid = (forbid,) if isinstance(forbid, str) else tuple(forbid)
+    limits = {name: whole_number(name, given[name]) for name in COUNTS if name in given}
     step_time, share = given.get("step_time"), given.get("noise")
     condition = None
     if step_time is not None:
@@ -77,10 +76,22 @@ def parsed(given: Mapping[str, Any]) -> Budget:
         condition = conditions.parsed(f"{conditions.STEP_TIME} > {round(limit)} ns")
     if share is not None:
         share = _quantity("noise", share, units.SHARES)
-    rounds = _limit("rounds", given["rounds"]) if "rounds" in given else None if condition else 0
-    warmup = _limit("warmup", given.get("warmup", 0 if rounds == 0 else WARMUP))
+    rounds = whole_number("rounds", given["rounds"]) if "rounds" in given else None if condition else 0
+    if condition and rounds == 0:
+        raise UsageError("rounds=0 times no calls, but step_time limits their time", "leave rounds or step_time out")
+    warmup = whole_number("warmup", given.get("warmup", 0 if rounds == 0 else WARMUP))
     memory = bool(given.get("memory")) or "peak_bytes" in limits
+    forbid = _patterns(given.get("forbid", ()))
     return Budget(limits, forbid, condition, share, rounds, warmup, memory, given.get("framework"))
+
+
+def _patterns(given: Any) -> tuple[str, ...]:
+    patterns = (given,) if isinstance(given, str) else given
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(each, str) for each in patterns):
+        raise UsageError(f"forbid={given!r} is not a pattern or a list of patterns", 'example: forbid="aten::item"')
+    for pattern in patterns:
+        arrays.matches([""], pattern)
+    return tuple(patterns)
 
 
 def _quantity(name: str, value: Any, family: units.Family) -> float:
@@ -90,7 +101,8 @@ def _quantity(name: str, value: Any, family: units.Family) -> float:
         raise UsageError(f"{name}: {error.message}", error.hint) from None
 
 
-def _limit(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
+    """Return the value of an argument that is a number. Raises UsageError."""
     if name == "peak_bytes" and isinstance(value, str):
         value = round(_quantity(name, value, units.SIZES))
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

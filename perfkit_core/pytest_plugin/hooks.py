@@ -3,7 +3,10 @@ has the mark or takes the fixture."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +35,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _HELP.format(MARK))
+    if not hasattr(config, "workerinput"):  # the main process of pytest-xdist gets the reports of all processes
+        config.pluginmanager.register(_Reports(), "perfkit-reports")
+
+
+class _Reports:
+    """Collects the results of all tests. Stores the baselines at the end of the session."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Any] = {}
+        self.stored: list[str] = []
+        self.errors: list[str] = []
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        folder = session.config.option.perf_runs
+        if folder:
+            try:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder):
+                    pass
+            except OSError as error:
+                problem = f"--perf-runs {folder}: cannot be written ({error.strerror or error}); give another folder"
+                raise pytest.UsageError(problem) from None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if (results := getattr(report, RESULTS, None)) is not None:
+            self.results[report.nodeid] = results  # of the last run, if a plugin repeats failed tests
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.results:
+            self.stored, self.errors = later("perfkit_core.pytest_plugin.baselines", "store")(self.results.values())
+        if self.errors and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.errors and not session.config.pluginmanager.has_plugin("terminalreporter"):
+            print(*self.errors, sep="\n", file=sys.stderr)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        if self.results:
+            from perfkit_core.pytest_plugin import terminal
+
+            verbose = config.get_verbosity() > 0
+            terminal.show(terminalreporter, self.results, verbose, self.stored, self.errors)
 
 
 @pytest.fixture
@@ -61,12 +105,3 @@ def pytest_runtest_makereport(
     if call.when == "call" and PERF in item.stash:
         setattr(report, RESULTS, item.stash[PERF].results(report.passed))
     return report
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    results = [(report.nodeid, each) for report in reports if (each := getattr(report, RESULTS, None))]
-    if results:
-        from perfkit_core.pytest_plugin import terminal
-
-        terminal.show(terminalreporter, results, config.get_verbosity() > 0)

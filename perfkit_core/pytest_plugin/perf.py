@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 import pytest
@@ -24,8 +25,40 @@ from perfkit_core.pytest_plugin.hooks import MARK, PERF
 from perfkit_core.pytest_plugin.section import Section, recorder
 from perfkit_core.storage.store import SUFFIX, write_trace
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _LONGEST: Final = 100
 """Maximum number of characters of a test's name in the name of a file."""
+
+
+def _short_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """Let the errors of perfkit leave ``function`` without its frames: pytest shows the line of the test."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except PerfkitError as error:
+            raise error.with_traceback(None) from None
+
+    return called
+
+
+class _Block:
+    """The ``with`` block of a section. A generator would add its frames to tracebacks."""
+
+    def __init__(self, begin: Callable[[], CheckedSection]) -> None:
+        self._begin = begin
+
+    @_short_traceback
+    def __enter__(self) -> CheckedSection:
+        self._section = self._begin()
+        return self._section
+
+    @_short_traceback
+    def __exit__(self, *_: object) -> None:
+        self._section.end()
 
 
 class Perf:
@@ -46,10 +79,9 @@ class Perf:
             raise UsageError("the limits need names", f"example: @pytest.mark.{MARK}(operators=120)")
         return {name: value for mark in reversed(marks) for name, value in mark.kwargs.items()}
 
-    @contextlib.contextmanager
     def record(
         self, label: str = "", *, framework: str | None = None, memory: bool = False, stacks: bool = False
-    ) -> Iterator[CheckedSection]:
+    ) -> contextlib.AbstractContextManager[CheckedSection]:
         """Record the ``with`` block. Its numbers are known after the block.
 
         - ``label``: name of the section, for tests with several sections.
@@ -58,13 +90,9 @@ class Perf:
 
         Raises UsageError, and CaptureError if another profiler runs.
         """
-        __tracebackhide__ = True
-        section = self.begin(label, framework, memory, stacks)
-        try:
-            yield section
-        finally:
-            section.end()
+        return _Block(functools.partial(self.begin, label, framework, memory, stacks))
 
+    @_short_traceback
     def repeat(
         self,
         function: Callable[[], object],
@@ -77,9 +105,13 @@ class Perf:
         """Call ``function`` repeatedly without the profiler and time the calls, then record one more call.
 
         ``warmup`` calls come before the timed calls. By default, there are at least 20 timed calls, which take at least
-        half a second. If a device is used, its events time the calls. ``options`` are those of :meth:`record`.
+        half a second. If a device is used, its events time the calls. ``options`` are those of :meth:`record`. Raises
+        what :meth:`record` raises.
         """
         __tracebackhide__ = True
+        if rounds is not None:
+            rounds = budget.whole_number("rounds", rounds)
+        warmup = budget.whole_number("warmup", warmup)
         times = self.timed(function, rounds, warmup, options.get("framework"))
         with self.record(label, **options) as section:
             function()
@@ -89,16 +121,12 @@ class Perf:
     def begin(
         self, label: str = "", framework: str | None = None, memory: bool = False, stacks: bool = False
     ) -> CheckedSection:
-        __tracebackhide__ = True
         wanted = budget.parsed(self.given)
         if label in [section.label for section in self.sections]:
             hint = 'give each section a label of its own: perf.record("forward")'
             raise UsageError(f"two sections of the test have the label {label!r}", hint)
         of_framework, memory, stacks = self._recorder(framework), memory or wanted.memory, stacks or bool(wanted.forbid)
-        try:
-            section = CheckedSection(self, label, of_framework, memory, stacks)
-        except PerfkitError as error:
-            raise error.with_traceback(None) from None
+        section = CheckedSection(self, label, of_framework, memory, stacks)
         self.sections.append(section)
         return section
 
@@ -124,7 +152,6 @@ class Perf:
         return tuple(map(int, clock.times()[0]))
 
     def _recorder(self, framework: str | None) -> Recorder:
-        __tracebackhide__ = True
         return recorder(framework or self.given.get("framework"), getattr(self._item, "module", None))
 
     def check(self, section: CheckedSection, wanted: Budget) -> None:
@@ -135,7 +162,11 @@ class Perf:
             self._baselines.setdefault(key, {})[section.place] = baselines.of_section(section)
         found = list(budget.results(section, wanted))
         if wanted.of_baseline and not update:
-            found = list(baselines.results(section, key, path))
+            try:
+                found = list(baselines.results(section, key, path))
+            except UsageError:
+                self._results.append((key, budget.Result("baseline", "-", "-", FAILED, "no baseline is stored")))
+                raise
         if self._options.perf_strict:
             found = [replace(each, result=FAILED) if each.result == CANNOT_TELL else each for each in found]
         self._results += [(key, each) for each in found]
@@ -148,7 +179,11 @@ class Perf:
         """Write the recording of a section into the folder of ``--perf-runs``, if the option is given."""
         if self._options.perf_runs:
             name = file_name(f"{self._item.nodeid.partition('::')[0]}::{self._key(section)}")
-            write_trace(section.trace, Path(self._options.perf_runs, name))
+            path = Path(self._options.perf_runs, name)
+            try:
+                write_trace(section.trace, path)
+            except OSError as error:
+                raise UsageError(f"{path}: cannot be written ({error})", "give --perf-runs another folder") from None
 
     def _key(self, section: Section) -> str:
         name = self._item.nodeid.partition("::")[2]
@@ -174,6 +209,7 @@ class CheckedSection(Section):
         super().end()
         self._perf.store(self)
 
+    @_short_traceback
     def check(self, **limits: Any) -> None:
         """Fail the test if the section exceeds a limit. The arguments are those of the mark. Without arguments, the
         limits are the counts of the baseline. Raises UsageError."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import pandas as pd
 import pytest
 
 from perfkit_core.compare.gate.conditions import PASSED
-from perfkit_core.errors import PerfkitError
-from perfkit_core.language import units
 from perfkit_core.model import columns
 from perfkit_core.model.report_data import Section as Table
-from perfkit_core.pytest_plugin import baselines
 from perfkit_core.pytest_plugin.budget import Result
 from perfkit_core.pytest_plugin.section import Section
 from perfkit_core.renderers import parts, text_table
@@ -50,10 +45,17 @@ def failure(name: str, failed: Sequence[Result], section: Section, changed: Tabl
     return "\n".join([*lines, "", changed.title, *_lines(changed)])
 
 
-def show(reporter: pytest.TerminalReporter, reports: Sequence[tuple[str, Any]], verbose: bool) -> None:
-    """Print the table of all results that did not pass, or of all results if ``verbose``. Store the new baselines."""
-    rows, updates = [], dict[Path, dict[str, dict[str, baselines.Baseline]]]()
-    for node, report in sorted(reports, key=lambda item: item[0]):
+def show(
+    reporter: pytest.TerminalReporter,
+    reports: Mapping[str, Any],
+    verbose: bool,
+    stored: Sequence[str],
+    errors: Sequence[str],
+) -> None:
+    """Print the table of all results that did not pass, or of all results if ``verbose``, and which baselines were
+    stored. ``reports`` has the results of each test."""
+    rows = []
+    for node, report in sorted(reports.items()):
         for key, result in report["results"]:
             if verbose or result["result"] != PASSED:
                 rows.append(
@@ -62,10 +64,7 @@ def show(reporter: pytest.TerminalReporter, reports: Sequence[tuple[str, Any]], 
                         *(result[name] for name in ("number", "limit", "measured", "result", "note")),
                     ]
                 )
-        if report["baselines"]:
-            changed = msgspec.convert(report["baselines"], dict[str, dict[str, baselines.Baseline]])
-            updates.setdefault(Path(report["file"]), {}).update(changed)
-    if not rows and not updates:
+    if not (rows or stored or errors):
         return
     reporter.section("performance budgets (perfkit)")
     if rows:
@@ -74,12 +73,10 @@ def show(reporter: pytest.TerminalReporter, reports: Sequence[tuple[str, Any]], 
             table = table.drop(columns="note")
         for line in _lines(Table("budgets", "", table, columns=_COLUMNS)):
             reporter.write_line(line)
-    for path, changed in updates.items():
-        try:
-            baselines.update(path, changed)
-            reporter.write_line(f"stored {units.counted(len(changed), 'baseline')} in {path}")
-        except (OSError, PerfkitError) as error:
-            reporter.write_line(f"the baselines are not stored: {error}", red=True)
+    for line in stored:
+        reporter.write_line(line)
+    for line in errors:
+        reporter.write_line(line, red=True)
 
 
 def _lines(table: Table) -> Iterator[str]:

@@ -164,14 +164,26 @@ class OtherProfilerPatch:
             self.restore()
             return original(*args, **kwargs)
 
+        begin._perfkit = True  # type: ignore[attr-defined]
         self._undo: Callable[[], None] | None = functools.partial(setattr, profiler, name, original)
         setattr(profiler, name, begin)
+
+    @staticmethod
+    def active(profiler: type, name: str) -> bool:
+        """Return whether a recording of perfkit would be ended by a call of the method."""
+        return hasattr(vars(profiler)[name], "_perfkit")
 
     def restore(self) -> None:
         """Restore the original method. A second call does nothing."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
+
+    def check_section(self) -> None:
+        """Raise CaptureError if the recorded section of a test has called the patched method."""
+        if self.started:
+            problem = "the section started a profiler of its own, which ended the recording"
+            raise CaptureError(problem, "a process can have only one: remove it from the test")
 
     def check(self) -> None:
         """Raise CaptureError if another profiler has called the patched method."""

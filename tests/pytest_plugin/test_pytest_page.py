@@ -11,6 +11,7 @@ from importlib.metadata import version
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.pytest_runs import PLUGIN, plain_environment
 
 pytest_plugins = "pytester"
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -22,8 +23,7 @@ def test_the_runs_on_the_page(pytester: pytest.Pytester, monkeypatch: pytest.Mon
     """With PERFKIT_UPDATE=1, the page is written. The operators are those of the torch that the tests run with."""
     if not importlib.util.find_spec("torch") or not version("torch").startswith(_constrained()):
         pytest.skip("the page shows the operators of another torch")
-    for name, value in {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(WIDTH)}.items():
-        monkeypatch.setenv(name, value)
+    plain_environment(monkeypatch, WIDTH)
     page = PAGE.read_text(encoding="utf-8")
     first, sections, bare = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     setup = first.partition("@pytest")[0]
@@ -41,7 +41,7 @@ def test_the_runs_on_the_page(pytester: pytest.Pytester, monkeypatch: pytest.Mon
 
 
 def run(pytester: pytest.Pytester, *options: str) -> str:
-    result = pytester.runpytest_subprocess("-p", "perfkit_core.pytest_plugin.hooks", "-q", *options)
+    result = pytester.runpytest_subprocess(*PLUGIN, "-q", *options)
     lines = [re.sub(r" in [\d.]+s( \(\d+:\d+:\d+\))?$", "", line.rstrip()) for line in result.outlines]
     return "\n".join([" ".join(["$ pytest -q", *options]), *lines]) + "\n"
 

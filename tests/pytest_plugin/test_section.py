@@ -122,7 +122,11 @@ def test_one_call_cannot_decide_on_a_time() -> None:
         ({"peak_bytes": "3 apples"}, "'3 apples' is not a size"),
         ({"step_time": 20}, "step_time: '20' is not a duration"),
         ({"step_time": "20 MiB"}, "step_time: '20 MiB' is not a duration"),
+        ({"step_time": "20 M"}, "step_time: '20 M' is not a duration; example: 20 ms; units: ns, µs, ms, s, us$"),
+        ({"step_time": "1 s", "rounds": 0}, "rounds=0 times no calls, but step_time limits their time; leave rounds"),
         ({"noise": "2"}, "noise: '2' is not a"),
+        ({"forbid": "("}, r"not a regular expression: '\(' .*; patterns are in RE2 syntax, in which \\\( matches"),
+        ({"forbid": 3}, "forbid=3 is not a pattern or a list of patterns; example: "),
     ],
 )
 def test_wrong_arguments_are_named(given: dict[str, object], message: str) -> None:

@@ -1,0 +1,45 @@
+"""Runs of pytest with the plugin in new processes, whose output depends on nothing but the tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PLUGIN = ("-p", "perfkit_core.pytest_plugin.hooks")
+CHANGE_THE_OUTPUT = ("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PY_COLORS", "FORCE_COLOR", "NO_COLOR")
+"""Variables that change what pytest prints. With CI or BUILD_NUMBER, for example, it prints messages in full."""
+
+
+def plain_environment(monkeypatch: pytest.MonkeyPatch, width: int = 120) -> None:
+    """Let the runs of pytest find perfkit, and no plugin of this environment."""
+    for name in CHANGE_THE_OUTPUT:
+        monkeypatch.delenv(name, raising=False)
+    changed = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "COLUMNS": str(width)}
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+
+
+MODELS = {
+    "torch": """
+        import pytest, torch
+        torch.ones(1)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        x = torch.ones(4, 8)
+    """,
+    "paddle": """
+        import pytest, paddle
+        model = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 4))
+        x = paddle.ones([4, 8])
+    """,
+}
+
+
+def file_of_tests(framework: str, tests: str) -> str:
+    """Return the text of a test file: the model of the framework, and the tests."""
+    if not importlib.util.find_spec(framework):  # importing it here would import it twice, which torch does not survive
+        pytest.skip(f"{framework} is not installed")
+    return "\n".join(map(textwrap.dedent, (MODELS[framework], tests)))
