@@ -131,7 +131,7 @@ import perfkit
 trace = perfkit.load("runs/baseline")
 perfkit.summarize(trace, "operators", by=["shape"])
 perfkit.sql(trace, "select kind, sum(dur_ns) as total_ns from events group by kind")
-perfkit.compare("runs/main", "runs/change").operators
+perfkit.compare("runs/main", "runs/change").operators  # or "runs/main-*", a list: several captures of a run
 perfkit.advise(trace).advice
 perfkit.what_if(trace, speed_up={"aten::addmm": 2})
 print(perfkit.summarize(trace))  # without a view: the report of perfkit summary

@@ -18,7 +18,9 @@ import perfkit_core
 import perfkit_paddle
 import perfkit_torch
 from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.storage.store import write_trace
 from tests.support.paths import DATA
+from tests.support.stepped_trace import MS, stepped_trace
 
 pytestmark = pytest.mark.bare
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,6 +130,34 @@ def test_comparisons_and_reports_take_paths_and_traces(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     with pytest.raises(perfkit.UsageError, match="a page is an HTML file"):
         perfkit.report(torch, tmp_path / "trace.json.gz")
+
+
+def test_a_run_may_have_several_captures(tmp_path: Path) -> None:
+    """The step times are those of all captures. A list of ranks is one capture, so it needs a list of its own."""
+    base = stored(tmp_path / "main-1", [10, 12, 14])
+    stored(tmp_path / "main-2", [20, 22])
+    other = stored(tmp_path / "change", [11])
+    several = [base, tmp_path / "main-2"]
+    compared = perfkit.compare(several, other)
+    assert compared.step_time.set_index("statistic")["base_ns"].to_dict() == {
+        "median": 14 * MS, "mean": 78 * MS // 5, "minimum": 10 * MS, "maximum": 22 * MS,
+    }  # fmt: skip
+    assert [len(side) for side in compared.captures] == [2, 1]
+    for same in (str(tmp_path / "main-*"), tmp_path / "main-*", [perfkit.load(base), [tmp_path / "main-2"]]):
+        assert perfkit.compare(same, other).step_time.equals(compared.step_time)
+    with pytest.raises(perfkit.SourceError, match="no file or folder matches; check the pattern"):
+        perfkit.compare(str(tmp_path / "mian-*"), other)
+    with pytest.raises(perfkit.UsageError, match="a run has no captures"):
+        perfkit.compare([], other)
+    ranks = [perfkit.load(base).with_meta(ranks=(rank,)) for rank in (0, 1)]
+    with pytest.raises(perfkit.UsageError, match=r"different ranks; join them .* perfkit\.load"):
+        perfkit.compare(ranks, other)
+
+
+def stored(folder: Path, step_ms: list[float]) -> Path:
+    folder.mkdir()
+    write_trace(stepped_trace(step_ms), folder / "rank0-cycle00000.perfkit.parquet")
+    return folder
 
 
 def test_each_result_says_in_one_line_what_it_is() -> None:

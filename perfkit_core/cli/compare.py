@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from perfkit_core.cli.output import (
     say_written,
     working,
 )
-from perfkit_core.errors import SourceError, UsageError, spelled_like
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.units import SHARES, parse_quantity
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, exists, is_remote
@@ -210,6 +209,8 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
 
 
 def _captures(text: str) -> Iterator[Path]:
+    from perfkit_core.compare.captures import matching
+
     parts = [part for part in map(str.strip, text.split(",")) if part]
     if not parts:
         raise UsageError(f"{text!r} names no run", "separate the captures of one run by commas, as in A1,A2")
@@ -218,10 +219,7 @@ def _captures(text: str) -> Iterator[Path]:
         yield path
         return
     for part in parts:
-        matches = sorted(glob.glob(part)) if glob.has_magic(part) else [part]  # noqa: PTH207 (it may be absolute)
-        if not matches:
-            raise SourceError(f"{part}: no file or folder matches", "check the pattern")
-        yield from map(as_path, matches)
+        yield from matching(part)
 
 
 def _only(report: Report, names: Sequence[str]) -> Report:

@@ -21,13 +21,14 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.compare.align import align, units
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
+from perfkit_core.compare.captures import captures_of
+from perfkit_core.compare.statistics import pooled
 from perfkit_core.compare.step_kinds import of_one_kind
 from perfkit_core.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.language.messages import SIDES
 from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.readers.load import as_trace
 from perfkit_core.system.paths import PathLike
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import overview, step_phases, step_rows
@@ -53,6 +54,7 @@ class Comparison:
     - ``overview``: the columns of ``phases``, but kind and place instead of phase.
     - ``operators``: name; found ("both", "base only", …); base_calls, other_calls; cpu_ns and device_ns with the
       prefixes ``base_``, ``other_`` and ``difference_``.
+    - ``captures``: the captures of base and of other; ``base`` and ``other`` contain all of them.
     - ``matched_share``: side → "cpu" or "device" → share of its operator time in operators that both runs have. It is
       None without operator time.
     """
@@ -65,6 +67,7 @@ class Comparison:
     overview: pd.DataFrame
     operators: pd.DataFrame
     matched_share: dict[str, dict[str, float | None]]
+    captures: tuple[tuple[Trace, ...], tuple[Trace, ...]]
 
     @property
     def attribution(self) -> pd.DataFrame:
@@ -87,11 +90,20 @@ class Comparison:
         return f"<Comparison {time}, {self.base!r}, {self.other!r}>"
 
 
-def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike | Sequence[PathLike]) -> Comparison:
-    """Return a :class:`Comparison` of two runs. Each is a Trace, or a source that :func:`perfkit_core.load` reads.
-    Only steps of one kind of an inference server are compared. Raises SourceError, and UsageError if the runs have no
-    step kind in common."""
-    ((base,), (other,)) = of_one_kind([[as_trace(base)], [as_trace(other)]])
+def compare(
+    base: Trace | PathLike | Sequence[Trace | PathLike | Sequence[PathLike]],
+    other: Trace | PathLike | Sequence[Trace | PathLike | Sequence[PathLike]],
+) -> Comparison:
+    """Return a :class:`Comparison` of two runs.
+
+    A run is a Trace, a source that :func:`perfkit_core.load` reads, or several captures: a list of these, or a pattern
+    such as ``"runs/main-*"``. Captures are recordings of the same training by separate processes. Their steps are
+    pooled, and their differences show how much equal runs differ. The ranks of one recording are one capture: a list in
+    the list, or what ``load`` returns. Only steps of one kind of an inference server are compared. Raises SourceError,
+    and UsageError if the runs have no step kind in common.
+    """
+    captures = tuple(map(tuple, of_one_kind([captures_of(base), captures_of(other)])))
+    base, other = map(pooled, captures)
     base_steps, other_steps = (trace.ints("dur_ns")[step_rows.step_rows(trace)] for trace in (base, other))
     per_step = bool(len(base_steps) and len(other_steps))
     statistics = [[name, f(base_steps), f(other_steps)] for name, f in _STATISTICS.items()] if per_step else []
@@ -117,6 +129,7 @@ def compare(base: Trace | PathLike | Sequence[PathLike], other: Trace | PathLike
         _of_view(sides, overview.table, ["kind", "place"], "time_ns"),
         operators,
         matched_share,
+        (captures[0], captures[1]),
     )
 
 

@@ -45,5 +45,5 @@ def advices(shown: Advices) -> str | None:
 
 def comparison(shown: Comparison) -> str:
     """Return the verdict, the waterfall from base to other, and the operators that differ most."""
-    report = first_look(comparison_report(shown.base, shown.other))
+    report = first_look(comparison_report(*shown.captures))
     return fragment.render(replace(report, sections=tuple(replace(s, limit=BRIEF_ROWS) for s in report.sections)))

@@ -133,5 +133,10 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     older = len(recordings) - len(chosen)
     if not older:
         return ordered, []
-    text = message("older recordings in the same folder are left out ({count}); use one folder per run", count=older)
+    text = message(
+        "older recordings in the same folder are left out ({count}), only the newest is read ({name}); give a file to "
+        "read another one, or a pattern such as DIR/* to compare all of them as captures of one run",
+        count=older,
+        name=ordered[0].name,
+    )
     return ordered, [Finding("older-recordings", text)]

@@ -67,11 +67,10 @@ def test_cycles_of_one_recording_are_one_run_in_order(tmp_path: Path) -> None:
 def test_a_second_run_in_a_folder_replaces_the_first(tmp_path: Path) -> None:
     for rank, recording in ((0, "a"), (1, "b")):
         record(tmp_path, "run old", 0, rank=rank, recording=recording)
-    for rank, recording in ((0, "c"), (1, "d")):
-        record(tmp_path, "run new", 5000, rank=rank, recording=recording)
+    first, _ = (record(tmp_path, "run new", 5000, rank, recording) for rank, recording in ((0, "c"), (1, "d")))
     found = load(tmp_path)
     assert labels(found) == ["run new"] * 4
-    assert "older recordings in the same folder are left out (2)" in next(
+    assert f"are left out (2), only the newest is read ({first.name}); give a file to read another" in next(
         f.message for f in found.quality if f.code == "older-recordings"
     )
 
