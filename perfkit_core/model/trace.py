@@ -246,6 +246,11 @@ class Trace:
         """Return the trace with the findings added, without duplicates."""
         return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
 
+    def with_notes(self, *codes: str) -> Trace:
+        """Return the trace in which the findings with these codes are notes, not warnings."""
+        findings = (msgspec.structs.replace(each, note=each.note or each.code in codes) for each in self.quality)
+        return Trace(self._columns, self.meta, tuple(findings), self._cache)
+
     def with_meta(self, **changes: Any) -> Trace:
         meta = msgspec.structs.replace(self.meta, **changes)
         return Trace(self._columns, meta, self.quality, self._known_without(()))

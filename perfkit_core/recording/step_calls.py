@@ -60,7 +60,12 @@ class StepCalls:
                 self._inside = False
                 self._after()
 
+        call._perfkit = self  # type: ignore[attr-defined]
         return call
+
+    def unwrapped(self, value: Any) -> Any:
+        """Return the function that :meth:`wrap` wrapped, or any other value as it is."""
+        return value.__wrapped__ if getattr(value, "_perfkit", None) is self else value
 
     def wrap_imported(self, name: str) -> None:
         """Wrap the function in its module, which has just been imported. Log an error if it has no such function."""
@@ -78,19 +83,30 @@ class StepCalls:
         """Return the code of the script, in which the function is wrapped. Raises UsageError if there is no such
         function, and SyntaxError."""
         tree = ast.parse(source, filename)
-        functions = dict(_functions(tree, ""))
-        if self.qualname not in functions:
+        if not self.decorate(tree):
+            functions = function_names(tree)
             hint = "it defines none: name one of a module, as in module:function, or a range that it labels"
             if functions:
                 hint = spelled_like(self.qualname, functions, "functions")
             raise UsageError(f"{filename} has no function {self.qualname}", hint)
-        decorator = ast.copy_location(ast.Name(_DECORATOR, ast.Load()), functions[self.qualname])
-        functions[self.qualname].decorator_list.append(decorator)  # the innermost decorator
         return compile(tree, filename, "exec")
 
+    def decorate(self, tree: ast.Module) -> bool:
+        """Wrap the function where the code defines it. Return whether the code defines it."""
+        function = dict(_functions(tree, "")).get(self.qualname)
+        if function is not None:
+            decorator = ast.copy_location(ast.Name(_DECORATOR, ast.Load()), function)
+            function.decorator_list.append(decorator)  # the innermost decorator
+        return function is not None
+
     def names(self) -> dict[str, Any]:
-        """Return the names that the code of :meth:`compiled` needs."""
+        """Return the names that decorated code needs."""
         return {_DECORATOR: self.wrap}
+
+
+def function_names(tree: ast.Module) -> list[str]:
+    """Return the qualified names of the functions that the code defines."""
+    return [name for name, _ in _functions(tree, "")]
 
 
 def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:

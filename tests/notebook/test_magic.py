@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
+from perfkit_core.model.meta import Finding
 from perfkit_core.readers.load import load
 from perfkit_core.recording.chosen_framework import chosen_framework
+from perfkit_core.storage.store import write_trace
+from tests.support.stepped_trace import stepped_trace
 
 pytest.importorskip("IPython", reason="notebooks need IPython")
 TORCH = """
@@ -50,6 +53,8 @@ CELLS = {
     "kept": "print(len(b))",
     "function": "%%perfkit -o runs/c --step-on train_step\nfor _ in range(3):\n    train_step()",
     "unwrapped": "print(train_step.__name__, hasattr(train_step, '__wrapped__'))",
+    "defined": "%%perfkit -o runs/d --step-on fwd\ndef fwd():\n    train_step()\nfor _ in range(3):\n    fwd()\n7;",
+    "undecorated": "print(fwd.__name__, hasattr(fwd, '__wrapped__'), '__perfkit_step__' in globals())",
     "mistaken": "%%perfkit --framework jax\nprint('not run')",
     "shown": "trace",
 }
@@ -114,9 +119,15 @@ def test_a_cell_is_recorded(framework: str, setup: str, tmp_path: Path) -> None:
     assert {1, 2} <= set(load(tmp_path / "runs" / "c").column("step").drop_null().to_pylist())
     assert texts(of["unwrapped"], "stdout").split() == ["train_step", "False"]
 
+    # so do calls of a function that the cell defines; a semicolon hides the last value; the cell ends inside a step
+    assert {1, 2} <= set(load(tmp_path / "runs" / "d").column("step").drop_null().to_pylist())
+    assert texts(of["undecorated"], "stdout").split() == ["fwd", "False", "False"]
+    assert "7" not in [getattr(output, "data", {}).get("text/plain") for output in of["defined"]]
+    assert "partial-step" not in "".join(html(of["defined"]))
+
     assert "unknown framework 'jax'; known: " in texts(of["mistaken"], "stderr")
     assert "not run" not in texts(of["mistaken"], "stdout")
-    assert html(of["shown"]) == html(of["function"])
+    assert html(of["shown"]) == html(of["defined"])
 
 
 def framework_of(cell: str, **namespace: Any) -> str:
@@ -150,6 +161,8 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     from perfkit_core.notebook import magic
 
+    for name in ("ps1", "ps2", "ps3"):  # a shell sets them, as if Python were interactive
+        monkeypatch.setattr(sys, name, "", raising=False)
     shell = InteractiveShell()
     monkeypatch.setattr(magic, "get_ipython", lambda: shell)
     monkeypatch.chdir(tmp_path)
@@ -159,8 +172,68 @@ def test_mistakes_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "--nothing": "unrecognized arguments",
         "--framework nothing": "unknown framework 'nothing'",
         "--step-on train.py:step --framework torch": "train.py is not the script",
+        "--step-on forwrad": "the notebook has no function forwrad, and no cell labels a range with this name; did you "
+        "mean forward? ",
+        "--step-on __main__:backward": "the notebook has no function backward",
+        "--step-on json:lods": "json has no function lods; did you mean loads or load? ",
+        "--step-on no_module:f": "no_module cannot be imported",
     }.items():
         with pytest.raises(OneLineError, match=re.escape(message)):
-            magic.perfkit(line, "1")
+            magic.perfkit(line, "def forward(): pass")
+    with pytest.raises(OneLineError, match="a cell with await outside functions cannot be recorded; "):
+        magic.perfkit("", "import asyncio\nawait asyncio.sleep(0)")
+    with pytest.raises(SyntaxError, match="'return' outside function"):
+        magic.perfkit("", "return 1")
     assert not list(tmp_path.iterdir())
     shell.history_manager.end_session()
+
+
+def step_end(target: str, cell: str, *cells: str, **namespace: Any) -> str:
+    """Return ``function NAME`` or ``range NAME``."""
+    from perfkit_core.notebook.magic import _step_end
+
+    end = _step_end(target, ast.parse(cell), namespace, [cell, *cells])
+    return f"range {end}" if isinstance(end, str) else f"function {end}"
+
+
+def test_the_end_of_a_step_is_a_function_or_a_range() -> None:
+    label = 'with record_function("part"): pass'
+    assert step_end("f", "def f(): pass") == step_end("f", "", f=print) == "function f"
+    assert step_end("Net.fit", "class Net:\n    def fit(self): pass") == "function Net.fit"
+    assert step_end("json:loads", "") == "function json:loads"
+    assert step_end("part", label) == step_end("part", "", label) == "range part"
+    assert step_end("'part of it'", "") == step_end('"part of it"', "") == "range part of it"
+    assert step_end("Optimizer.step#SGD.step", "") == "range Optimizer.step#SGD.step"
+
+
+class Ended:
+    """A recording of a cell that has ended."""
+
+    def __init__(self, run_dir: Path, error: Exception | None = None) -> None:
+        self.run_dir = run_dir
+        self._error = error
+
+    def end(self) -> int:
+        if self._error is not None:
+            raise self._error
+        return 1
+
+
+def test_an_error_of_perfkit_does_not_reach_the_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    from perfkit_core.notebook import magic
+
+    magic._show(Ended(Path("runs/a"), KeyError("disk")), Path("runs/a"), "trace", {})
+    assert capsys.readouterr().err == "perfkit: error: the recording in runs/a cannot be shown (KeyError: 'disk')\n"
+
+
+def test_that_a_cell_ends_inside_a_step_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfkit_core.notebook import magic
+
+    findings = Finding("partial-step", "the recording ended inside step 3"), Finding("other", "a problem")
+    recorded = stepped_trace([10, 10]).with_findings(*findings)
+    write_trace(recorded, tmp_path / "rank0-cycle00000.perfkit.parquet")
+    namespace: dict[str, Any] = {}
+    monkeypatch.setattr(magic, "display", lambda summary: None)
+    magic._show(Ended(tmp_path), tmp_path, "trace", namespace)
+    notes = {finding.code: finding.note for finding in namespace["trace"].quality}
+    assert (notes["partial-step"], notes["other"]) == (True, False)
