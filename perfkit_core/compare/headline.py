@@ -113,12 +113,18 @@ def _lost(result: Pair) -> Iterator[Message]:
 
 
 def _unmatched(alignment: Alignment, side: str) -> Message | None:
-    """Return the names of the operators with most time that only one run has, or None if they have no names."""
+    """Return the operators with most time that only one run has, and their layers, or None if they have no names."""
     rows = alignment.rows
     rows = rows[(rows["level"] == UNMATCHED) & (rows[f"{side}_calls"] > 0)].dropna(subset="operator")
     time = rows[f"{side}_device_ns"] if rows[f"{side}_device_ns"].any() else rows[f"{side}_cpu_ns"]
-    names = time.groupby(rows["operator"].astype(str)).sum().sort_values(ascending=False, kind="stable").index
-    return message(" (mainly {names:list})", names=list(names[:_NAMED])) if len(names) else None
+    total = time.groupby(
+        [rows["operator"].astype(str), rows["layer"].astype(str).where(rows["layer"].notna(), "")]
+    ).sum()
+    names = [
+        message("{operator} in {layer}", operator=operator, layer=layer) if layer else operator
+        for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED]
+    ]
+    return message(" (mainly {names:list})", names=names) if names else None
 
 
 def _gate(outcomes: Sequence[Outcome]) -> Message:
