@@ -65,28 +65,30 @@ def test_an_ordinary_run_imports_nothing_heavy(pytester: pytest.Pytester, monkey
     assert loaded.isdisjoint({"numpy", "pandas", "pyarrow", "numba", "torch", "paddle", "msgspec", "rich", "click"})
 
 
+TESTS = """
+@pytest.mark.perf_budget
+def test_same():
+    model[0](x)
+
+@pytest.mark.perf_budget(memory=True)
+@pytest.mark.parametrize("times", [1, 2])
+def test_forward(times):
+    for _ in range(times):
+        model(x)
+
+def test_parts(perf):
+    with perf.record("relu") as section:
+        model[1](x)
+    section.check()
+"""
+
+
 @pytest.mark.slow
 def test_baselines_with_several_workers(pytester: pytest.Pytester, run: Run) -> None:
     """Parametrized tests of both frameworks have their own baselines, whichever process runs them."""
     pytest.importorskip("xdist")
-    tests = """
-        @pytest.mark.perf_budget
-        def test_same():
-            model[0](x)
-
-        @pytest.mark.perf_budget(memory=True)
-        @pytest.mark.parametrize("times", [1, 2])
-        def test_forward(times):
-            for _ in range(times):
-                model(x)
-
-        def test_parts(perf):
-            with perf.record("relu") as section:
-                model[1](x)
-            section.check()
-    """
     for framework in MODELS:
-        write(pytester, framework, tests, f"test_{framework}")
+        write(pytester, framework, TESTS, f"test_{framework}")
     result = run("-p", "xdist", "-n", "2", "--perf-update")
     result.assert_outcomes(passed=8)
     result.stdout.fnmatch_lines_random([f"stored 4 baselines in perf_baselines/test_{name}.json" for name in MODELS])
@@ -98,7 +100,7 @@ def test_baselines_with_several_workers(pytester: pytest.Pytester, run: Run) -> 
         "copies": None, "kernels": None, "operators": 10, "peak_bytes": 256, "syncs": None,
     }  # fmt: skip
 
-    changed = tests.replace("model(x)", "model(x) * 2").replace("model[1](x)", "pass")
+    changed = TESTS.replace("model(x)", "model(x) * 2").replace("model[1](x)", "pass")
     for framework in MODELS:
         write(pytester, framework, changed, f"test_{framework}")
     result = run("-p", "xdist", "-n", "2", "--perf-runs", "runs")
@@ -158,7 +160,10 @@ def test_which_framework(pytester: pytest.Pytester, run: Run) -> None:
             "perf_budget: unknown framework 'jax'; known: *",
         ]
     )
-    pytester.makepyfile(test_used="", test_unknown="""
+
+
+def test_without_a_framework(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile("""
         import pytest
 
         @pytest.mark.perf_budget(operators=100)
