@@ -45,6 +45,8 @@ _TIMES: Final = {
 _LOST: Final = (mark("{share:ratio} (base)"), mark("{share:ratio} (other)"))
 _NAMED: Final = 3
 """Number of operators without a match that are named."""
+_LONGEST: Final = 40
+"""Maximum number of characters of an operator's name in a sentence."""
 _ENOUGH_CAPTURES: Final = 3
 """Number of captures of each side that is enough to measure the noise between processes."""
 _SMALL: Final = 0.05
@@ -120,10 +122,11 @@ def _unmatched(alignment: Alignment, side: str) -> Message | None:
     total = time.groupby(
         [rows["operator"].astype(str), rows["layer"].astype(str).where(rows["layer"].notna(), "")]
     ).sum()
-    names = [
-        message("{operator} in {layer}", operator=operator, layer=layer) if layer else operator
-        for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED]
-    ]
+    names = []
+    for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED]:
+        name = operator if len(operator) <= _LONGEST else f"{operator[:_LONGEST]}…"  # names of kernels may be long
+        own = layer.split(" ~ ")[-1 if side == "other" else 0].rpartition("/")[2]
+        names.append(message("{operator} in {layer}", operator=name, layer=own) if own else name)
     return message(" (mainly {names:list})", names=names) if names else None
 
 
