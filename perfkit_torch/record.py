@@ -66,9 +66,7 @@ class ScriptRecording:
         if not self._running:
             return
         try:
-            if self._open is not None:
-                self._open.__exit__(None, None, None)
-                self._open = None
+            self._close()
             if records:
                 self._open = self._label(f"ProfilerStep#{self._step}")
                 self._open.__enter__()
@@ -85,7 +83,17 @@ class ScriptRecording:
         if self._running:
             self._running = False
             self._other.restore()
-            self._profiler.stop()
+            try:
+                self._profiler.stop()
+            finally:
+                self._close()
+
+    def _close(self) -> None:
+        """Close the label of the step. A label must never outlive its recording: torch writes the end of a label into
+        the memory of the recording in which it began. If a later recording runs, that memory may already be freed."""
+        label, self._open = self._open, None
+        if label is not None:
+            label.__exit__(None, None, None)
 
     def finish(self) -> int:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""
@@ -157,8 +165,10 @@ class TorchStepProfiler:
 
     def _stop(self) -> Any:
         profiler, self._profiler, self._recording = self._profiler, None, False
-        profiler.stop_trace()
-        self._close()
+        try:
+            profiler.stop_trace()
+        finally:
+            self._close()
         return profiler
 
     def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
@@ -175,10 +185,10 @@ class TorchStepProfiler:
         self._label = self._torch.profiler.record_function(f"ProfilerStep#{step}")
         self._label.__enter__()
 
-    def _close(self) -> None:
-        if self._label is not None:
-            self._label.__exit__(None, None, None)
-            self._label = None
+    def _close(self) -> None:  # for the reason see ScriptRecording._close
+        label, self._label = self._label, None
+        if label is not None:
+            label.__exit__(None, None, None)
 
 
 DEMO: Final = Demo(

@@ -6,6 +6,7 @@ its signature (:mod:`perfkit_core.recording.layer_flops`).
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from abc import ABC, abstractmethod
@@ -100,9 +101,14 @@ class LayerFramework(ABC):
             annotation.install()
 
     def uninstall(self) -> None:
-        """Remove the hooks of all annotated models. Never raises."""
+        """Remove the hooks of all annotated models, and close the labels of calls that run in this thread. A label must
+        not end in a later recording. Never raises."""
         for annotation in list(self.active):
             annotation.uninstall()
+        stack = self.hooks.calls.stack
+        while stack:
+            with contextlib.suppress(Exception):
+                stack.pop().label.__exit__(None, None, None)
 
     def hook(self, layer: Any, path: str, log: CallLog) -> Iterator[Any]:
         """Hook a layer if it has no hooks yet. Yield handles with ``remove()``."""

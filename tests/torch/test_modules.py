@@ -20,6 +20,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.testing.traces import check_trace
 from perfkit_torch import annotate, describe, trace_handler
+from perfkit_torch.layers import TorchHooks
 from tests.support.torch_layers import Net, picture
 
 MADE_BY = {"ConvolutionBackward0": "Conv2d", "NativeBatchNormBackward0": "BatchNorm2d",
@@ -282,6 +283,24 @@ def test_a_layer_that_raises_ends_its_label(tmp_path: Path) -> None:
     assert table["calls"].dropna().to_dict() == {"ModuleList": 0, "0": 2, "0.inner": 2, "1": 2}
     assert table.loc["0.inner", "depth"] == 2
     assert table.loc["1", "depth"] == 1
+
+
+def test_a_recording_that_ends_within_a_call_ends_its_labels() -> None:
+    """torch would write the end of a label that ends in a later recording into freed memory."""
+    profiler = torch.profiler.profile()
+
+    class Stops(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert len(TorchHooks.calls.stack) == 2
+            profiler.stop()
+            assert not TorchHooks.calls.stack
+            return x
+
+    model = nn.Sequential(Stops())
+    with annotate(model):
+        profiler.start()
+        model(torch.ones(1))
+    assert not TorchHooks.calls.stack
 
 
 def test_gradients_are_those_without_labels() -> None:

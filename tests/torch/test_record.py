@@ -84,6 +84,29 @@ def test_recording_ends_after_its_steps_and_the_script_goes_on(tmp_path: Path) -
     assert 3 <= updates_seen <= 4  # three complete updates, and the start of the update at which the recording stopped
 
 
+@pytest.mark.parametrize("steps", [None, 2])
+def test_no_label_outlives_its_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int | None) -> None:
+    """torch writes the end of a label into the memory of the recording in which it began. A label that ended in a later
+    recording, or was deleted during one, damaged the memory of the training: it wrote 8 bytes into freed memory."""
+    opened: list[object] = []
+
+    class Label(torch.profiler.record_function):  # type: ignore[misc]
+        def __enter__(self) -> object:
+            opened.append(self)
+            return super().__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            opened.remove(self)
+            super().__exit__(*error)
+
+    monkeypatch.setattr(torch.profiler, "record_function", Label)
+    recording = ScriptRecording(tmp_path, steps, {})
+    updates(5)
+    assert bool(opened) is (steps is None)
+    assert recording.finish() == 1
+    assert not opened
+
+
 def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
     recording = ScriptRecording(tmp_path, 2, {"shapes": True})
     torch.ones(3, 4).sum()
