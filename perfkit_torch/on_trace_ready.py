@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 BUSY_THREAD: Final = 0.05
 """Least CPU time of a busy thread, as a share of the time of the recorded steps. Threads that feed queues use less."""
 _NAMED_THREADS: Final = 3
-_PROPERTIES: Final = ("major", "minor", "multi_processor_count", "warp_size", "max_threads_per_multi_processor")
+_PROPERTIES: Final = {
+    "computeMajor": "major", "computeMinor": "minor", "numSms": "multi_processor_count", "warpSize": "warp_size",
+    "maxThreadsPerMultiprocessor": "max_threads_per_multi_processor",
+}  # fmt: skip
+"""Key in ``Device.properties``, as in torch's trace files → attribute of the properties that torch returns."""
 
 
 def trace_handler(
@@ -137,7 +141,7 @@ def _devices(torch: Any) -> tuple[Device, ...]:
     devices = []
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
-        kept = {name: getattr(properties, name) for name in _PROPERTIES if hasattr(properties, name)}
+        kept = {key: getattr(properties, name) for key, name in _PROPERTIES.items() if hasattr(properties, name)}
         devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), kept))
     return tuple(devices)
 

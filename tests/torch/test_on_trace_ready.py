@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from perfkit_core.recording.environment import environment_place
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
+from perfkit_core.advice.matrix_products import TensorCores, tensor_cores  # noqa: E402
 from perfkit_core.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
@@ -57,6 +59,18 @@ def test_start_stop_without_a_schedule(tmp_path: Path) -> None:
     trace = load(tmp_path)
     assert "aten::sum" in trace.codes("name").values
     assert "no-steps" in [finding.code for finding in trace.quality]
+
+
+def test_properties_of_devices_have_the_names_of_trace_files() -> None:
+    h100 = SimpleNamespace(name="NVIDIA H100 80GB HBM3", total_memory=80, major=9, minor=0, warp_size=32)
+    cuda = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1,
+        get_device_properties=lambda _: h100,
+    )  # fmt: skip
+    (device,) = on_trace_ready._devices(SimpleNamespace(cuda=cuda))
+    assert (device.id, device.memory_bytes) == ("cuda:0", 80)
+    assert device.properties == {"computeMajor": 9, "computeMinor": 0, "warpSize": 32}
+    assert tensor_cores([device]) == TensorCores("NVIDIA H100 80GB HBM3", True, True, True)
 
 
 def test_steps_without_a_schedule_are_explained(tmp_path: Path) -> None:
