@@ -1,0 +1,1 @@
+"""Recordings and measurements on a real GPU: ``python -m benchmarks.gpu.record``."""
