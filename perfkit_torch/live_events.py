@@ -2,16 +2,17 @@
 
 torch can export a trace only once, and the user may need this export. Therefore perfkit reads
 ``kineto_results.trace_activities()``, which has exact times in ns and the original names. If torch lacks this method,
-perfkit reads ``events()``. Batches are read column by column, for speed.
+perfkit reads ``events()``, and Python functions from the tree of events. Batches are read column by column, for speed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, repeat
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ import numpy as np
 
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.repair import values_mended
+from perfkit_torch import framework
 from perfkit_torch.dialect import MEMORY_EVENT
 
 _BATCH: Final = 1 << 13
@@ -27,6 +29,11 @@ _INSTANT: Final = "cpu_instant_event"
 _EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
 _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
 _CPU: Final = 0  # c10::DeviceType
+_OVERHEAD: Final = frozenset((
+    "Driver Compiler", "Buffer Flush", "Instrumentation", "Resource", "Runtime Triggered Module Loading",
+    "Lazy Function Loading", "Command Buffer Full", "Activity Buffer Request", "UVM Activity Init",
+))  # fmt: skip
+"""Names of the events that CUPTI's own work has in torch's trace: the kinds of CUpti_ActivityOverheadKind."""
 _RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
 
 
@@ -121,10 +128,14 @@ def texts(read: Callable[[Any], str], events: Sequence[Any]) -> list[str]:
         return names
 
 
-def batches(kineto_results: Any, with_flops: bool) -> Iterator[LiveBatch]:
+def batches(kineto_results: Any, with_flops: bool, with_stack: bool) -> Iterator[LiveBatch]:
     if has_activities(kineto_results):
-        return from_activities(kineto_results, with_flops)
-    return from_events(kineto_results)
+        yield from from_activities(kineto_results, with_flops)
+        return
+    threads: dict[int, int] = {}
+    yield from from_events(kineto_results, threads)
+    if with_stack and not hasattr(framework.torch()._C._autograd._KinetoEvent, "is_python_function"):
+        yield from python_functions(kineto_results, threads)
 
 
 def has_activities(kineto_results: Any) -> bool:
@@ -189,10 +200,11 @@ def _activity_id(category: str, metadata: str, correlation: int, linked: int) ->
     return f"{launch},{operator}" if launch and operator else launch or operator
 
 
-def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
+def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBatch]:
     """Read ``events()``, which every version of torch has. The categories of events follow from device, flags and name.
     The process and thread columns of device work contain the device and the stream. Other events have the thread id of
-    the system, or torch's own thread number if the id is unknown."""
+    the system, or torch's own thread number if the id is unknown. ``threads`` receives torch's numbers of the threads
+    whose ids are known, and these ids."""
     pid = os.getpid()
     for part in _parts(kineto_results.events()):
         kind, count, names = type(part[0]), len(part), texts(type(part[0]).name, part)
@@ -216,7 +228,10 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
         for device, category, index, resource, thread in places:
             on_host = device == _CPU or category == _INSTANT
             pids.append(pid if on_host else index)
-            tids.append(resource if not on_host or (device == _CPU and resource > 0) else thread)
+            known = device == _CPU and resource > 0
+            tids.append(resource if known or not on_host else thread)
+            if known:
+                threads[thread] = resource
         yield LiveBatch(
             categories,
             [  # as in the Chrome export, the overload follows the operator's name
@@ -230,6 +245,30 @@ def from_events(kineto_results: Any) -> Iterator[LiveBatch]:
         )
 
 
+def python_functions(kineto_results: Any, threads: Mapping[int, int]) -> Iterator[LiveBatch]:
+    """Read the Python functions from torch's tree of events, for versions of torch whose ``events()`` do not have them.
+    ``threads`` maps torch's thread numbers to the thread ids of the system."""
+    pid, functions, nodes = os.getpid(), [], list(kineto_results.experimental_event_tree())
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        if node.tag.name in ("PyCall", "PyCCall"):
+            functions.append(node)
+    for part in _parts(functions):
+        count = len(part)
+        yield LiveBatch(
+            ["python_function"] * count,
+            texts(attrgetter("name"), part),
+            [pid] * count,
+            [threads.get(node.start_tid, node.start_tid) for node in part],
+            [""] * count,
+            (
+                np.fromiter((node.start_time_ns for node in part), np.int64, count),
+                np.fromiter((node.duration_time_ns for node in part), np.int64, count),
+            ),
+        )
+
+
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
     read = getattr(type(events[0]), name, None)
     return repeat(default, len(events)) if read is None else map(read, events)
@@ -238,6 +277,8 @@ def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:
 def _category(name: str, device: int, function: bool, annotation: bool, linked: int) -> str:
     if name == MEMORY_EVENT:
         return _INSTANT
+    if name in _OVERHEAD:
+        return "overhead"
     if device != _CPU:
         if annotation:
             return "gpu_user_annotation"
@@ -265,7 +306,7 @@ def _event_arguments(event: Any, category: str, device: int) -> str:
             args["Call stack"] = ";".join(event.stack())
         if event.flops():
             args["flops"] = event.flops()
-    else:
+    elif category != "overhead":
         args["correlation"] = event.correlation_id()
         if event.linked_correlation_id():
             args["External id"] = event.linked_correlation_id()

@@ -63,8 +63,9 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     if results is None:
         raise RuntimeError("the profiler has no results: start and stop it first")
     clock = clock or timed_schedule.clock(profiler)
-    batches = live_events.batches(results, bool(getattr(profiler, "with_flops", False)))
-    if clock is not None and getattr(profiler, "with_stack", False):  # torch also records the frames of the sampler
+    with_flops, with_stack = (bool(getattr(profiler, option, False)) for option in ("with_flops", "with_stack"))
+    batches = live_events.batches(results, with_flops, with_stack)
+    if clock is not None and with_stack:  # torch also records the frames of the sampler
         batches = (batch.without_thread(clock.sampler) for batch in batches)
     held = [read(batches)]
     torch = framework.torch()

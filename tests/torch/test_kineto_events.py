@@ -4,6 +4,7 @@ so no device is needed."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,30 +63,54 @@ ROWS = (
     {"name": "step", "start_ns": 200, "duration_ns": 400, "device_type": CUDA, "is_user_annotation": True},
     {"name": "[memory]", "start_ns": 115, "duration_ns": 999, "device_type": CUDA, "device_index": 1, "nbytes": -64},
     {"name": "model.py(3): forward", "start_ns": 90, "duration_ns": 90, "is_python_function": True},
+    {"name": "Activity Buffer Request", "start_ns": 111, "duration_ns": 9},
 )  # fmt: skip
 
 
 def test_host_and_device_work() -> None:
-    found = on_trace_ready.read(live_events.from_events(Results(ROWS))).recorded(in_order=False).columns.to_pydict()
-    assert found["kind"] == ["operator", "runtime", "kernel", "memcpy", "memset", "annotation", "memory", "python"]
+    found = on_trace_ready.read(live_events.from_events(Results(ROWS), {})).recorded(in_order=False).columns.to_pydict()
+    assert found["kind"] == ["operator", "runtime", "kernel", "memcpy", "memset", "annotation", "memory", "python",
+                             "overhead"]  # fmt: skip
     assert found["category"] == [
         "cpu_op", "cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cpu_instant_event",
-        "python_function",
+        "python_function", "overhead",
     ]  # fmt: skip
-    assert found["start_ns"] == [100, 110, 200, 600, 700, 200, 115, 90]
-    assert found["dur_ns"] == [50, 20, 300, 80, 5, 400, 0, 90]
+    assert found["start_ns"] == [100, 110, 200, 600, 700, 200, 115, 90, 111]
+    assert found["dur_ns"] == [50, 20, 300, 80, 5, 400, 0, 90, 9]
     pid = os.getpid()
-    assert found["pid"] == [pid, pid, None, None, None, None, pid, pid]
-    assert found["tid"] == [77, 1, None, None, None, None, 1, 1]
-    assert found["device"] == ["cpu", "cpu", "cuda:1", "cuda:1", "cuda:0", "cuda:0", "cuda:1", "cpu"]
-    assert found["stream"] == [None, None, 7, 8, 8, None, None, None]
-    assert found["correlation"] == [None, 31, 31, 32, 0, 0, None, 0]
-    assert found["external"] == [5, 5, 5, None, None, None, None, None]
-    assert found["bytes"] == [None, None, None, 4096, 0, None, -64, None]
+    assert found["pid"] == [pid, pid, None, None, None, None, pid, pid, pid]
+    assert found["tid"] == [77, 1, None, None, None, None, 1, 1, 1]
+    assert found["device"] == ["cpu", "cpu", "cuda:1", "cuda:1", "cuda:0", "cuda:0", "cuda:1", "cpu", "cpu"]
+    assert found["stream"] == [None, None, 7, 8, 8, None, None, None, None]
+    assert found["correlation"] == [None, 31, 31, 32, 0, 0, None, 0, None]
+    assert found["external"] == [5, 5, 5, None, None, None, None, None, None]
+    assert found["bytes"] == [None, None, None, 4096, 0, None, -64, None, None]
     assert found["copy_kind"][3] == "HtoD pinned"
     assert found["shapes"][0] == "[[2,3],[3,4]]"
     assert (found["sequence"][0], found["flops"][0]) == (9, 48)
 
 
 def test_nothing_recorded() -> None:
-    assert on_trace_ready.read(live_events.from_events(Results(()))).recorded(in_order=False).columns.num_rows == 0
+    assert on_trace_ready.read(live_events.from_events(Results(()), {})).recorded(in_order=False).columns.num_rows == 0
+
+
+def test_python_functions_of_the_tree_are_those_of_the_activities() -> None:
+    """``events()`` of torch up to 2.12 have no Python functions. The tree of events has them in each version."""
+    net = torch.nn.Linear(3, 4)
+    with torch.profiler.profile(with_stack=True) as profiler:
+        net(torch.ones(2, 3)).sum().backward()
+    results, threads = profiler.profiler.kineto_results, {}
+    for _ in live_events.from_events(results, threads):
+        pass
+
+    def rows(batches: Iterable[live_events.LiveBatch]) -> list[tuple[Any, ...]]:
+        return sorted(
+            row[1:]
+            for batch in batches
+            for row in zip(batch.categories, batch.names, batch.pids, batch.tids, *batch.times, strict=True)
+            if row[0] == "python_function"
+        )
+
+    found = rows(live_events.python_functions(results, threads))
+    assert found == rows(live_events.from_activities(results, False))
+    assert len(found) > 20

@@ -217,7 +217,7 @@ def test_both_readers_of_a_live_profiler_read_the_overload(tmp_path: Path) -> No
 
     def read(profiler: Any) -> None:
         results = profiler.profiler.kineto_results
-        for batches in (live_events.from_events(results), live_events.from_activities(results, False)):
+        for batches in (live_events.from_events(results, {}), live_events.from_activities(results, False)):
             found = [pair for batch in batches for pair in zip(batch.names, batch.categories, strict=True)]
             names.append({name for name, category in found if category == "cpu_op"})
 
