@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 from perfkit_core.calibration import bench
 from perfkit_core.plugins import benches
 from perfkit_core.system.device_events import DeviceClock
-from perfkit_torch import framework, throughput
-from perfkit_torch.dialect import MEMORY_EVENT
+from perfkit_torch import framework, live_events, throughput
 
 
 def version() -> str | None:
@@ -39,11 +39,12 @@ def _recording(torch: Any) -> benches.RecordingBench:
 
     def profiled(option: str, run: benches.Call) -> float:
         activities = [torch.profiler.ProfilerActivity.CPU]
-        with torch.profiler.profile(activities=activities, **({option: True} if option else {})) as profiler:
+        profiler = torch.profiler.profile(activities=activities, **({option: True} if option else {}))
+        with framework.no_warning_about_cycles(), profiler:
             run()
-        events = profiler.profiler.kineto_results.events()
-        half = sum(event.name() == MEMORY_EVENT or bool(event.is_python_function()) for event in events)
-        return float(len(events) - half / 2)
+        batches = live_events.batches(profiler.profiler.kineto_results, False, option == "with_stack")
+        categories = Counter(category for batch in batches for category in batch.categories)
+        return categories.total() - (categories["cpu_instant_event"] + categories["python_function"]) / 2
 
     options = ("", "record_shapes", "profile_memory", "with_stack")
     return benches.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
