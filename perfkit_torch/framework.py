@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from perfkit_core.errors import CaptureError
@@ -15,6 +17,15 @@ def torch() -> Any:
         return importlib.import_module("torch")
     except ImportError as error:
         raise CaptureError(f"torch cannot be imported ({error})", 'pip install "perfkit[torch]"') from None
+
+
+@contextmanager
+def no_warning_about_cycles() -> Iterator[None]:
+    """Hide a warning of torch up to 2.12: a profiler without ``acc_events`` keeps the events of its last cycle only.
+    perfkit reads each cycle. ``acc_events=True`` would hide the warning, too, but costs time at the end of a cycle."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+        yield
 
 
 def refuse_second_profiler() -> None:

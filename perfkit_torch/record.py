@@ -48,7 +48,8 @@ class ScriptRecording:
             self._updates = step_on.watch(self._after_update, self._before_update)
         else:
             self._updates = framework.Updates(self._after_update, self._before_update)
-        self._profiler.start()
+        with framework.no_warning_about_cycles():
+            self._profiler.start()
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
@@ -137,7 +138,8 @@ class TorchStepProfiler:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
         framework.refuse_second_profiler()
         self._profiler = self._torch.profiler.profile(**self._options)
-        self._profiler.prepare_trace()
+        with framework.no_warning_about_cycles():
+            self._profiler.prepare_trace()
 
     def start(self, step: int) -> None:
         if self._profiler is None:

@@ -28,7 +28,8 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
     arguments = profiler_arguments(options, OPTIONS, "torch")
     framework.refuse_second_profiler()
     profiler = torch.profiler.profile(**arguments)
-    profiler.start()
+    with framework.no_warning_about_cycles():
+        profiler.start()
     label = torch.profiler.record_function("ProfilerStep#1")
     label.__enter__()
 

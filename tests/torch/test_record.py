@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.recording.step_calls import StepCalls  # noqa: E402
+from perfkit_torch import section  # noqa: E402
 from perfkit_torch.record import DEMO, ScriptRecording  # noqa: E402
 
 
@@ -105,6 +107,25 @@ def test_no_label_outlives_its_recording(tmp_path: Path, monkeypatch: pytest.Mon
     assert bool(opened) is (steps is None)
     assert recording.finish() == 1
     assert not opened
+
+
+def test_a_warning_of_older_torch_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch up to 2.12 warns at each start of a profiler. With ``-W error``, the warning would end the training."""
+    original = torch.profiler.profile.prepare_trace
+
+    def warning(profiler: torch.profiler.profile) -> None:
+        warnings.warn("Warning: Profiler clears events at the end of each cycle.", stacklevel=2)
+        original(profiler)
+
+    monkeypatch.setattr(torch.profiler.profile, "prepare_trace", warning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recording = ScriptRecording(tmp_path, None, {})
+        updates(2)
+        assert recording.finish() == 1
+        assert len(section.start({})()) > 0
+        with pytest.raises(UserWarning):
+            torch.profiler.profile().start()
 
 
 def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
