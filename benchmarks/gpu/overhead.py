@@ -63,7 +63,7 @@ def measure_steps(place: Place, folder: Path) -> dict[str, Any]:
     loops = []
     for model in (small, large):
         training = model(place)
-        for number in range(place.size(4, 1)):
+        for number in range(place.size(2, 1)):
             for way in WAYS if number % 2 == 0 else reversed(WAYS):
                 loops.append({"model": model.__name__, "round": number, "way": way, **_timed(training, place, way)})
     return {"steps": ACTIVE, "loops": loops}

@@ -1,12 +1,13 @@
 """Record and measure on a GPU: ``python -m benchmarks.gpu.record OUT``
 
-python -m benchmarks.gpu.record OUT                          everything; takes less than eight minutes on an H100
+python -m benchmarks.gpu.record OUT                          everything; no part begins after 440 s (--limit)
 python -m benchmarks.gpu.record OUT --device cpu --quick     the same code in small sizes on a CPU, to try it
 python -m benchmarks.gpu.record OUT --only pairs/no-tf32     only these parts; may be repeated, and a group is a part
 
 The groups are ``programs`` (recordings with torch's own trace and numbers), ``checks`` (what perfkit says about the
 machine), ``pairs`` (a waste and its fix: step times by turns without a profiler, and a recording of each), and
 ``overhead`` (what recording costs). Nothing is fetched. Nothing else may run on the machine meanwhile.
+All parts take 12 minutes on an H100.
 
 Each part runs in its own process. If it fails or takes too long, the table says so, and the others go on. OUT gets
 ``results.jsonl``, with a line for each part, ``parts-N.tar`` with the files and the output of the parts, each up to

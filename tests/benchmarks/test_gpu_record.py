@@ -48,6 +48,6 @@ def test_failed_and_late_parts_are_results(tmp_path: Path) -> None:
         folder = tmp_path / run.__name__
         folder.mkdir()
         part = Part(f"programs/{run.__name__}", run)
-        results.add(run_part(multiprocessing.get_context("fork"), part, "cpu", True, folder, seconds), folder)
+        results.add(run_part(multiprocessing.get_context("spawn"), part, "cpu", True, folder, seconds), folder)
     assert [row["error"] for row in results.rows] == ["ValueError: no such device", "ended after 1 s"]
     assert "Traceback" in (tmp_path / "fail" / "output.txt").read_text()
