@@ -8,6 +8,7 @@ perfkit reads ``events()``, and Python functions from the tree of events. Batche
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,12 +30,17 @@ _INSTANT: Final = "cpu_instant_event"
 _EXTERNAL: Final = frozenset(("cpu_op", "user_annotation"))
 _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
 _CPU: Final = 0  # c10::DeviceType
+_DEVICE_RANGE: Final = "gpu_user_annotation"
+_DEVICE_WORK: Final = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"))
+_DRIVER: Final = re.compile(r"cu[A-Z]")
+_RUNTIME: Final = re.compile(r"(?:cuda|hip)[A-Z]")
 _OVERHEAD: Final = frozenset((
     "Driver Compiler", "Buffer Flush", "Instrumentation", "Resource", "Runtime Triggered Module Loading",
     "Lazy Function Loading", "Command Buffer Full", "Activity Buffer Request", "UVM Activity Init",
 ))  # fmt: skip
 """Names of the events that CUPTI's own work has in torch's trace: the kinds of CUpti_ActivityOverheadKind."""
-_RUNTIME_PREFIXES: Final = ("cuda", "hip", "cuLaunch", "cuMem", "cuStream", "cuEvent", "cuCtx", "cuGraph")
+_SYNCS: Final = frozenset(("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync", "Unknown Sync"))
+"""Names of CUPTI's records of calls that synchronise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +197,7 @@ def _activity_ids(
 
 
 def _activity_id(category: str, metadata: str, correlation: int, linked: int) -> str:
-    if category in _EXTERNAL:
+    if category in _EXTERNAL or category == _DEVICE_RANGE:
         return f'"External id":{correlation}'
     if category in _WITHOUT_IDS:
         return ""
@@ -228,7 +234,7 @@ def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBa
         for device, category, index, resource, thread in places:
             on_host = device == _CPU or category == _INSTANT
             pids.append(pid if on_host else index)
-            known = device == _CPU and resource > 0
+            known = on_host and resource > 0
             tids.append(resource if known or not on_host else thread)
             if known:
                 threads[thread] = resource
@@ -281,7 +287,9 @@ def _category(name: str, device: int, function: bool, annotation: bool, linked: 
         return "overhead"
     if device != _CPU:
         if annotation:
-            return "gpu_user_annotation"
+            return _DEVICE_RANGE
+        if name in _SYNCS:
+            return "cuda_sync"
         if name.startswith("Memcpy"):
             return "gpu_memcpy"
         return "gpu_memset" if name.startswith("Memset") else "kernel"
@@ -289,7 +297,9 @@ def _category(name: str, device: int, function: bool, annotation: bool, linked: 
         return "python_function"
     if annotation or name.startswith("ProfilerStep#"):
         return "user_annotation"
-    return "cuda_runtime" if linked or name.startswith(_RUNTIME_PREFIXES) else "cpu_op"
+    if _DRIVER.match(name):
+        return "cuda_driver"
+    return "cuda_runtime" if linked or _RUNTIME.match(name) else "cpu_op"
 
 
 def _event_arguments(event: Any, category: str, device: int) -> str:
@@ -306,12 +316,14 @@ def _event_arguments(event: Any, category: str, device: int) -> str:
             args["Call stack"] = ";".join(event.stack())
         if event.flops():
             args["flops"] = event.flops()
-    elif category != "overhead":
+    elif category == _DEVICE_RANGE:
+        args["External id"] = event.correlation_id()
+    elif category not in (*_WITHOUT_IDS, "overhead"):
         args["correlation"] = event.correlation_id()
         if event.linked_correlation_id():
             args["External id"] = event.linked_correlation_id()
-        if category in ("kernel", "gpu_memcpy", "gpu_memset"):
+        if category in _DEVICE_WORK:
             args["stream"] = event.device_resource_id()
-        if category in ("gpu_memcpy", "gpu_memset"):
+        if event.nbytes():  # most versions of torch know the bytes of memory events only, and return 0
             args["bytes"] = event.nbytes()
     return msgspec.json.encode(args)[1:-1].decode()

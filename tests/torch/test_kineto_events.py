@@ -60,31 +60,37 @@ ROWS = (
     {"name": "Memcpy HtoD (Pinned -> Device)", "start_ns": 600, "duration_ns": 80, "device_type": CUDA,
      "device_index": 1, "device_resource_id": 8, "correlation_id": 32, "nbytes": 4096},
     {"name": "Memset (Device)", "start_ns": 700, "duration_ns": 5, "device_type": CUDA, "device_resource_id": 8},
-    {"name": "step", "start_ns": 200, "duration_ns": 400, "device_type": CUDA, "is_user_annotation": True},
-    {"name": "[memory]", "start_ns": 115, "duration_ns": 999, "device_type": CUDA, "device_index": 1, "nbytes": -64},
+    {"name": "step", "start_ns": 200, "duration_ns": 400, "device_type": CUDA, "is_user_annotation": True,
+     "correlation_id": 3},
+    {"name": "[memory]", "start_ns": 115, "duration_ns": 999, "device_type": CUDA, "device_index": 1,
+     "device_resource_id": 77, "nbytes": -64},
     {"name": "model.py(3): forward", "start_ns": 90, "duration_ns": 90, "is_python_function": True},
-    {"name": "Activity Buffer Request", "start_ns": 111, "duration_ns": 9},
+    {"name": "Event Sync", "start_ns": 800, "duration_ns": 4, "device_type": CUDA, "device_resource_id": 8,
+     "correlation_id": 33},
+    {"name": "Lazy Function Loading", "start_ns": 95, "duration_ns": 3},
+    {"name": "cuKernelGetFunction", "start_ns": 96, "duration_ns": 1, "correlation_id": 34},
 )  # fmt: skip
 
 
 def test_host_and_device_work() -> None:
     found = on_trace_ready.read(live_events.from_events(Results(ROWS), {})).recorded(in_order=False).columns.to_pydict()
     assert found["kind"] == ["operator", "runtime", "kernel", "memcpy", "memset", "annotation", "memory", "python",
-                             "overhead"]  # fmt: skip
+                             "sync", "overhead", "runtime"]  # fmt: skip
     assert found["category"] == [
         "cpu_op", "cuda_runtime", "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cpu_instant_event",
-        "python_function", "overhead",
+        "python_function", "cuda_sync", "overhead", "cuda_driver",
     ]  # fmt: skip
-    assert found["start_ns"] == [100, 110, 200, 600, 700, 200, 115, 90, 111]
-    assert found["dur_ns"] == [50, 20, 300, 80, 5, 400, 0, 90, 9]
+    assert found["start_ns"] == [100, 110, 200, 600, 700, 200, 115, 90, 800, 95, 96]
+    assert found["dur_ns"] == [50, 20, 300, 80, 5, 400, 0, 90, 4, 3, 1]
     pid = os.getpid()
-    assert found["pid"] == [pid, pid, None, None, None, None, pid, pid, pid]
-    assert found["tid"] == [77, 1, None, None, None, None, 1, 1, 1]
-    assert found["device"] == ["cpu", "cpu", "cuda:1", "cuda:1", "cuda:0", "cuda:0", "cuda:1", "cpu", "cpu"]
-    assert found["stream"] == [None, None, 7, 8, 8, None, None, None, None]
-    assert found["correlation"] == [None, 31, 31, 32, 0, 0, None, 0, None]
-    assert found["external"] == [5, 5, 5, None, None, None, None, None, None]
-    assert found["bytes"] == [None, None, None, 4096, 0, None, -64, None, None]
+    assert found["pid"] == [pid, pid, None, None, None, None, pid, pid, None, pid, pid]
+    assert found["tid"] == [77, 1, None, None, None, None, 77, 1, None, 1, 1]
+    cuda = ["cuda:1", "cuda:1", "cuda:0", "cuda:0", "cuda:1"]
+    assert found["device"] == ["cpu", "cpu", *cuda, "cpu", "cuda:0", "cpu", "cpu"]
+    assert found["stream"] == [None, None, 7, 8, 8, None, None, None, 8, None, None]
+    assert found["correlation"] == [None, 31, 31, 32, 0, None, None, None, 33, None, 34]
+    assert found["external"] == [5, 5, 5, None, None, 3, None, None, None, None, None]
+    assert found["bytes"] == [None, None, None, 4096, None, None, -64, None, None, None, None]
     assert found["copy_kind"][3] == "HtoD pinned"
     assert found["shapes"][0] == "[[2,3],[3,4]]"
     assert (found["sequence"][0], found["flops"][0]) == (9, 48)
