@@ -32,6 +32,7 @@ _WITHOUT_IDS: Final = frozenset(("python_function", _INSTANT))
 _CPU: Final = 0  # c10::DeviceType
 _DEVICE_RANGE: Final = "gpu_user_annotation"
 _DEVICE_WORK: Final = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"))
+_LIST: Final = "TensorList"
 _DRIVER: Final = re.compile(r"cu[A-Z]")
 _RUNTIME: Final = re.compile(r"(?:cuda|hip)[A-Z]")
 _OVERHEAD: Final = frozenset((
@@ -310,8 +311,11 @@ def _event_arguments(event: Any, category: str, device: int) -> str:
         args["External id"] = event.correlation_id()
         if event.sequence_nr() >= 0:
             args |= {"Sequence number": event.sequence_nr(), "Fwd thread id": event.fwd_thread_id()}
-        if event.shapes() or event.dtypes():
-            args |= {"Input Dims": event.shapes(), "Input type": event.dtypes()}
+        shapes, dtypes = event.shapes(), event.dtypes()
+        if shapes or dtypes:
+            args["Input type"] = dtypes
+            if _LIST not in dtypes:  # the shapes of a list of tensors are missing: [], as of a scalar
+                args["Input Dims"] = shapes
         if event.stack():
             args["Call stack"] = ";".join(event.stack())
         if event.flops():
