@@ -311,9 +311,12 @@ def profiler_time(base: Base | None, of: str) -> Message | None:
         )
         return message(text, recorded=base.recorded_ns)
     lost = message(", {share:ratio} of it lost to other processes", share=base.lost) if base.lost > NOTABLE else None
+    how = message("estimated") if base.error is None else message("measured")
+    if base.error is not None and base.error > NOTABLE:
+        how = message("replayed; {measured:ns} were measured", measured=base.measured_ns)
     return message(
         "Times now and after a change are without the profiler ({how}); a recorded step takes {recorded:ns}{lost}.",
-        how=message("estimated") if base.measured_ns is None else message("measured"),
+        how=how,
         recorded=base.recorded_ns,
         lost=lost,
     )
