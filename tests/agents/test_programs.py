@@ -116,6 +116,7 @@ def test_no_script_outlives_its_server(tmp_path: Path, tool: str, end: str) -> N
     server = subprocess.Popen(
         [sys.executable, "-m", "perfkit", "mcp", "--allow-run"], cwd=tmp_path, env=processes.environment(),
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup, under which tests may run, ignores it
     )  # fmt: skip
     assert server.stdin is not None
 
