@@ -12,7 +12,8 @@ from benchmarks.results import Section, Table, running_text
 WIDTH = 120
 """Line width of prose in the documentation."""
 
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+FIGURES = "figures"
+"""Name of the marks around the generated part of a page."""
 
 
 def page(found: list[tuple[Section, Machine]]) -> str:
@@ -22,13 +23,13 @@ def page(found: list[tuple[Section, Machine]]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def write_into(path: Path, text: str) -> None:
-    """Replace the text between the marks of a page. Raises ValueError if the page has no marks."""
-    whole = path.read_text(encoding="utf-8")
-    begin, end = whole.find(BEGIN), whole.find(END)
+def write_into(path: Path, text: str, name: str = FIGURES) -> None:
+    """Replace the text between the marks of this name in a page. Raises ValueError if the page has no such marks."""
+    whole, first, last = path.read_text(encoding="utf-8"), f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    begin, end = whole.find(first), whole.find(last)
     if begin < 0 or end < begin:
-        raise ValueError(f"{path}: the page needs the marks {BEGIN} and {END}")
-    path.write_text(f"{whole[:begin]}{BEGIN}\n{text}{whole[end:]}", encoding="utf-8")
+        raise ValueError(f"{path}: the page needs the marks {first} and {last}")
+    path.write_text(f"{whole[:begin]}{first}\n{text}{whole[end:]}", encoding="utf-8")
 
 
 def versions(machine: Machine) -> str:

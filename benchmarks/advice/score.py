@@ -167,22 +167,22 @@ def table(found: Sequence[Score]) -> list[tuple[str, str, str]]:
     own = [one.before.base.error for one in found if one.before.base.error is not None]
     ratios = [one.recorded_ratio for one in found]
     return [
-        ("fixes that save more than 10 % and have a predicted saving of ≥ 3 %", _of(told, large), "≥ 14 of 16"),
-        ("predicted savings of ≥ 3 % whose fix makes the program slower", _of(refuted, found), "0"),
-        ("predicted savings of ≥ 3 % whose fix saves nothing measurable", _of(noise, found), "≤ 1"),
-        ("fixed programs with a predicted saving of ≥ 3 % from host-gap", _of(gaps, found), "≤ 2"),
-        ("fixed programs with a predicted saving of ≥ 3 % from the rule of the fix", _of(again, found), ""),
+        ("fixes that save more than 10% and have a predicted saving of ≥ 3%", _of(told, large), "≥ 14 of 16"),
+        ("predicted savings of ≥ 3% whose fix makes the program slower", _of(refuted, found), "0"),
+        ("predicted savings of ≥ 3% whose fix saves nothing measurable", _of(noise, found), "≤ 1"),
+        ("fixed programs with a predicted saving of ≥ 3% from host-gap", _of(gaps, found), "≤ 2"),
+        ("fixed programs with a predicted saving of ≥ 3% from the rule of the fix", _of(again, found), ""),
         ("predicted and measured saving have the same sign, of clear measurements",
          _of([one for one in judged if one.sign_right], judged), "≥ 19 of 20"),
-        ("error of the predicted saving: median size (range)", _signed(errors), "≤ 15 %"),
-        ("measured saving inside p10–p90", _of([one for one in covered if one.covered], covered), "75–85 %"),
+        ("error of the predicted saving: median size (range)", _signed(errors), "≤ 15%"),
+        ("measured saving inside p10–p90", _of([one for one in covered if one.covered], covered), "75–85%"),
         ("recorded step ÷ measured step: median (largest)",
          f"{statistics.median(ratios):.2f} ({max(ratios):.2f})", ""),
-        ("base error: median size", f"{statistics.median(map(abs, bases)):.1%}", "≤ 5 %"),
-        ("base error: largest size", f"{max(map(abs, bases)):.1%}", "≤ 12 %"),
-        ("base errors above 12 %", _of(off, found), "0"),
-        ("base error in the recorded process: median size", f"{statistics.median(own):.1%}", "≤ 5 %"),
-        ("base error in the recorded process: largest size", f"{max(own):.1%}", "≤ 12 %"),
+        ("base error: median size", f"{statistics.median(map(abs, bases)):.1%}", "≤ 5%"),
+        ("base error: largest size", f"{max(map(abs, bases)):.1%}", "≤ 12%"),
+        ("base errors above 12%", _of(off, found), "0"),
+        ("base error in the recorded process: median size", f"{statistics.median(own):.1%}", "≤ 5%"),
+        ("base error in the recorded process: largest size", f"{max(own):.1%}", "≤ 12%"),
     ]  # fmt: skip
 
 

@@ -106,11 +106,11 @@ def test_saved_results_make_the_page(bench_dir: Path) -> None:
     for section in (old, new):
         kept.keep(bench_dir, "first", section, machine())
     page = bench_dir / "page.md"
-    page.write_text(f"before\n{markdown.BEGIN}\nearlier\n{markdown.END}\nafter\n", encoding="utf-8")
+    page.write_text("before\n<!-- figures: begin -->\nearlier\n<!-- figures: end -->\nafter\n", encoding="utf-8")
     markdown.write_into(page, markdown.page(kept.all_of(bench_dir, ["first", "second"])))
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
-    assert text.endswith(f"{markdown.END}\nafter\n")
+    assert text.endswith("<!-- figures: end -->\nafter\n")
     assert "| new | ≤ 1 s | 0.50 s | yes |" in text
     assert "| a\\|b | 1.0 |" in text
     assert "earlier" not in text
