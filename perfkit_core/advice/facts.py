@@ -129,10 +129,22 @@ class Facts:
 
     @cached_property
     def step_ns(self) -> int:
-        """The median step time. Raises NotEvaluableError if the recording has no host events."""
+        """The median step time. If the host ran ahead of the device, the recorded steps are shorter than the steps of
+        a long training, which take as long as their device work. Raises NotEvaluableError if the recording has no host
+        events."""
         if not len(self.steps):
             raise NotEvaluableError(message("no host events were recorded, so the start of a step is unknown"))
-        return int(self.typical(self.steps.recorded_ns))
+        return int(self.typical(self.usual_ns))
+
+    @cached_property
+    def ahead(self) -> bool:
+        """Whether the host ran ahead of the device in the recorded steps."""
+        return self.has_steps and self.steps.ahead(self.replay)
+
+    @cached_property
+    def usual_ns(self) -> IntArray:
+        """The time of each recorded step in a long training, shape (steps of all ranks,)."""
+        return self.steps.usual_ns(self.replay) if self.ahead else self.steps.recorded_ns
 
     @cached_property
     def training(self) -> Unprofiled:
@@ -141,6 +153,8 @@ class Facts:
         timed, measured_ns = self.trace.meta.timed_steps, None
         if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
+        if self.ahead and measured_ns is not None:  # the host also ran ahead in the steps that were not recorded
+            measured_ns = max(measured_ns, self.step_ns)
         cost = recording_cost(self.trace.meta)
         return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
 
@@ -274,9 +288,12 @@ class Facts:
         """Return the summed duration of the events, divided by the number of steps."""
         return self.per_step(int(self.trace.ints("dur_ns")[rows].sum()))
 
-    def within_steps(self, what: intervals.Intervals) -> IntArray:
-        """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,)."""
+    def within_steps(self, what: intervals.Intervals, device: bool = False) -> IntArray:
+        """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,). If the
+        intervals are those of a device and the host ran ahead, the steps are those of the device."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
+        if device and self.ahead:
+            begin, end = self.steps.only(self.mine).on_device(self.replay)
         return covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
@@ -295,7 +312,7 @@ class Facts:
         if not len(self.steps) or not len(rows):
             return 0.0
         covered = intervals.union_of(np.sort(self.of_rank(rows)), self.trace.ints("start_ns"), self.trace.end_ns)
-        return float(np.median(self.within_steps(covered)))
+        return float(np.median(self.within_steps(covered, device=not self.trace.host[rows].any())))
 
     @cached_property
     def busy_ns(self) -> float:
@@ -315,7 +332,7 @@ class Facts:
     def ceiling_ns(self, part_ns: IntArray) -> int:
         """Return how much the median step time falls if each step becomes shorter by its value in ``part_ns``. Waits
         that the change would cause are ignored. ``part_ns`` has the shape (steps of all ranks,)."""
-        return self.step_ns - max(int(self.typical(self.steps.recorded_ns - part_ns)), 0)
+        return self.step_ns - max(int(self.typical(self.usual_ns - part_ns)), 0)
 
     def exceeds(self, spent_ns: float, share: float) -> bool:
         """Return whether a time exceeds this share of the step time."""

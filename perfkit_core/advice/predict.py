@@ -147,7 +147,7 @@ def step_times(facts: Facts) -> FloatArray:
 
     Differences between ranks are not noise, so the time of a step is the median over its ranks. Long waits in every
     N-th step (``facts.period`` is N) are not noise either, so each N steps give one mean, shape (steps // N,)."""
-    times = pd.Series(facts.steps.recorded_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
+    times = pd.Series(facts.usual_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
     whole = len(times) // facts.period * facts.period
     means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
     return means

@@ -138,7 +138,7 @@ def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
     cost at most ``min(host, device)``. The removed calls also save ``own_ns``, their time without waits."""
     activity, trace = facts.activity, facts.trace
     both = [np.concatenate(part) for part in zip(activity.compute, activity.copy, strict=True)]
-    device = float(np.median(facts.within_steps(intervals.union(*both))))
+    device = float(np.median(facts.within_steps(intervals.union(*both), device=True)))
     calls = trace.host & trace.rows("kind", schema.SYNC, schema.RUNTIME) & facts.in_steps
     host = max(facts.step_ns - facts.per_step(int(facts.waiting_ns[calls].sum())), 0)
     return round(min(host, device) + own_ns)

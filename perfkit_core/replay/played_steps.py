@@ -42,7 +42,8 @@ class Steps:
 
         A replayed step can be shorter than its device work, because the host runs ahead of the device. In a long
         training run, the host is at most a few steps ahead. The result is therefore
-        ``max(replayed, min(stream, recorded))``. ``stream`` is the time of the step's work on its busiest stream.
+        ``max(replayed, min(stream, recorded))``. ``stream`` is the time of the step's work on its busiest stream. If
+        the host ran ahead while it was recorded, the result is ``max(replayed, stream)``.
 
         If the host waits for its device only once in ``period`` steps, all times are means of ``period`` steps. The
         result then has one item per period (:meth:`of_periods`)."""
@@ -50,7 +51,29 @@ class Steps:
             self.of_periods(times, period)
             for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
         )
-        return np.maximum(played, np.minimum(stream, recorded))
+        return np.maximum(played, stream if self.ahead(replay) else np.minimum(stream, recorded))
+
+    def ahead(self, replay: Replay) -> bool:
+        """Return whether the host ran ahead of the device while it was recorded, so that most recorded steps are
+        shorter than their device work."""
+        return bool(np.median(self._stream_ns(replay, replay.graph)) > np.median(self.recorded_ns))
+
+    def usual_ns(self, replay: Replay) -> IntArray:
+        """Return the recorded time of each step, but at least the time of its device work if the host ran ahead."""
+        if not self.ahead(replay):
+            return self.recorded_ns
+        longest: IntArray = np.maximum(self.recorded_ns, self._stream_ns(replay, replay.graph))
+        return longest
+
+    def on_device(self, replay: Replay) -> tuple[IntArray, IntArray]:
+        """Return when the device begins and ends each step of one rank, in recorded time. It ends a step with the last
+        work of the step, and then begins the next step."""
+        work, step, _ = self._stream_work(replay, replay.graph)
+        row, trace = replay.graph.row[work], replay.trace
+        end = np.zeros(len(self), np.int64)
+        np.maximum.at(end, step, trace.end_ns[row])
+        end = np.maximum.accumulate(end)
+        return np.append(trace.ints("start_ns")[row[step == 0]].min(initial=end[0]), end[:-1]), end
 
     def of_periods(self, step_ns: IntArray, period: int) -> IntArray:
         """Return the mean step time of each period, shape (periods,). A period is ``period`` consecutive steps of a

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfkit_core.advice.facts import Facts
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
@@ -270,6 +271,28 @@ def test_without_waits_the_device_limits_a_long_training(launched: bool) -> None
     assert (own.lasting_ns(replay, replay.graph, play(replay.graph)) // US).tolist() == [100] * 4
     faster = transformed(replay, [Remove(rows(found, "cudaDeviceSynchronize")), Scale(rows(found, "kernel"), 0.1)])
     assert (own.lasting_ns(replay, faster, play(faster)) // US).tolist() == [25] * 4
+
+
+def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
+    """Each of four steps launches a kernel of 80 µs and takes 25 µs on the host, so the last kernels run after the last
+    step. In a long training, a step takes the 80 µs of its kernel, and the device is always busy."""
+    found: list[dict[str, Any]] = []
+    for number in range(4):
+        begin = 25 * number
+        found += [
+            host(f"step {number}", "step", begin * US, 25 * US, step=number),
+            call("launch", begin, 10, number + 1),
+            work("kernel", 10 + 80 * number, 80, number + 1),
+        ]
+    facts = Facts(trace(found))
+    replay, own = facts.replay, facts.steps
+    assert own.recorded_ns.tolist() == [25 * US] * 4
+    assert facts.ahead
+    assert (facts.step_ns, facts.busy_ns) == (80 * US, 80 * US)
+    assert own.lasting_ns(replay, replay.graph, play(replay.graph)).tolist() == [80 * US] * 4
+    faster = transformed(replay, [Scale(rows(facts.trace, "kernel"), 0.5)])
+    assert own.lasting_ns(replay, faster, play(faster)).tolist() == [40 * US] * 4
+    assert not Facts(ahead()).ahead
 
 
 def test_work_launched_before_the_recording_is_in_no_step() -> None:

@@ -76,7 +76,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     steps = np.flatnonzero(facts.trace.rows("kind", STEP) & (facts.replay.first >= 0))
     contention = _SHARED_CORES if _operators_use_all_cores(facts) else CONTENTION
     # a step takes at least the time of the device work, and at least ``CONTENTION.low`` times the other host work
-    device = facts.typical(facts.within_steps(facts.activity.compute)) if facts.on_device else 0.0
+    device = facts.typical(facts.within_steps(facts.activity.compute, device=True)) if facts.on_device else 0.0
     least_ns = max(CONTENTION.low * (facts.step_ns - waiting), device)
     return Candidate(
         what,

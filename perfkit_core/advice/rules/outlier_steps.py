@@ -29,7 +29,7 @@ _LEAST_KERNELS: Final = 3
 
 def find(facts: Facts) -> list[Candidate]:
     facts.need_steps()
-    steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.steps.recorded_ns})
+    steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.usual_ns})
     if steps.groupby("rank").size().max() < sample_statistics.LEAST_TIMES:
         raise NotEvaluableError(
             message(

@@ -1,0 +1,42 @@
+"""Advice on recordings of an H100, compared with step times that were measured without a profiler
+(benchmarks/gpu/measured.jsonl)."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from perfkit_core.advice.engine import advise
+from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.predict import base
+from perfkit_core.readers.load import load
+from tests.support.paths import DATA, ROOT
+
+PAIRS = DATA / "gpu-pairs"
+
+
+def measured_ms(pair: str, side: str) -> float:
+    rows = map(json.loads, (ROOT / "benchmarks" / "gpu" / "measured.jsonl").read_text().splitlines())
+    (times,) = (row["truth"][f"{side}_ms"] for row in rows if row["pair"]["program"] == f"torch/gpu-{pair}")
+    return float(np.median(times))
+
+
+def test_the_device_limits_steps_in_which_the_host_runs_ahead() -> None:
+    """The host needs 1.07 ms for a step. The device needs 11.6 ms, and so does a long training."""
+    facts = Facts(load(PAIRS / "odd-vocabulary"))
+    trace = facts.trace
+    work = ~trace.host & trace.rows("kind", "kernel", "memset", "memcpy") & (trace.ints("step") >= 0)
+    kernels_ns = int(trace.ints("dur_ns")[work].sum())
+    assert np.median(facts.steps.recorded_ns) < 1_100_000
+    assert facts.step_ns == pytest.approx(measured_ms("odd-vocabulary", "base") * 1e6, rel=0.01)
+    assert facts.busy_ns == pytest.approx(kernels_ns / len(facts.steps), rel=0.01)
+    found = base(facts)
+    assert found is not None
+    assert found.step_ns == pytest.approx(facts.step_ns, abs=1)
+    (one,) = (one for one in advise(trace, outcomes=[]).advice if one.rule == "unaligned-matmul")
+    p = one.prediction
+    assert p.base_ns == pytest.approx(facts.step_ns, abs=1)
+    assert (p.saving_ns or 0) > 0.1 * p.base_ns
+    assert "low-device-utilisation" not in {one.rule for one in advise(trace, outcomes=[]).advice}
