@@ -142,6 +142,15 @@ class Facts:
         return self.has_steps and self.steps.ahead(self.replay)
 
     @cached_property
+    def late(self) -> bool:
+        """Whether the device works on a step after the host has ended it, by more than the time of a step."""
+        if not (self.has_steps and self.on_device):
+            return False
+        steps = self.steps.only(self.mine)
+        lag_ns = steps.on_device(self.replay)[1] - self.replay.recorded_ns(steps.after)
+        return bool(np.median(lag_ns) > self.step_ns)
+
+    @cached_property
     def usual_ns(self) -> IntArray:
         """The time of each recorded step in a long training, shape (steps of all ranks,)."""
         return self.steps.usual_ns(self.replay) if self.ahead else self.steps.recorded_ns
@@ -153,8 +162,8 @@ class Facts:
         timed, measured_ns = self.trace.meta.timed_steps, None
         if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
-        if self.ahead and measured_ns is not None:  # the host also ran ahead in the steps that were not recorded
-            measured_ns = max(measured_ns, self.step_ns)
+        if measured_ns is not None:  # the host may have run ahead in the steps that were not recorded
+            measured_ns = max(measured_ns, round(self.typical(self.steps.stream_ns(self.replay, self.replay.graph))))
         cost = recording_cost(self.trace.meta)
         return unprofiled(self.replay, cost, measured_ns, lambda graph: self.played_ns(graph, self.period))
 
@@ -290,9 +299,9 @@ class Facts:
 
     def within_steps(self, what: intervals.Intervals, device: bool = False) -> IntArray:
         """Return the time that the intervals cover in each step of :attr:`rank`, shape (steps of the rank,). If the
-        intervals are those of a device and the host ran ahead, the steps are those of the device."""
+        intervals are those of a device that works late, the steps are those of the device."""
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
-        if device and self.ahead:
+        if device and self.late:
             begin, end = self.steps.only(self.mine).on_device(self.replay)
         return covered_ns(what, begin, end)
 

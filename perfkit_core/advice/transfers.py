@@ -13,6 +13,7 @@ from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.flops.arguments import Tensor, arguments
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace, once
@@ -111,7 +112,32 @@ def transfers(facts: Facts) -> Transfers:
     same &= trace.ints("parent")[sync] == trace.ints("parent")[call]
     sync = np.where(same, sync, -1)
     waited = facts.waiting_ns[call] + np.where(sync >= 0, facts.waiting_ns[sync], 0)
-    return Transfers(rows, call, sync, owner, trace.ints("bytes")[rows], direction == "DtoH", waited)
+    return Transfers(rows, call, sync, owner, _bytes(trace, rows, call), direction == "DtoH", waited)
+
+
+def _bytes(trace: Trace, rows: IntArray, call: IntArray) -> IntArray:
+    """Return the bytes of copies; -1 if unknown. Where they were not recorded, or as 0, they are those of the tensor
+    that the operator around the call copies, unless this operator also converts or broadcasts it."""
+    recorded = trace.ints("bytes")[rows]
+    operator = np.append(trace.ints("parent"), -1)[call]
+    moves = (recorded <= 0) & (operator >= 0) & trace.rows("op_name", "copy", "item")[operator]
+    if not moves.any():
+        return np.where(recorded > 0, recorded, -1)
+    shapes, dtypes = trace.codes("shapes"), trace.codes("dtypes")
+    pairs = np.stack([shapes.codes[operator[moves]], dtypes.codes[operator[moves]]])
+    distinct, at = np.unique(pairs, axis=1, return_inverse=True)
+    sizes = np.full(distinct.shape[1], -1, np.int64)
+    for index, (shape, dtype) in enumerate(distinct.T.tolist()):
+        if shape >= 0 and dtype >= 0:
+            try:
+                found = arguments(shapes.values[shape], dtypes.values[dtype], None)
+            except ValueError:
+                continue
+            own = {one.bytes for one in found if isinstance(one, Tensor)}
+            sizes[index] = next(iter(own)) or -1 if len(own) == 1 else -1
+    result: IntArray = np.where(recorded > 0, recorded, -1)
+    result[moves] = sizes[at.ravel()]
+    return result
 
 
 def unexplained_ns(facts: Facts, calls: IntArray) -> IntArray:
@@ -230,7 +256,8 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the number of elements of each operator's largest input, shape (len(rows),); -1 if shapes are unknown."""
+    """Return the number of elements of each operator's largest input, shape (len(rows),); -1 if shapes are unknown.
+    They are also unknown if an input is a list of tensors whose shapes some profilers leave out."""
     codes = trace.codes("shapes")
     largest = np.full(len(codes.values), -1, np.int64)
     for code, text in enumerate(codes.values):
@@ -239,7 +266,10 @@ def elements(trace: Trace, rows: IntArray) -> IntArray:
         except (msgspec.DecodeError, RecursionError):
             continue
     counts: IntArray = codes.lookup(largest, -1)[rows]
-    return counts
+    nested = codes.lookup(np.array(["[[" in text[1:] for text in codes.values], np.bool_), True)[rows]
+    dtypes = trace.codes("dtypes")
+    lists = dtypes.lookup(np.array(["TensorList" in text for text in dtypes.values], np.bool_), False)[rows]
+    return np.where(lists & ~nested, -1, counts)
 
 
 def _elements(shape: object) -> int:  # an input that is a list of tensors is nested one level deeper

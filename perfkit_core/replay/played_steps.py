@@ -49,20 +49,20 @@ class Steps:
         result then has one item per period (:meth:`of_periods`)."""
         played, stream, recorded = (
             self.of_periods(times, period)
-            for times in (self.played_ns(start_ns), self._stream_ns(replay, graph), self.recorded_ns)
+            for times in (self.played_ns(start_ns), self.stream_ns(replay, graph), self.recorded_ns)
         )
         return np.maximum(played, stream if self.ahead(replay) else np.minimum(stream, recorded))
 
     def ahead(self, replay: Replay) -> bool:
         """Return whether the host ran ahead of the device while it was recorded, so that most recorded steps are
         shorter than their device work."""
-        return bool(np.median(self._stream_ns(replay, replay.graph)) > np.median(self.recorded_ns))
+        return bool(np.median(self.stream_ns(replay, replay.graph)) > np.median(self.recorded_ns))
 
     def usual_ns(self, replay: Replay) -> IntArray:
         """Return the recorded time of each step, but at least the time of its device work if the host ran ahead."""
         if not self.ahead(replay):
             return self.recorded_ns
-        longest: IntArray = np.maximum(self.recorded_ns, self._stream_ns(replay, replay.graph))
+        longest: IntArray = np.maximum(self.recorded_ns, self.stream_ns(replay, replay.graph))
         return longest
 
     def on_device(self, replay: Replay) -> tuple[IntArray, IntArray]:
@@ -88,7 +88,7 @@ class Steps:
         mean: IntArray = total[complete] // period
         return mean
 
-    def _stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
+    def stream_ns(self, replay: Replay, graph: Graph) -> IntArray:
         """Return the time of each step's work on its busiest stream, in ns. Communication is left out, because it may
         wait for other ranks."""
 

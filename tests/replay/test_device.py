@@ -288,6 +288,7 @@ def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
     replay, own = facts.replay, facts.steps
     assert own.recorded_ns.tolist() == [25 * US] * 4
     assert facts.ahead
+    assert facts.late
     assert (facts.step_ns, facts.busy_ns) == (80 * US, 80 * US)
     assert own.lasting_ns(replay, replay.graph, play(replay.graph)).tolist() == [80 * US] * 4
     faster = transformed(replay, [Scale(rows(facts.trace, "kernel"), 0.5)])
