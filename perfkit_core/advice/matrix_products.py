@@ -8,6 +8,7 @@ Libraries put the instruction into the name of a kernel:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import kernels
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.flops.peaks import peaks_of
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace, once
@@ -68,6 +70,7 @@ _NO_TENSOR_CORES: Final = re.compile(r"GTX 16")
 _MATRIX_CORES: Final = re.compile(r"Instinct MI([1-9]\d\d)")
 """AMD devices with matrix cores, from MI100 on. From MI200 on, bfloat16 is as fast as float16. Source: ISA guides."""
 _MI200: Final = 200
+_BY_PEAKS: Final = message("estimate: at best the ratio of the device's peak rates; less for small products")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,19 @@ def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
     if not (products.unit != UNKNOWN).any():
         raise NotEvaluableError(message("the kernel names do not show whether tensor cores are used"))
     return device, products
+
+
+def by_peaks(devices: Sequence[Device], usual: Quantity, now: str, then: str) -> Quantity:
+    """Return the time of products on matrix units with the data type ``then``, divided by their time on vector units
+    with the type ``now``. At best, it is the ratio of the peak rates of the devices. ``usual`` holds for devices whose
+    rates are unknown, and its highest value for all devices. The likely value is the geometric mean."""
+    rates = [peaks_of(device) for device in devices]
+    each = [(one.vector_tflop_per_s.get(now), one.matrix_tflop_per_s.get(then)) for one in rates if one is not None]
+    ratios = [vector / matrix for vector, matrix in each if vector is not None and matrix is not None]
+    if not ratios or len(ratios) < len(devices):
+        return usual
+    best = min(max(ratios), usual.high)
+    return Quantity(best, math.sqrt(best * usual.high), usual.high, _BY_PEAKS)
 
 
 def slow_products(

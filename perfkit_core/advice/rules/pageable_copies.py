@@ -26,6 +26,9 @@ _PINNED_BYTES_PER_NS: Final = Quantity(
     24.0, 12.0, 6.0,
     message("estimate: 24 GB/s with PCIe 4 and 12 GB/s with PCIe 3 (16 lanes), 6 GB/s on a busy host"),
 )  # fmt: skip
+_PCIE_5: Final = Quantity(48.0, 36.0, 12.0, message("estimate: 48 GB/s with PCIe 5 (16 lanes), 12 GB/s on a busy host"))
+_PCIE_5_MAJOR: Final = 9
+"""First major compute capability of devices with PCIe 5 (H100). Source: NVIDIA H100 white paper."""
 
 
 def find(facts: Facts) -> list[Candidate]:
@@ -80,7 +83,9 @@ def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfer
         return Quantity(factor, factor, factor, message("recorded: speed of copies from pinned memory"))
     measured = transfers.calibrated(trace)
     copy = measured.copy_ns("htod", _BYTES, pinned=True) if measured else None
-    speed = _PINNED_BYTES_PER_NS
+    majors = [device.properties.get("computeMajor") for device in trace.meta.devices]
+    newer = bool(majors) and all(isinstance(major, int) and major >= _PCIE_5_MAJOR for major in majors)
+    speed = _PCIE_5 if newer else _PINNED_BYTES_PER_NS
     if copy:
         speed = Quantity(_BYTES / copy.low, _BYTES / copy.mid, _BYTES / copy.high, copy.source)
     low, mid, high = (min(now / reached, 1.0) for reached in (speed.low, speed.mid, speed.high))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
+from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, by_peaks, cores_and_kernels, slow_products
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
@@ -29,13 +29,15 @@ def find(facts: Facts) -> list[Candidate]:
         return []
     plain = kernels.unit == PLAIN
     half = slow_products(
-        facts, device, kernels.row[plain & (kernels.type == HALF)], _HALF_FACTOR,
+        facts, device, kernels.row[plain & (kernels.type == HALF)],
+        by_peaks(facts.trace.meta.devices, _HALF_FACTOR, "float16", "float16"),
         message("in half precision without tensor cores, because sizes or layouts prevent their use"),
         message("Padding needs more memory."),
         "unaligned-matmul",
     )  # fmt: skip
     single = slow_products(
-        facts, device, kernels.row[plain & (kernels.type == SINGLE)], _SINGLE_FACTOR,
+        facts, device, kernels.row[plain & (kernels.type == SINGLE)],
+        by_peaks(facts.trace.meta.devices, _SINGLE_FACTOR, "float32", "float16"),
         message("in single precision without tensor cores; mixed precision would use them"),
         message("Results are rounded to 16 bits, so check the loss. float16 also needs loss scaling."),
         "tf32-off",

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Final
 
 from perfkit_core.advice.facts import Candidate, Facts
-from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, cores_and_kernels, slow_products
+from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, by_peaks, cores_and_kernels, slow_products
+from perfkit_core.flops.peaks import TF32
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
@@ -25,7 +26,8 @@ def find(facts: Facts) -> list[Candidate]:
     if not device.tf32 or (products & kernels.tf32).any():
         return []
     return slow_products(
-        facts, device, kernels.row[products & (kernels.unit == PLAIN) & (kernels.type == SINGLE)], _TF32_FACTOR,
+        facts, device, kernels.row[products & (kernels.unit == PLAIN) & (kernels.type == SINGLE)],
+        by_peaks(facts.trace.meta.devices, _TF32_FACTOR, "float32", TF32),
         message("in full single precision, and no product uses TF32"),
         message("Products keep 10 bits of mantissa instead of 23."),
         "tensor-cores-unused",

@@ -65,6 +65,17 @@ def test_factor_of_pinned_memory() -> None:
     assert "recorded: speed of copies" in str(factor(pinned).source)
 
 
+def test_factor_of_a_device_with_pcie_5() -> None:
+    """A copy of 2 MB in 400 µs reaches 5 of the 36 bytes/ns that are likely for an H100."""
+    slow = steps([call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)])
+    for major, likely in ((9, 36), (8, 12)):
+        device = Device("cuda:0", "H100", properties={"computeMajor": major})
+        (candidate,) = found(pageable_copies, slow.with_meta(devices=(device,)))
+        (assumed,) = [one.value for one in candidate.assumptions if one.name == "copy_factor"]
+        assert isinstance(assumed, Quantity)
+        assert assumed.mid == pytest.approx(5 / likely)
+
+
 def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration gives 50 bytes/ns. The copy of 2 MB in 400 µs reaches a tenth of this speed."""
     times = ((SMALL, 0.0), (LARGE, LARGE / 50))

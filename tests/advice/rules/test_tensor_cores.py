@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.facts import Facts, NotEvaluableError
-from perfkit_core.advice.matrix_products import tensor_cores_of
+from perfkit_core.advice.matrix_products import by_peaks, tensor_cores_of
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.replay.transforms import Quantity
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, MI300, P100, V100, Op, training
@@ -121,3 +122,15 @@ def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:
     work = events[(events["kind"] == "kernel") & events["name"].astype(str).str.contains(words)]
     assert set(found.rows) <= set(work.index)
     assert work.loc[found.rows, "dur_ns"].sum() > 0.98 * work["dur_ns"].sum()
+
+
+def test_the_ratio_of_the_peak_rates_limits_the_saving() -> None:
+    """An H100 (SXM) has 67 TFLOP/s in single precision on vector units, and 494.7 (TF32) and 989.4 (float16) on tensor
+    cores. Of a device without known rates, the estimate of the rule is used."""
+    usual = Quantity(0.2, 0.5, 0.9, "usual")
+    h100 = Device("cuda:0", "NVIDIA H100 80GB HBM3", properties={"numSms": 132})
+    for type_, rate in (("tf32", 494.7), ("float16", 989.4)):
+        found = by_peaks([h100], usual, "float32", type_)
+        assert found.ends == pytest.approx((67 / rate, (67 / rate * 0.9) ** 0.5, 0.9))
+    assert by_peaks([h100, Device("cuda:1", "unknown")], usual, "float32", "tf32") is usual
+    assert by_peaks([], usual, "float32", "tf32") is usual
