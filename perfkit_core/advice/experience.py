@@ -7,7 +7,8 @@ as speedups on a logarithmic scale, on which savings of changes add up and a los
     gain = −log(1 − saving),   miss = (measured gain − replayed gain) / (|replayed gain| + LEAST)
 
 The misses of a rule have a normal distribution with unknown mean and variance (normal-inverse-gamma prior): without
-outcomes, the mean miss is 0 and its spread is that of the replay's own interval. Each outcome of the rule moves the
+outcomes, the mean miss is 0 and its spread is that of the replay's own interval, or ``_SPREADS[0]`` if that is larger:
+the replay knows what its factors may be, but not what it leaves out. Each outcome of the rule moves the
 prediction and narrows or widens the interval. The predictive distribution is Student's t, so few outcomes mean a wide
 interval. It ends at 0 if neither the replay nor any outcome is a loss."""
 
@@ -50,17 +51,22 @@ Saving = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """The misses of the predictions of one rule, on a host or on a device, and whether a fix has ever cost time."""
+    """The misses of the predictions of one rule, on a host or on a device, whether a fix has ever cost time, and the
+    least spread of a prediction without outcomes."""
 
     misses: tuple[float, ...] = ()
     harmful: bool = False
+    least_spread: float = 0.0
 
     def adjusted(self, replayed: Saving) -> Saving:
-        """Return the saving that is expected if the replay says ``replayed``. Without outcomes, it is unchanged."""
-        if not self.misses:
-            return replayed
+        """Return the saving that is expected if the replay says ``replayed``. Without outcomes, only its interval may
+        become wider, because of ``least_spread``."""
         low, mid, high = map(gain, replayed)
         scale, count = abs(mid) + LEAST, len(self.misses)
+        if not count:
+            wide = _quantile(_SPREAD_WEIGHT) * self.least_spread * math.sqrt(1 + 1 / _MEAN_WEIGHT) * scale
+            least = max(mid - wide, min(low, 0.0))
+            return min(replayed[0], saving(least)), replayed[1], max(replayed[2], saving(mid + wide))
         prior = min(max((high - low) / (2 * NormalDist().inv_cdf(_TAIL)) / scale, _SPREADS[0]), _SPREADS[1])
         misses = np.array(self.misses)
         mean = misses.sum() / (_MEAN_WEIGHT + count)
@@ -97,7 +103,7 @@ def experience(records: Iterable[Record], rule: str, version: int, runtime: str)
     device do not count, because the misses depend on them."""
     same = [one for one in records if (one.rule, one.rule_version, one.runtime) == (rule, version, runtime)]
     harmful = any(one.saving_high_ratio is not None and one.saving_high_ratio < 0 for one in same)
-    return Experience(tuple(found for one in same if (found := miss(one)) is not None), harmful)
+    return Experience(tuple(found for one in same if (found := miss(one)) is not None), harmful, _SPREADS[0])
 
 
 @functools.cache

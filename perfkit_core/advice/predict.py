@@ -115,6 +115,7 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
         return now
     else:
         low, mid, high = (end / facts.slowdown for end in candidate.after_ns.ends)
+        learned = replace(learned, least_spread=0.0)  # the rule states its own interval
     replayed = 1 - mid / max(now_ns, 1)
     savings = learned.adjusted((1 - high / max(now_ns, 1), replayed, 1 - low / max(now_ns, 1)))
     high, mid, low = (now_ns * (1 - saved) for saved in savings)

@@ -25,6 +25,17 @@ def test_without_outcomes_the_replay_stays() -> None:
     assert Experience().adjusted(REPLAYED) == REPLAYED
 
 
+def test_without_outcomes_an_exact_replay_still_has_an_interval() -> None:
+    """A saving of 0.2 is a gain of 0.2231. A spread of 0.15 widens it by 1.638 (quantile 0.9 of Student's t with three
+    degrees of freedom) · 0.15 · √2 · (0.2231 + 0.02) = 0.0845 on each side, but not below 0."""
+    found = Experience(least_spread=0.15)
+    assert found.adjusted((0.2, 0.2, 0.2)) == pytest.approx((0.1295, 0.2, 0.2648), abs=5e-4)
+    assert found.adjusted((0.01, 0.2, 0.7)) == pytest.approx((0.01, 0.2, 0.7))
+    assert found.adjusted((0.003, 0.003, 0.003))[0] == 0
+    assert found.adjusted((-0.2, 0.003, 0.003))[0] == pytest.approx(-0.2)
+    assert experience([], "a-rule", 1, "device").least_spread == 0.15
+
+
 def test_gains_of_a_saving_and_of_the_loss_that_undoes_it_add_up_to_0() -> None:
     assert gain(0.5) == pytest.approx(-gain(-1.0))
     assert saving(gain(0.37)) == pytest.approx(0.37)
