@@ -103,7 +103,8 @@ def test_copies_of_pageable_memory() -> None:
 
 
 def test_a_replay_that_misses_the_measured_step_says_so() -> None:
-    """Recording made the launch of the graph slow, and the replay keeps this time: 145 µs instead of 79 µs."""
-    for name, words in (("graphs", "(replayed; 79.1 µs were measured)"), ("mlp", "(measured)")):
+    """Recording made the launch of the graph slow, and the replay keeps this time: 145 µs. Without the profiler, the
+    host needs 79 µs for a step, and the device 135 µs."""
+    for name, words in (("graphs", "(replayed; 135 µs were measured)"), ("mlp", "(measured)")):
         base = advise(live(name)).base
         assert words in str(profiler_time(base, "step"))
