@@ -167,14 +167,20 @@ def tensor_cores_of(device: Device) -> TensorCores:
     instinct = _MATRIX_CORES.search(name)
     if instinct:
         return TensorCores(name, True, False, int(instinct[1]) >= _MI200)
-    major, warp = device.properties.get("computeMajor"), device.properties.get("warpSize")
-    of_cuda = not isinstance(warp, int) or warp == _WARP
-    if not isinstance(major, int) or not of_cuda or re.search("AMD|Radeon", name):
+    major = cuda_major(device)
+    if major is None:
         raise NotEvaluableError(
             message("the compute capability of the device was not recorded ({device})", device=name)
         )
     cores = major >= _TENSOR_CORES_MAJOR and not _NO_TENSOR_CORES.search(name)
     return TensorCores(name, cores, cores and major >= _TF32_MAJOR, cores and major >= _TF32_MAJOR)
+
+
+def cuda_major(device: Device) -> int | None:
+    """Return the major compute capability of a CUDA device, None if it was not recorded or the device is another."""
+    major, warp = device.properties.get("computeMajor"), device.properties.get("warpSize")
+    of_cuda = not isinstance(warp, int) or warp == _WARP
+    return major if isinstance(major, int) and of_cuda and not re.search("AMD|Radeon", device.name or "") else None
 
 
 def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:

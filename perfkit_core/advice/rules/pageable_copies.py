@@ -11,6 +11,7 @@ import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.matrix_products import cuda_major
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
@@ -83,9 +84,8 @@ def _faster(trace: Trace, large: transfers.Transfers, pinned: transfers.Transfer
         return Quantity(factor, factor, factor, message("recorded: speed of copies from pinned memory"))
     measured = transfers.calibrated(trace)
     copy = measured.copy_ns("htod", _BYTES, pinned=True) if measured else None
-    majors = [device.properties.get("computeMajor") for device in trace.meta.devices]
-    newer = bool(majors) and all(isinstance(major, int) and major >= _PCIE_5_MAJOR for major in majors)
-    speed = _PCIE_5 if newer else _PINNED_BYTES_PER_NS
+    majors = [cuda_major(device) or 0 for device in trace.meta.devices]
+    speed = _PCIE_5 if majors and min(majors) >= _PCIE_5_MAJOR else _PINNED_BYTES_PER_NS
     if copy:
         speed = Quantity(_BYTES / copy.low, _BYTES / copy.mid, _BYTES / copy.high, copy.source)
     low, mid, high = (min(now / reached, 1.0) for reached in (speed.low, speed.mid, speed.high))
