@@ -207,14 +207,15 @@ def lines(advice: Advice, advices: Advices, of: str, short: bool = False) -> Ite
 
 
 def expected(p: Prediction, of: str) -> Iterator[Message]:
-    """Yield the time before and after the change, and the saving or cost, each with its interval."""
-    ceiling = [] if p.ceiling_ns is None else [message("at most {time:ns} by itself", time=p.ceiling_ns)]
+    """Yield the time before and after the change, and the saving or cost, each with its interval. The ceiling is left
+    out if the interval reaches it."""
+    low, high = p.saving_p10_ns or 0, p.saving_p90_ns or 0
+    ceiling = [message("at most {time:ns} by itself", time=p.ceiling_ns)] if (p.ceiling_ns or 0) > high else []
     if p.p50_ns is None or p.saving_ns is None:
         unknown = message("Saving: cannot be predicted from this recording")
         yield message("{parts:parts}", parts=[unknown, *ceiling])
         return
     yield now_and_then(p, of)
-    low, high = p.saving_p10_ns or 0, p.saving_p90_ns or 0
     if p.saving_ns < 0:
         yield message("Cost: {time:ns} ({low:ns} to {high:ns})", time=-p.saving_ns, low=-high, high=-low)
     else:
