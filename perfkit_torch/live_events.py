@@ -33,6 +33,8 @@ _CPU: Final = 0  # c10::DeviceType
 _DEVICE_RANGE: Final = "gpu_user_annotation"
 _DEVICE_WORK: Final = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"))
 _LIST: Final = "TensorList"
+_UNKNOWN_THREAD: Final = (1 << 64) - 1
+"""torch's number of a thread that has run none of its operators. Its id in the list of activities is 0."""
 _DRIVER: Final = re.compile(r"cu[A-Z]")
 _RUNTIME: Final = re.compile(r"(?:cuda|hip)[A-Z]")
 _OVERHEAD: Final = frozenset((
@@ -267,7 +269,7 @@ def python_functions(kineto_results: Any, threads: Mapping[int, int]) -> Iterato
             ["python_function"] * count,
             texts(attrgetter("name"), part),
             [pid] * count,
-            [threads.get(node.start_tid, node.start_tid) for node in part],
+            [threads.get(node.start_tid, node.start_tid % _UNKNOWN_THREAD) for node in part],
             [""] * count,
             (
                 np.fromiter((node.start_time_ns for node in part), np.int64, count),

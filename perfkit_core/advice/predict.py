@@ -111,6 +111,8 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
         changes, period = candidate.transforms, candidate.period
         low, mid, high = sorted(step_ns(facts, changes, case, period) for case in Case)
         most = most_ns(facts, changes, period)
+        if most is None:  # the rule itself limits what the change can save
+            learned = replace(learned, least_spread=0.0)
     elif candidate.method == "none" or candidate.after_ns is None:
         return now
     else:

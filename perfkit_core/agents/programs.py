@@ -27,8 +27,9 @@ _OUTPUT_LINES: Final = 200
 _OUTPUT_BYTES: Final = 1 << 20
 _PERFKIT: Final = "import sys; from perfkit_core.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _FOLDER: Final = "runs"
-_SAVING_SECONDS: Final = 30.0
-"""Seconds in which a recorder can save the recording of a script that is stopped."""
+_SAVING_SECONDS: Final = 120.0
+"""Seconds in which a recorder can save the recording of a script that is stopped. The first recording on a machine also
+compiles functions, which takes 30 s or more on a busy one."""
 
 
 class Ended(NamedTuple):
