@@ -55,7 +55,9 @@ class Steps:
 
     def ahead(self, replay: Replay) -> bool:
         """Return whether the host ran ahead of the device while it was recorded, so that most recorded steps are
-        shorter than their device work."""
+        shorter than their device work. The time of a recording without steps says nothing about this."""
+        if not len(self) or (self.number < 0).any():
+            return False
         return bool(np.median(self.stream_ns(replay, replay.graph)) > np.median(self.recorded_ns))
 
     def usual_ns(self, replay: Replay) -> IntArray:

@@ -296,6 +296,14 @@ def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
     assert not Facts(ahead()).ahead
 
 
+def test_a_recording_without_steps_tells_nothing_about_a_host_that_runs_ahead() -> None:
+    """The host launches a kernel of 80 µs in 10 µs. The time of the recording is that of the host."""
+    replay = build(trace([call("launch", 0, 10, 1), work("kernel", 10, 80, 1)]))
+    own = steps(replay)
+    assert own.stream_ns(replay, replay.graph).tolist() == [80 * US]
+    assert own.usual_ns(replay).tolist() == own.recorded_ns.tolist() == [10 * US]
+
+
 def test_work_launched_before_the_recording_is_in_no_step() -> None:
     """Work of 60 µs without a launch runs at the beginning of a step of 100 µs. The step launches work of 30 µs."""
     found = trace(
