@@ -238,7 +238,7 @@ def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBa
             on_host = device == _CPU or category == _INSTANT
             pids.append(pid if on_host else index)
             known = on_host and resource > 0
-            tids.append(resource if known or not on_host else thread)
+            tids.append(resource if known or not on_host else _number(thread))
             if known:
                 threads[thread] = resource
         yield LiveBatch(
@@ -269,13 +269,17 @@ def python_functions(kineto_results: Any, threads: Mapping[int, int]) -> Iterato
             ["python_function"] * count,
             texts(attrgetter("name"), part),
             [pid] * count,
-            [threads.get(node.start_tid, node.start_tid % _UNKNOWN_THREAD) for node in part],
+            [threads.get(node.start_tid) or _number(node.start_tid) for node in part],
             [""] * count,
             (
                 np.fromiter((node.start_time_ns for node in part), np.int64, count),
                 np.fromiter((node.duration_time_ns for node in part), np.int64, count),
             ),
         )
+
+
+def _number(thread: int) -> int:
+    return 0 if thread == _UNKNOWN_THREAD else thread
 
 
 def _column(events: list[Any], name: str, default: Any) -> Iterable[Any]:

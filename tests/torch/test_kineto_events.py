@@ -101,7 +101,7 @@ def test_nothing_recorded() -> None:
 
 
 def test_python_functions_of_the_tree_are_those_of_the_activities() -> None:
-    """``events()`` of torch up to 2.12 have no Python functions. The tree of events has them in each version."""
+    """``events()`` of torch 2.11 has no Python functions. The tree of events has them in each version."""
     net = torch.nn.Linear(3, 4)
     with torch.profiler.profile(with_stack=True) as profiler:
         net(torch.ones(2, 3)).sum().backward()
