@@ -48,8 +48,8 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 67_500,
-    "files": 510,
+    "product lines": 69_000,
+    "files": 525,
     "private functions used once": 0.18,
     "import lines": 0.087,
     "basenames in more than two packages": 0,

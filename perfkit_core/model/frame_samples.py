@@ -29,6 +29,14 @@ class FrameSamples(msgspec.Struct, frozen=True):
         return np.array(self.after_us, np.int64) * 1000 + self.start_ns
 
 
+def check(samples: FrameSamples) -> None:
+    """Raise ValueError if a sample has no stack, or a time that does not fit in 64 bits."""
+    if len(samples.after_us) != len(samples.stack) or not all(0 <= at < len(samples.stacks) for at in samples.stack):
+        raise ValueError("samples of frames have no stack")
+    if any(abs(samples.start_ns + 1000 * after) >= 1 << 63 for after in samples.after_us):
+        raise ValueError("the times of samples do not fit in 64 bits")
+
+
 def joined(parts: Sequence[FrameSamples]) -> FrameSamples:
     """Return the samples of several cycles of a process as one."""
     if len(parts) < 2:

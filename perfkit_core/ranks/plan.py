@@ -98,7 +98,7 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
         with reaching(place):
             if not exists(place):
                 raise SourceError(f"{place}: no such file or folder", "check the path")
-            more, about = run_folder.cycles(place) if is_folder(place) else ([place], ())
+            more, about = run_folder.cycles(place, partial) if is_folder(place) else ([place], ())
         files += more
         findings += about
     known: dict[str, int | None] = {}

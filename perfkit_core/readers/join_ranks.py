@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import PurePath
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import plural
-from perfkit_core.model.meta import Finding, TraceMeta, hull
+from perfkit_core.model.meta import Finding, TraceMeta, hull, left_out
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.system.paths import readable
+
+T = TypeVar("T")
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 """Matches the rank in a file name, for example ``rank3``. Other numbers may be processes, hosts, devices or times."""
 
 BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
+
+
+def each(files: Sequence[Path], read: Callable[[Path], T], partial: bool) -> tuple[list[T], tuple[Finding, ...]]:
+    """Return what ``read`` returns for each file. If ``partial`` is set, files that cannot be read are left out, and a
+    data-quality warning reports them. Raises SourceError, also if no file can be read."""
+    found: list[T] = []
+    failed: dict[int, SourceError] = {}
+    for number, file in enumerate(files):
+        try:
+            found.append(read(file))
+        except SourceError as error:
+            failed[number] = error
+            if not partial or len(failed) == len(files):
+                raise failed[min(failed)] from None
+    return found, left_out({at: readable(error.message) for at, error in failed.items()}, len(files), files=True)
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:

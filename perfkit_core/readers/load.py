@@ -9,16 +9,16 @@ from pathlib import Path
 
 from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.model.meta import Finding, about_job, left_out
+from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
+from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.storage.stored_file import PARQUET_MAGIC
 from perfkit_core.system import paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
@@ -56,23 +56,13 @@ def load(
             return load(sources, partial=partial, plugins=plugins)
     given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
     files, findings = files_of(given, plugins or get_plugins(), partial)
-    traces: list[Trace] = []
-    failed: dict[int, SourceError] = {}
-    for number, path in enumerate(files):
-        try:
-            traces.append(load_one(path, partial, plugins))
-        except SourceError as error:
-            failed[number] = error
-            if not partial or len(failed) == len(files):
-                raise failed[min(failed)] from None
+    traces, lost = join_ranks.each(files, lambda path: load_one(path, partial, plugins), partial)
     trace = join_ranks.one_job(traces)
     chosen = choices.chosen().step_on
     if chosen is not None:
         trace = with_steps_on(trace, chosen)
     if len(given) == 1 < len(files):
         trace = named(trace, paths.as_path(given[0]))
-    reasons = {number: paths.readable(error.message) for number, error in failed.items()}
-    lost = left_out(reasons, len(files), files=True)
     return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 

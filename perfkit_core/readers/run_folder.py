@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.join_ranks import numbered_processes, one_job
-from perfkit_core.storage import bytestream, store, stored_file
-from perfkit_core.system.paths import arrow_input, is_folder
+from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
+from perfkit_core.storage import bytestream, checksums, store, stored_file
+from perfkit_core.system.paths import is_folder
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 
@@ -27,17 +24,22 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 def sniff(path: Path, start: bytes) -> int:
     """Return the fit of this reader: 2 for a Parquet file or a folder of cycles, 1 for another folder, 0 otherwise."""
     if start or not is_folder(path):
-        return 2 if start.startswith(stored_file.PARQUET_MAGIC) else 0
+        return 2 if start.startswith(checksums.MAGIC) else 0
     return 2 if any(path.glob(f"*{store.SUFFIX}")) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return all cycles of all ranks as one Trace. Raises SourceError if they are unreadable or not of one job."""
+    """Return all cycles of all ranks as one Trace. If ``partial`` is set, the columns of each file are checked at once,
+    and damaged files in a folder are left out. Raises SourceError if they are unreadable or not of one job."""
+
+    def stored(file: Path) -> Trace:
+        return store.read_stored(file, whole=partial).with_meta(source=str(file))
+
     if not is_folder(path):
-        return store.read_stored(path).with_meta(source=str(path))
-    files, findings = cycles(path)
-    joined = one_job([store.read_stored(file).with_meta(source=str(file)) for file in files])
-    return joined.with_meta(source=str(path)).with_findings(*findings)
+        return stored(path)
+    files, findings = cycles(path, partial)
+    traces, lost = each(files, stored, partial)
+    return one_job(traces).with_meta(source=str(path)).with_findings(*findings, *lost)
 
 
 def peek(path: Path) -> int | None:
@@ -47,20 +49,22 @@ def peek(path: Path) -> int | None:
 
 def recording(path: Path) -> str | None:
     """Return the recording id in a stored file. Return None for other files, and for stored files without an id."""
-    return _meta(path).recording if bytestream.head(path).startswith(stored_file.PARQUET_MAGIC) else None
+    return _meta(path).recording if bytestream.head(path).startswith(checksums.MAGIC) else None
 
 
-def cycles(path: Path) -> tuple[list[Path], tuple[Finding, ...]]:
+def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding, ...]]:
     """Return the files of the run in a folder, sorted by rank and cycle, and data-quality warnings. Reads only the
-    metadata of the files. Raises SourceError."""
+    metadata of the files. If ``partial`` is set, files with damaged metadata are left out. Raises SourceError."""
     files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
     if mark.exists():
         lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
         lost = lost or ["the reason could not be saved either"]  # if the disk was full, the file is empty
     if not files:
         raise _no_recordings(path, lost)
-    metas = {file: _meta(file) for file in files}
+    read, damaged = each(files, lambda file: (file, _meta(file)), partial)
+    metas = dict(read)
     chosen, findings = _latest(metas)
+    findings += damaged
     if lost:
         text = message("{count} cycles could not be saved. The first failure: {why}", count=len(lost), why=lost[0])
         findings.append(Finding("incomplete-run", text))
@@ -95,11 +99,7 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
 
 
 def _meta(file: Path) -> TraceMeta:
-    try:
-        with arrow_input(file) as opened:
-            return stored_file.read_metadata(pq.read_metadata(opened), file).meta
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{file}: not a readable Parquet file ({error})", "remove it and record again") from None
+    return stored_file.read_footer(file).stored.meta
 
 
 def numbered(metas: Mapping[str, TraceMeta]) -> tuple[Mapping[str, int], tuple[Finding, ...]]:

@@ -152,12 +152,9 @@ def _is_stored_run(path: Path) -> bool:
 
 
 def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
-    opened = [pq.ParquetFile(paths.arrow_input(file)) for file in files]
-    stored = {str(file): stored_file.read_metadata(one.metadata, file) for one, file in zip(opened, files, strict=True)}
-    filters = (pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU)
-    columns = ["step", "dur_ns"]
-    tables = [pq.read_table(paths.arrow_input(file), columns=columns, filters=filters) for file in files]
-    steps = pa.concat_tables(tables)
+    opened = [stored_file.read_footer(file) for file in files]
+    stored = {str(one.path): one.stored for one in opened}
+    steps = pa.concat_tables(map(_steps, opened))
     # A finding about missing data in one cycle is dropped if another cycle of the same rank has the data.
     numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
     metas = [
@@ -170,10 +167,17 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
         "cycles": len({meta.cycle for meta in metas}),
         "steps": len(np.unique(steps["step"].to_numpy())),
         "median_step_ns": _median(steps["dur_ns"].to_numpy()),
-        "events": sum(one.metadata.num_rows for one in opened),
+        "events": sum(one.footer.num_rows for one in opened),
         "file_bytes": sum(file.stat().st_size for file in files),
         "findings": len({*of_ranks, *about_ranks, *about_job(joined_meta(metas)), *about_folder}),
     }
+
+
+def _steps(file: stored_file.StoredFile) -> pa.Table:
+    """Return the columns ``step`` and ``dur_ns`` of the steps in a stored file."""
+    table = file.kept().read(range(file.footer.num_row_groups), ["step", "dur_ns", "kind", "device"])
+    steps = table.filter((pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU))
+    return steps.select(["step", "dur_ns"])
 
 
 def _trace_file(run: Run, path: Path, read: bool) -> Run:

@@ -23,9 +23,9 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.storage.stored_file import KEY, Stored
-from perfkit_core.storage.writer import encoding
-from perfkit_core.system.paths import arrow_input, readable
+from perfkit_core.storage.stored_file import KEY, Stored, StoredFile, unreadable
+from perfkit_core.storage.writer import encoding, seal
+from perfkit_core.system.paths import readable
 
 Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
 """The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
@@ -97,9 +97,11 @@ class RecordedWriter:
             rank=rank,
             base_ns=base_ns,
             reader=self.reader,
+            checksums=True,
         )
         self._file.add_key_value_metadata({KEY: stored.json()})
         self._file.close()
+        seal(self.path)
         self._thread.shutdown()
         self._closed = True
 
@@ -131,16 +133,18 @@ class RecordedWriter:
         self._file.write_table(table, row_group_size=ROW_GROUP)
 
 
-def read_recorded(
-    path: Path, stored: Stored, operator_names: OperatorNames | None, complete: Complete | None = None
-) -> Trace:
+def read_recorded(file: StoredFile, operator_names: OperatorNames | None, complete: Complete | None = None) -> Trace:
     """Assemble the events of a recorded file into a Trace. If given, ``complete`` first adds values to the events.
-    Raises SourceError if columns are missing. Raises OSError and pyarrow.ArrowException if the file cannot be read."""
-    with arrow_input(path) as file:
-        table = pq.ParquetFile(file).read().unify_dictionaries()
-    missing = [name for name in SCHEMA.names if name not in table.column_names and name not in _NEWER]
+    Raises SourceError if the file is damaged or columns are missing."""
+    path, stored = file.path, file.stored
+    missing = [name for name in SCHEMA.names if name not in file.position and name not in _NEWER]
     if missing:
         raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
+    names = [name for name in SCHEMA.names if name in file.position]
+    table = file.kept().read(range(file.footer.num_row_groups), names).unify_dictionaries()
+    for name in _REQUIRED:
+        if table[name].null_count:
+            raise unreadable(path, f"the column {name} has empty cells")
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)

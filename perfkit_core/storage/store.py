@@ -15,16 +15,16 @@ from typing import BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from perfkit_core.errors import SourceError
+from perfkit_core.language.messages import message
 from perfkit_core.model import schema
-from perfkit_core.model.meta import StoredFinding, TraceMeta
+from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.timed_steps import TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.storage import background, recorded_events, writer
-from perfkit_core.storage.stored_file import KEY, Stored, read_metadata, stored_columns
+from perfkit_core.storage import background, checksums, recorded_events, writer
+from perfkit_core.storage.stored_file import KEY, Stored, read_footer, stored_columns, unreadable
 from perfkit_core.system import failures, paths
 
 SUFFIX: Final = ".perfkit.parquet"
@@ -52,6 +52,7 @@ def write_table(trace: Trace, file: BinaryIO) -> None:
         meta=trace.meta,
         quality=tuple(map(StoredFinding.of, trace.quality)),
         empty=tuple(name for name in table.column_names if table[name].null_count == len(table)),
+        checksums=True,
     )
     writer.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, writer.encoding(table.schema))
 
@@ -77,21 +78,33 @@ def steps_path(cycle: Path) -> Path:
 def write_steps(path: Path, timed: Mapping[str, TimedSteps]) -> None:
     """Write the step times of a process, by rank. An older file is replaced. Never raises."""
     try:
+        content = msgspec.json.encode(timed)
         with paths.replacing(path) as file:
-            file.write_bytes(msgspec.json.encode(timed))
+            file.write_bytes(content + b"\n%08x" % checksums.crc(content))
     except Exception as error:
         failures.log("the step times could not be saved, training continues", error)
 
 
-def _with_steps(meta: TraceMeta, path: Path) -> TraceMeta:
-    """Return the metadata of a cycle with the step times that were saved after the cycle, if there are any."""
+def _with_steps(meta: TraceMeta, quality: tuple[Finding, ...], path: Path) -> tuple[TraceMeta, tuple[Finding, ...]]:
+    """Return the metadata of a cycle with the step times that were saved after the cycle, if there are any, and the
+    findings. A data-quality warning reports a damaged file."""
     if not meta.timed:
-        return meta
+        return meta, quality
     try:
-        timed = msgspec.json.decode(steps_path(path).read_bytes(), type=dict[str, TimedSteps])
-    except (OSError, msgspec.MsgspecError):  # no step followed, or the file was damaged or not copied
-        return meta
-    return msgspec.structs.replace(meta, timed={**meta.timed, **timed})
+        content, _, crc = steps_path(path).read_bytes().partition(b"\n")
+        if crc and crc != b"%08x" % checksums.crc(content):  # older files have no checksum
+            raise ValueError("its checksum differs")
+        timed = msgspec.json.decode(content, type=dict[str, TimedSteps])
+    except OSError:  # no step followed, or the file was not copied
+        return meta, quality
+    except ValueError as error:
+        text = message(
+            "step times outside of the recordings are missing: the file {name} is damaged ({error})",
+            name=paths.readable(steps_path(path).name),
+            error=str(error),
+        )
+        return meta, (*quality, Finding("step-times-damaged", text))
+    return msgspec.structs.replace(meta, timed={**meta.timed, **timed}), quality
 
 
 def new_recording() -> str:
@@ -99,16 +112,19 @@ def new_recording() -> str:
     return f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
 
 
-def read_stored(path: Path) -> Trace:
-    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. The columns of a trace are read on
-    demand. The events of a ``RecordedWriter`` are read and assembled at once. Raises SourceError for other files."""
+def read_stored(path: Path, whole: bool = False) -> Trace:
+    """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. The columns of a trace are read on demand.
+    If ``whole`` is set, they are checked at once. The events of a ``RecordedWriter`` are read and assembled at once.
+    Raises SourceError for other files."""
+    file = read_footer(path)
+    stored = file.stored
+    if stored.stage == "trace":
+        quality = tuple(finding.finding() for finding in stored.quality)
+        columns = stored_columns(file)
+        if whole:
+            columns.check()
+        return Trace(columns, *_with_steps(stored.meta, quality, path))
     try:
-        with paths.arrow_input(path) as file:
-            footer = pq.read_metadata(file)
-        stored = read_metadata(footer, path)
-        if stored.stage == "trace":
-            quality = tuple(finding.finding() for finding in stored.quality)
-            return Trace(stored_columns(path, footer, stored.empty), _with_steps(stored.meta, path), quality)
         plugins = get_plugins()
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
         complete = next(filter(None, completing), None)
@@ -116,9 +132,9 @@ def read_stored(path: Path) -> Trace:
             text = f"{path}: no installed plugin can read the events in this file: reader {stored.reader!r} is missing"
             raise SourceError(text, "run perfkit plugins to see what is broken or missing")
         operator_names = plugins.operator_names(stored.meta.framework)
-        return recorded_events.read_recorded(path, stored, operator_names, complete)
+        return recorded_events.read_recorded(file, operator_names, complete)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise SourceError(f"{path}: not a readable Parquet file ({error})", "record the run again") from None
+        raise unreadable(path, error) from None
 
 
 def flush(path: Path | None = None, timeout: float | None = None) -> bool:

@@ -1,11 +1,14 @@
 """Reading of stored Parquet files. perfkit's metadata is in the footer, as JSON under the key ``perfkit``. Columns are
 read on demand. Files are not kept open, so that thousands of ranks do not exhaust the file handles. If a file has
-changed since its footer was read, reading a column raises SourceError."""
+changed since its footer was read, reading a column raises SourceError.
+
+A file may be damaged or come from a stranger. All bytes are compared with their checksums. Compiled code does not check
+indices, so the cells on which it relies are checked when they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,16 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.algorithms.arrays import constant, joined
+from perfkit_core.algorithms.arrays import NO_ROW, constant, joined
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
+from perfkit_core.model import frame_samples, schema
 from perfkit_core.model.meta import StoredFinding, TraceMeta
-from perfkit_core.model.trace import Columns
+from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
+from perfkit_core.storage import checksums
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
-PARQUET_MAGIC: Final = b"PAR1"
+_REQUIRED: Final = frozenset(column.name for column in schema.COLUMNS if not column.nullable)
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,28 +41,89 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     base_ns: int = 0  # time that is added to the starts of recorded events
     reader: str = ""  # name of the reader whose ``complete`` is called on loading; "" if none
     empty: tuple[str, ...] | None = None  # columns that contain only nulls; None if unknown
+    checksums: bool = False  # whether the file has checksums; files of older versions have none
 
     def json(self) -> bytes:
         return msgspec.json.encode(self)
 
 
-def is_ours(footer: pa.Schema | pq.FileMetaData) -> bool:
+def is_ours(footer: pq.FileMetaData) -> bool:
     return KEY in (footer.metadata or {})
 
 
-def read_metadata(footer: pa.Schema | pq.FileMetaData, path: Path) -> Stored:
-    """Return perfkit's metadata of a Parquet file. Raises SourceError if the metadata is missing, damaged or of a
-    newer perfkit. For files of recorded events, pass the FileMetaData: their schema lacks perfkit's metadata."""
+def unreadable(path: Path, error: object) -> SourceError:
+    hint = "use an undamaged copy of it; --partial leaves damaged files of a folder out"
+    return SourceError(f"{path}: not a readable Parquet file ({error})", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A stored file whose footer has been read. Several threads may use the same object."""
+
+    path: Path
+    footer: pq.FileMetaData
+    stored: Stored
+    position: Mapping[str, int]  # positions of the columns in the file, by name
+    chunks: checksums.Checksums | None  # checksums of the column chunks, row group by row group; None in older files
+    stamp: tuple[int, int]  # size and modification time of the file when its footer was read
+    content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
+
+    def kept(self) -> StoredFile:
+        """Return the file with all its bytes, if it is remote. Raises SourceError."""
+        return replace(self, content=fetched(self.path)) if is_remote(self.path) else self
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+        """Return columns of some row groups. Raises SourceError if they are damaged or the file has changed."""
+        try:
+            if _stamp(self.path) != self.stamp:
+                raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
+            # Each call opens the file, because threads must not share an open file.
+            source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
+            with source as opened:
+                self._verify(opened, groups, names)
+                with pq.ParquetFile(opened, metadata=self.footer) as file:
+                    return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise unreadable(self.path, error) from None
+
+    def _verify(self, opened: pa.NativeFile, groups: Sequence[int], names: Sequence[str]) -> None:
+        if self.chunks is None:
+            return
+        for group in groups:
+            for name in names:
+                column = self.position[name]
+                begin, size = checksums.extent(self.footer, group, column)
+                opened.seek(begin)
+                if checksums.crc(opened.read_buffer(size)) != self.chunks[group * len(self.position) + column]:
+                    raise ValueError(f"the column {name} is damaged")
+
+
+def read_footer(path: Path) -> StoredFile:
+    """Read the footer of a stored file. Raises SourceError if it is missing, damaged or of a newer perfkit."""
+    try:
+        stamp = _stamp(path)
+        with arrow_input(path) as file:
+            footer, chunks = checksums.read_end(file)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(path, error) from None
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
     try:
         stored = msgspec.json.decode(raw, type=Stored)
-    except msgspec.DecodeError as error:
+        for samples in stored.meta.samples.values():
+            frame_samples.check(samples)
+    except (msgspec.DecodeError, ValueError) as error:
         raise SourceError(f"{path}: perfkit's metadata is damaged ({error})", "record the run again") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
-    return stored
+    if stored.schema_version < 1:
+        text = f"{path}: perfkit's metadata is damaged (version {stored.schema_version} of the schema does not exist)"
+        raise SourceError(text, "record the run again")
+    if stored.checksums and chunks is None:
+        raise unreadable(path, "its checksums are missing: it is damaged, or another program has rewritten it")
+    position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    return StoredFile(path, footer, stored, position, chunks, stamp)
 
 
 _AHEAD: Final = 2
@@ -67,24 +132,24 @@ _AHEAD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns(Columns):
-    """The columns of a stored file. A column that cannot be read raises SourceError."""
+    """The columns of a stored trace. A column that cannot be read, or has invalid cells, raises SourceError."""
 
-    path: Path
-    footer: pq.FileMetaData
-    position: dict[str, int]  # positions of the columns in the file, by name
-    empty: tuple[str, ...] | None  # columns that contain only nulls; None if unknown
-    stamp: tuple[int, int]  # size and modification time of the file when its footer was read
-    content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
+    file: StoredFile
+    first_row: Sequence[int]  # the row with which each row group begins, and the number of rows
 
     @property
     def num_rows(self) -> int:
-        return int(self.footer.num_rows)
+        return self.first_row[-1]
+
+    @property
+    def _groups(self) -> range:
+        return range(len(self.first_row) - 1)
 
     def known(self, name: str) -> bool:
-        if self.empty is not None:
-            return name not in self.empty
-        for group in range(self.footer.num_row_groups):
-            column = self.footer.row_group(group).column(self.position[name])
+        if self.file.stored.empty is not None:
+            return name not in self.file.stored.empty
+        for group in self._groups:
+            column = self.file.footer.row_group(group).column(self.file.position[name])
             if column.is_stats_set and column.statistics.has_null_count:
                 nulls = column.statistics.null_count
             else:
@@ -94,51 +159,77 @@ class StoredColumns(Columns):
         return False
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        of_type = schema.SCHEMA.field(name).type
-        groups = range(self.footer.num_row_groups)
-        for table in parallel.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
-            yield from table.column(0).cast(of_type).chunks
+        for table in parallel.in_order(lambda group: self._read([group], [name]), self._groups, _AHEAD + 1, _AHEAD):
+            yield from table.column(0).chunks
+
+    def check(self) -> None:
+        """Read all columns. Raises SourceError if a part of the file is damaged or a cell is invalid."""
+        for group in self._groups:
+            self._read([group], schema.COLUMN_NAMES)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        of_type = schema.SCHEMA.field(name).type
-        groups = range(self.footer.num_row_groups)
-        sizes = np.array([self.footer.row_group(group).num_rows for group in groups], np.int64)
-        group = np.searchsorted(np.cumsum(sizes), rows, side="right")
+        ends = np.array(self.first_row[1:], np.int64)
+        group = np.searchsorted(ends, rows, side="right")
         wanted = np.unique(group)
         if not len(wanted) or not self.known(name):
-            return joined(constant(None, of_type, len(rows)))
+            return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
+        sizes = np.diff(self.first_row)
         read = np.zeros(len(sizes), np.int64)
         read[wanted] = sizes[wanted]
         left_out = np.cumsum(sizes - read) - (sizes - read)
-        column = self._read(wanted.tolist(), [name]).column(0).cast(of_type)
-        return joined(column.take(pa.array(rows - left_out[group])))
+        return joined(self._read(wanted.tolist(), [name]).column(0).take(pa.array(rows - left_out[group])))
 
     def table(self) -> pa.Table:
-        table = self._read(list(range(self.footer.num_row_groups)), list(schema.COLUMN_NAMES))
-        columns = {name: table.column(name).cast(schema.SCHEMA.field(name).type) for name in schema.COLUMN_NAMES}
+        table = self._read(self._groups, schema.COLUMN_NAMES)
+        columns = {name: table.column(name) for name in schema.COLUMN_NAMES}
         empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
         return pa.Table.from_pydict(columns | empty, schema=schema.SCHEMA)
 
-    def _read(self, groups: list[int], names: list[str]) -> pa.Table:
+    def _read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+        table = self.file.read(groups, names)
+        fields = [schema.SCHEMA.field(name) for name in names]
         try:
-            if _stamp(self.path) != self.stamp:
-                raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
-            # Each call opens the file, because threads must not share an open file.
-            source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
-            with source as opened, pq.ParquetFile(opened, metadata=self.footer) as file:
-                return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise SourceError(f"{self.path}: not a readable Parquet file ({error})", "record the run again") from None
+            table = pa.table([table.column(field.name).cast(field.type) for field in fields], pa.schema(fields))
+            if len(table) != sum(self.first_row[group + 1] - self.first_row[group] for group in groups):
+                raise ValueError("the number of rows differs from the footer")
+            for name in names:
+                self._check_cells(name, table.column(name), groups)
+        except (pa.ArrowException, ValueError) as error:
+            raise unreadable(self.file.path, error) from None
+        return table
+
+    def _check_cells(self, name: str, column: pa.ChunkedArray, groups: Sequence[int]) -> None:
+        """Raise ValueError if a cell that every event needs is null, a duration is negative, a reference is no row of
+        the table, or a parent does not precede its child."""
+        if name in _REQUIRED and column.null_count:
+            raise ValueError(f"the column {name} has empty cells")
+        if name == "dur_ns" and any(chunk.to_numpy().min(initial=0) < 0 for chunk in column.chunks):
+            raise ValueError("a duration is negative")
+        if name in ROW_REFERENCES:
+            at = column.to_numpy()
+            valid = at.min(initial=NO_ROW) == NO_ROW and at.max(initial=NO_ROW) < self.num_rows
+            if valid and name == "parent":
+                first = 0
+                for group in groups:
+                    begin, end = self.first_row[group : group + 2]
+                    valid &= bool((at[first : first + end - begin] < np.arange(begin, end)).all())
+                    first += end - begin
+            if not valid:
+                raise ValueError(f"a reference in the column {name} is invalid")
 
 
-def stored_columns(path: Path, footer: pq.FileMetaData, empty: tuple[str, ...] | None) -> StoredColumns:
-    """Return the columns of the file with this footer. Raises SourceError if columns of the schema are missing."""
-    position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    missing = [name for name in schema.COLUMN_NAMES if name not in position]
+def stored_columns(file: StoredFile) -> StoredColumns:
+    """Return the columns of a stored trace. Raises SourceError if columns of the schema are missing."""
+    missing = [name for name in schema.COLUMN_NAMES if name not in file.position]
     if missing:
-        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
-    content = fetched(path) if is_remote(path) else None
-    return StoredColumns(path, footer, position, empty, _stamp(path), content)
+        raise SourceError(f"{file.path}: columns are missing ({', '.join(missing)})", "record the run again")
+    sizes = [file.footer.row_group(group).num_rows for group in range(file.footer.num_row_groups)]
+    first_row = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+    if min(sizes, default=0) < 0 or first_row[-1] != file.footer.num_rows:
+        raise unreadable(file.path, "the numbers of rows in the footer do not agree")
+    if first_row[-1] and not _REQUIRED.isdisjoint(file.stored.empty or ()):
+        raise unreadable(file.path, "a column that every event needs is empty")
+    return StoredColumns(file.kept(), first_row)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

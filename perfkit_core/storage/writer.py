@@ -14,14 +14,16 @@ length, and structures do not state their length. Integers can therefore be repl
 from __future__ import annotations
 
 import inspect
+import mmap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core.runtime import parallel
-from perfkit_core.storage.stored_file import PARQUET_MAGIC
+from perfkit_core.storage import checksums
 
 _FEW_VALUES: Final = frozenset({"rank", "pid", "tid", "stream", "step"})
 """Integer columns with few distinct values. For them, dictionary encoding takes less space than delta encoding."""
@@ -152,26 +154,29 @@ _RELOCATABLE: Final = int(pa.__version__.partition(".")[0]) >= 18
 
 
 def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
-    """Write a table in row groups of ``rows`` rows, with options of ``pyarrow.parquet.write_table``. Raises OSError."""
-    if len(table) <= rows or not _RELOCATABLE:
-        pq.write_table(table, file, row_group_size=rows, **options)
-        return
+    """Write a table in row groups of ``rows`` rows, with options of ``pyarrow.parquet.write_table`` and with checksums
+    before the footer. Raises OSError."""
+    magic = checksums.MAGIC
+    size = rows if _RELOCATABLE else max(len(table), 1)
 
     def encode(begin: int) -> memoryview:
         out = pa.BufferOutputStream()
-        pq.write_table(table.slice(begin, rows), out, row_group_size=rows, **options)
+        pq.write_table(table.slice(begin, size), out, row_group_size=rows, **options)
         return memoryview(out.getvalue())
 
-    magic = PARQUET_MAGIC
     file.write(magic)
     footer: pq.FileMetaData | None = None
+    chunks: list[int] = []
     before = 0
     # ``ahead`` limits the number of encoded groups in memory to ``parallel.threads() + 2``.
-    groups = parallel.in_order(encode, range(0, len(table), rows), ahead=parallel.threads())
+    groups = parallel.in_order(encode, range(0, max(len(table), 1), size), ahead=parallel.threads())
     for number, data in enumerate(groups):
         end = len(data) - len(magic) - 4
         begin = end - int.from_bytes(data[end : end + 4], "little")
-        pages, thrift = data[len(magic) : begin], relocated(bytes(data[begin:end]), before, number)
+        chunks += checksums.of_chunks(pq.read_metadata(pa.BufferReader(data)), data)
+        pages, thrift = data[len(magic) : begin], bytes(data[begin:end])
+        if number:
+            thrift = relocated(thrift, before, number)
         group = pq.read_metadata(pa.BufferReader(magic + thrift + len(thrift).to_bytes(4, "little") + magic))
         if footer is None:
             footer = group
@@ -179,7 +184,21 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
             footer.append_row_groups(group)
         file.write(pages)
         before += len(pages)
-    assert footer is not None  # there is at least one row group
+    assert footer is not None  # there is at least one piece
     out = pa.BufferOutputStream()
     footer.write_metadata_file(out)
-    file.write(out.getvalue()[len(magic) :])
+    written = memoryview(out.getvalue())
+    file.write(checksums.end_of_file(chunks, bytes(written[len(magic) : -len(magic) - 4])))
+
+
+def seal(path: Path) -> None:
+    """Add checksums to a Parquet file that Arrow has written. Raises OSError."""
+    magic = checksums.MAGIC
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        data = memoryview(held)
+        with data:
+            end = len(data) - len(magic) - 4
+            begin = end - int.from_bytes(data[end : end + 4], "little")
+            rest = checksums.end_of_file(checksums.of_chunks(pq.read_metadata(path), data), bytes(data[begin:end]))
+        file.seek(begin)
+        file.write(rest)

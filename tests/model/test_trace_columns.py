@@ -17,7 +17,7 @@ from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.storage import store, stored_file
+from perfkit_core.storage import store, stored_file, writer
 from perfkit_core.testing.traces import plain
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
@@ -33,7 +33,8 @@ def large(tmp_path: Path) -> tuple[Trace, Trace]:
     made = trace(rows + [device("k", "kernel", 10 * i, 4) for i in range(50)], rank=2)
     path = store.write_trace(made, tmp_path / "t.parquet")
     table = pq.read_table(path)
-    pq.write_table(table, path, row_group_size=64)
+    with path.open("wb") as file:
+        writer.write(table, file, 64, {})
     return made, store.read_stored(path)
 
 
@@ -60,7 +61,8 @@ def test_a_file_without_names_of_empty_columns_reads_the_same(
     told = json.loads(table.schema.metadata[b"perfkit"])
     assert "stack" in told.pop("empty")
     silent = table.replace_schema_metadata({"perfkit": json.dumps(told)})
-    pq.write_table(silent, tmp_path / "u.parquet", row_group_size=64, write_statistics=statistics)
+    with (tmp_path / "u.parquet").open("wb") as file:
+        writer.write(silent, file, 64, {"write_statistics": statistics})
     equal(store.read_stored(tmp_path / "u.parquet"), large[0])
 
 

@@ -18,6 +18,7 @@ from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
+from perfkit_core.storage import writer
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_core.storage.store import read_stored
 from perfkit_core.testing.traces import plain
@@ -134,9 +135,10 @@ def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
 
 def test_recorded_columns_of_another_file_are_refused(tmp_path: Path) -> None:
     """The file has perfkit's metadata but lacks the columns."""
-    with RecordedWriter(tmp_path / "t.parquet") as writer:
-        writer.close(small_trace().meta)
+    with RecordedWriter(tmp_path / "t.parquet") as recorded:
+        recorded.close(small_trace().meta)
     mark = {b"perfkit": pq.read_metadata(tmp_path / "t.parquet").metadata[b"perfkit"]}
-    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(mark), tmp_path / "u.parquet")
+    with (tmp_path / "u.parquet").open("wb") as file:
+        writer.write(pa.table({"a": [1]}).replace_schema_metadata(mark), file, 10, {})
     with pytest.raises(SourceError, match=r"u\.parquet: columns are missing"):
         read_stored(tmp_path / "u.parquet")

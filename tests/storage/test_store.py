@@ -15,7 +15,7 @@ import pytest
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.storage import store
+from perfkit_core.storage import store, writer
 from perfkit_core.testing.conformance import check_round_trip
 from tests.support.events import trace
 from tests.support.small_trace import small_trace
@@ -55,11 +55,11 @@ def test_a_failed_write_leaves_no_file_and_keeps_the_old_one(
     if existing:
         store.write_trace(small_trace("old"), path)
 
-    def half(table: Any, file: BinaryIO, **options: Any) -> None:
+    def half(table: pa.Table, file: BinaryIO, *options: Any) -> None:
         file.write(b"PAR1 half a file")
         raise OSError("disk full")
 
-    monkeypatch.setattr(pq, "write_table", half)
+    monkeypatch.setattr(writer, "write", half)
     with pytest.raises(OSError, match="disk full"):
         store.write_trace(small_trace("new"), path)
     assert [file.name for file in path.parent.iterdir()] == ([path.name] if existing else [])
@@ -70,13 +70,13 @@ def test_a_failed_write_leaves_no_file_and_keeps_the_old_one(
 def test_while_writing_the_name_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, and a glob for recordings, never see a file that is being written."""
     path, seen = tmp_path / f"t{store.SUFFIX}", []
-    write = pq.write_table
+    write = writer.write
 
-    def watched(table: Any, file: BinaryIO, **options: Any) -> None:
-        write(table, file, **options)
+    def watched(table: pa.Table, file: BinaryIO, *options: Any) -> None:
+        write(table, file, *options)
         seen.append((path.exists(), list(tmp_path.glob(f"*{store.SUFFIX}")), Path(file.name).parent == tmp_path))
 
-    monkeypatch.setattr(pq, "write_table", watched)
+    monkeypatch.setattr(writer, "write", watched)
     store.write_trace(small_trace(), path)
     assert seen == [(False, [], True)]
     assert path.exists()

@@ -1,0 +1,219 @@
+"""Tests that damaged and hostile stored files are refused: no bit changes a table silently, and no cell leads compiled
+code out of its arrays."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from perfkit_core.cli.main import main
+from perfkit_core.errors import SourceError
+from perfkit_core.model import schema
+from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load, stream
+from perfkit_core.storage import store, writer
+from perfkit_core.storage.stored_file import KEY, Stored
+from tests.support.events import codes
+from tests.support.small_trace import small_trace
+
+pytestmark = pytest.mark.bare
+OWN = "tests/data/torch-mlp.json.gz"
+
+
+@pytest.fixture(scope="module", params=["trace", "recorded"])
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stored recording of several row groups, assembled or not."""
+    path = tmp_path_factory.mktemp("stored") / "t.perfkit.parquet"
+    if request.param == "recorded":
+        stream(OWN, path)
+        return path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_ROW_GROUP", 200)
+        return store.write_trace(load(OWN), path)
+
+
+def test_no_flipped_bit_changes_a_table(stored: Path, tmp_path: Path) -> None:
+    """Bits are spread evenly, and all bits after the footer are included."""
+    data, expected = stored.read_bytes(), store.read_stored(stored)
+    assert len(expected) == 685
+    place = random.Random(1)
+    last = range(8 * (len(data) - 8), 8 * len(data))
+    refused = 0
+    for bit in itertools.chain(last, (place.randrange(8 * len(data)) for _ in range(200))):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path = tmp_path / "t.perfkit.parquet"
+        path.write_bytes(flipped)
+        try:
+            found = store.read_stored(path, whole=True)
+        except SourceError:
+            refused += 1
+        else:
+            assert found.events.equals(expected.events)
+            assert (found.meta, found.quality) == (expected.meta, expected.quality)
+    assert refused > 200
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_checksums_are_needed_where_they_were_written(stored: Path, tmp_path: Path, old: bool) -> None:
+    """Files of older versions have none. Another program that rewrites a file drops them."""
+    table = pq.read_table(stored)
+    told = msgspec.json.decode(pq.read_metadata(stored).metadata[KEY])
+    if old:
+        del told["checksums"]
+    path = tmp_path / "t.perfkit.parquet"
+    pq.write_table(table.replace_schema_metadata({KEY: msgspec.json.encode(told)}), path)
+    if old:
+        assert store.read_stored(path, whole=True).events.equals(store.read_stored(stored).events)
+    else:
+        with pytest.raises(SourceError, match="checksums are missing"):
+            store.read_stored(path)
+
+
+def with_cells(path: Path, name: str, change: Callable[[list[Any]], None], rows: int = 5) -> Path:
+    """Write the small trace with changed cells and correct checksums."""
+    small = small_trace()
+    cells = small.events[name].to_pylist()
+    change(cells)
+    field = pa.field(name, schema.SCHEMA.field(name).type)
+    table = small.events.set_column(schema.COLUMN_NAMES.index(name), field, pa.array(cells, field.type))
+    told = Stored(schema_version=schema.SCHEMA_VERSION, meta=small.meta, quality=(), checksums=True)
+    with path.open("wb") as file:
+        writer.write(table.replace_schema_metadata({KEY: told.json()}), file, rows, writer.encoding(table.schema))
+    return path
+
+
+def put(row: int, value: Any) -> Callable[[list[Any]], None]:
+    def change(cells: list[Any]) -> None:
+        cells[row] = value
+
+    return change
+
+
+CELLS = {
+    "parent far outside": ("parent", put(7, 10**12)),
+    "parent is the next row": ("parent", put(7, 8)),
+    "parent of itself": ("parent", put(7, 7)),
+    "negative parent": ("parent", put(7, -2)),
+    "no parent": ("parent", put(7, None)),
+    "launched outside": ("launched_by", put(12, 16)),
+    "negative launch": ("launched_by", put(12, -7)),
+    "no start": ("start_ns", put(3, None)),
+    "negative duration": ("dur_ns", put(3, -1)),
+    "no duration": ("dur_ns", put(3, None)),
+    "no name": ("name", put(3, None)),
+    "no kind": ("kind", put(3, None)),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), CELLS.values(), ids=CELLS)
+def test_invalid_cells_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, change: Callable[[list[Any]], None]
+) -> None:
+    path = with_cells(tmp_path / "t.perfkit.parquet", name, change)
+    loaded = store.read_stored(path)
+    for read in (loaded.column, lambda _: loaded.events):
+        with pytest.raises(SourceError, match=r"t\.perfkit\.parquet: not a readable"):
+            read(name)
+    with pytest.raises(SourceError):
+        store.read_stored(path, whole=True)
+    for command in (["summary"], ["export", "--to", "folded", "-o", str(tmp_path / "out")]):
+        assert main([*command, str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("perfkit: error: ")
+
+
+def test_valid_cells_are_accepted(tmp_path: Path) -> None:
+    path = with_cells(tmp_path / "t.perfkit.parquet", "name", put(3, "another name"))
+    assert store.read_stored(path, whole=True).events["name"][3].as_py() == "another name"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"schema_version": -1}, "version -1 of the schema does not exist"),
+        ({"schema_version": 0}, "version 0 of the schema does not exist"),
+        ({"empty": ("start_ns",)}, "a column that every event needs is empty"),
+    ],
+)
+def test_impossible_metadata_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    small = small_trace()
+    told = {"schema_version": 1, "meta": small.meta, "quality": (), "checksums": True, **change}
+    with (tmp_path / "t.parquet").open("wb") as file:
+        writer.write(small.events.replace_schema_metadata({KEY: Stored(**told).json()}), file, 10, {})
+    with pytest.raises(SourceError, match=why):
+        store.read_stored(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("samples", "why"),
+    [
+        (FrameSamples(("a",), (1,), (1,)), "no stack"),
+        (FrameSamples(("a",), (1,), (-1,)), "no stack"),
+        (FrameSamples(("a",), (1, 2), (0,)), "no stack"),
+        (FrameSamples(("a",), (2**60,), (0,)), "64 bits"),
+    ],
+)
+def test_samples_without_a_stack_are_refused(tmp_path: Path, samples: FrameSamples, why: str) -> None:
+    path = store.write_trace(small_trace().with_meta(samples={"0": samples}), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match=why):
+        store.read_stored(path)
+
+
+def record(folder: Path, cycle: int, rank: int = 0) -> Path:
+    small = small_trace(f"cycle {cycle}")
+    window = (1000 * cycle, 1000 * cycle + 100)
+    meta = msgspec.structs.replace(small.meta, ranks=(rank,), recording=f"r{rank}", cycle=cycle, window_ns=window)
+    step = np.where(small.ints("step") >= 0, small.ints("step") + 100 * cycle, -1)
+    return store.write_cycle(Trace(small.with_ints(step=step).events, meta, small.quality), folder)
+
+
+@pytest.mark.parametrize("damage", ["empty", "footer", "cells"])
+def test_partial_keeps_the_files_that_are_not_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    files = [record(tmp_path, cycle) for cycle in range(3)]
+    data = bytearray(files[1].read_bytes())
+    data[{"empty": 0, "footer": -100, "cells": 100}[damage]] ^= 1
+    files[1].write_bytes(b"" if damage == "empty" else data)
+    assert main(["summary", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert files[1].name in error
+    assert "--partial" in error
+    found = load(tmp_path, partial=True)
+    assert len(found) == 2 * len(small_trace())
+    assert {"ranks-left-out", "missing-cycles"} <= codes(found) | {"missing-cycles"}
+    assert main(["summary", str(tmp_path), "--partial"]) == 0
+    assert "1 of 3 files could not be read" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_folder_of_damaged_files_only_is_refused_with_partial_too(tmp_path: Path) -> None:
+    record(tmp_path, 0).write_bytes(b"")
+    with pytest.raises(SourceError, match="not a readable"):
+        load(tmp_path, partial=True)
+
+
+def test_no_flipped_bit_changes_the_step_times(tmp_path: Path) -> None:
+    times = {"0": TimedSteps((TimedStep(0, False, 12345, 111), TimedStep(1, True, 23456, 222)), cpus=2)}
+    small = small_trace()
+    path = store.write_cycle(small.with_meta(timed={"0": TimedSteps()}), tmp_path)
+    store.write_steps(store.steps_path(path), times)
+    assert store.read_stored(path).meta.timed == times
+    data = store.steps_path(path).read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        store.steps_path(path).write_bytes(flipped)
+        found = store.read_stored(path)
+        assert found.meta.timed == times or "step-times-damaged" in codes(found)
