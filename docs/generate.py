@@ -46,6 +46,10 @@ perfkit reads a column of such a file when a view first needs it. So a view of a
 one row group at a time. Columns in which nothing was recorded take no memory. Do not change the files while a loaded
 trace is in use: perfkit refuses a file that was changed or removed.
 
+Checksums of all columns and of the footer lie before the footer. perfkit compares each column that it reads with its
+checksum and refuses a damaged file, also a file that another program has rewritten. `--partial` leaves damaged files of
+a folder out and reports them. Row references of every file are checked, so that files from strangers do no harm.
+
 Some files have `"stage": "recorded"` in their metadata. They hold the events in the order in which a source read them.
 While perfkit writes such a file, it holds at most two row groups in memory. The columns of the file differ from the
 event table as listed below. When perfkit reads the file, it computes the columns of the event table:

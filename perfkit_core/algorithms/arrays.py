@@ -209,7 +209,7 @@ def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
         raise UsageError(text, f"at most {LONGEST_PATTERN} are allowed")
     try:
         hits = pc.match_substring_regex(pa.array(values, pa.string()), pattern)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:  # a byte of the command line may not be UTF-8
         hint = r"patterns are in RE2 syntax, in which \( matches a bracket"
         raise UsageError(f"not a regular expression: {pattern!r} ({error})", hint) from None
     mask: BoolArray = np.asarray(pc.fill_null(hits, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,7 +1,8 @@
 """Files of partial results. A batch job reduces some ranks of a run (a shard) to tables, and writes them to a file.
 The files of all shards are merged later.
 
-A file contains MessagePack, with DataFrames as Arrow streams. Reading a file of unknown origin executes no code.
+A file contains MessagePack, with DataFrames as Arrow streams, and ends with the CRC-32 of all bytes before. Reading a
+file of unknown origin executes no code.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.readers.choices import Choices
+from perfkit_core.storage.checksums import crc
 from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.system.paths import PathLike, as_path, open_binary, replacing
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 5
+VERSION: Final = 6
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
+_CRC_BYTES: Final = 4
 _OBJECTS: Final = b"perfkit.objects"
 """Metadata key of the Arrow stream. Its value is a JSON list with the names of the text columns."""
 
@@ -60,7 +63,8 @@ def write(stored: Stored, path: Path) -> None:
     """Write a file atomically. Raises UsageError if it cannot be written."""
     try:
         with replacing(path) as file:
-            file.write_bytes(msgspec.msgpack.encode(stored, enc_hook=to_extension))
+            content = msgspec.msgpack.encode(stored, enc_hook=to_extension)
+            file.write_bytes(content + crc(content).to_bytes(_CRC_BYTES, "little"))
     except OSError as error:
         raise unwritable(path, error) from None
 
@@ -93,9 +97,9 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
         with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
             table = stream.read_all()
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+        frame: pd.DataFrame = table.to_pandas()
+    except Exception as error:  # invalid metadata of pandas raises errors of many classes
         raise ValueError(f"damaged table: {error}") from None
-    frame: pd.DataFrame = table.to_pandas()
     # Arrow restores missing texts as None; views use NA
     for name in msgspec.json.decode((table.schema.metadata or {}).get(_OBJECTS, b"[]"), type=list[str]):
         column = frame[name].astype(object)
@@ -145,7 +149,10 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
 def _read(path: Path) -> Stored:
     try:
         with open_binary(path) as file:
-            stored = msgspec.msgpack.decode(file.read(), type=Stored, ext_hook=from_extension)
+            content = file.read()
+        if crc(content[:-_CRC_BYTES]) != int.from_bytes(content[-_CRC_BYTES:], "little"):
+            raise ValueError("it is damaged, or another version of perfkit wrote it")
+        stored = msgspec.msgpack.decode(content[:-_CRC_BYTES], type=Stored, ext_hook=from_extension)
     except (msgspec.DecodeError, ValueError) as error:
         raise SourceError(
             f"{path}: not a file of partial results ({error})", "perfkit summary --shard writes such files"

@@ -27,6 +27,8 @@ from perfkit_core.storage import checksums
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
+_WORDS: Final = {"kind": frozenset(schema.KINDS), "phase": frozenset(schema.PHASES)}
+"""Columns whose words are known in advance."""
 _REQUIRED: Final = frozenset(column.name for column in schema.COLUMNS if not column.nullable)
 
 
@@ -199,10 +201,12 @@ class StoredColumns(Columns):
         return table
 
     def _check_cells(self, name: str, column: pa.ChunkedArray, groups: Sequence[int]) -> None:
-        """Raise ValueError if a cell that every event needs is null, a duration is negative, a reference is no row of
-        the table, or a parent does not precede its child."""
+        """Raise ValueError if a cell that every event needs is null, a kind or phase is unknown, a duration is
+        negative, a reference is no row of the table, or a parent does not precede its child."""
         if name in _REQUIRED and column.null_count:
             raise ValueError(f"the column {name} has empty cells")
+        if name in _WORDS and any(not _WORDS[name].issuperset(chunk.dictionary.to_pylist()) for chunk in column.chunks):
+            raise ValueError(f"the column {name} has an unknown word")
         if name == "dur_ns" and any(chunk.to_numpy().min(initial=0) < 0 for chunk in column.chunks):
             raise ValueError("a duration is negative")
         if name in ROW_REFERENCES:

@@ -14,17 +14,10 @@ from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.readers.load import load
 from perfkit_core.runtime import parallel
 from perfkit_torch import source
+from tests.fuzz.mutation import mutated
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
 from tests.support.scanned import NEVER, both, difference, reading
-
-PIECES = (
-    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"\x00", b"\xff", "你".encode(), b"0", b"-", b".5",
-    b"1e5", b"null", b"true", b'"dur": 1.5', b'"ts": 1.23456789', b"\\u0041", b"12345678901234567890",
-    b'"stream": 7,', b"}, {", b"{},", b'"name": "x"', b"\t", b"3.14159265358979312", b"0.30000000000000004", b"-0",
-    b"-0.0", b"1.10", b'[1, {"a": 2}]', b'{"a":1,"a":2}', b'"cat": "Trace",', b"\x7f", b"5.0", b"0.0005", b"0.00005",
-    b'"ph": "M",', b'"args": {},', b'"args": 5,', b'"tid": "stream 7",', b"1e400", b"100000000000000000000.0",
-)  # fmt: skip
 
 
 def test_every_torch_file_is_read_alike(torch_file: Path) -> None:
@@ -72,27 +65,6 @@ def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(Recorder, "add", counted)
             load(DATA / name)
         assert seen["scanned"] > 10 * seen["reference"] > 0
-
-
-def mutated(body: bytes, chance: random.Random) -> bytes:
-    """Return the text with a few random insertions, deletions, repetitions and changes, sometimes truncated."""
-    text = bytearray(body)
-    for _ in range(chance.choice([0, 1, 1, 2, 3, 6])):
-        at, kind = chance.randrange(len(text) + 1), chance.randrange(5)
-        if kind == 0:
-            text[at:at] = chance.choice(PIECES)
-        elif kind == 1:
-            del text[at : at + chance.randrange(1, 30)]
-        elif kind == 2 and at < len(text):
-            text[at] = chance.randrange(256)
-        elif kind == 3:
-            copied = chance.randrange(len(text) + 1)
-            text[at:at] = text[copied : copied + chance.randrange(1, 400)]
-        else:
-            text[at : at + chance.randrange(4)] = chance.choice(PIECES)
-    if chance.random() < 0.1:
-        del text[chance.randrange(len(text)) :]
-    return bytes(text)
 
 
 @pytest.mark.parametrize("name", ["torch-mlp.json.gz", "paddle-mlp.json.gz"])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 
 import msgspec
 import numpy as np
@@ -107,50 +104,3 @@ def test_durations_are_cut_off_names() -> None:
         buffer = padded(name.encode())
         end = members.before_duration(buffer.ctypes.data, 0, len(name))
         assert (None if end < 0 else name[:end]) == bare
-
-
-GUARDED = textwrap.dedent("""
-    import ctypes, mmap, random, sys
-    import numpy as np
-    from perfkit_core.readers.scanner.scanner import Scanner
-    from perfkit_core.readers.scanner.tokens import PAD
-    from perfkit_torch.dialect import TorchDialect
-
-    # memory that ends with a page that nobody may touch: reading one byte too many ends the process
-    pages, page = 8, mmap.PAGESIZE
-    held = mmap.mmap(-1, (pages + 1) * page)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(held))
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.mprotect(ctypes.c_void_p(address + pages * page), ctypes.c_size_t(page), 0) == 0
-    whole = np.frombuffer(held, np.uint8)
-    text = open(sys.argv[1], "rb").read()
-    pieces = [b'"', b"\\\\", b"{", b"[", b"-", b"1", b"tru", b'"name": "', b'"args": {"', b"\\xff", b"0." + b"1" * 40]
-    chance, scanner = random.Random(7), Scanner(TorchDialect())
-    for i in range(4000):
-        at = text.index(b"{", chance.randrange(len(text) - 3000))
-        part = bytearray(text[at : at + chance.randrange(1, 2500)])
-        for _ in range(chance.randrange(3)):
-            j = chance.randrange(len(part) + 1)
-            part[j:j] = chance.choice(pieces)
-        if chance.random() < 0.3:
-            part += chance.choice(pieces)
-        start = pages * page - PAD - len(part)
-        whole[start : start + len(part)] = np.frombuffer(bytes(part), np.uint8)
-        whole[start + len(part) : pages * page] = 0
-        scanner.scan(whole[start : pages * page], 0, len(part))
-    print("whole")
-    if len(sys.argv) > 2:  # the guard itself
-        print(whole[pages * page])
-""")
-
-
-def test_no_byte_beyond_the_pad_is_read(tmp_path, traces) -> None:  # type: ignore[no-untyped-def]
-    import gzip
-
-    path = tmp_path / "t.json"
-    with gzip.open(traces / "torch" / "h100-bert-small.json.gz") as file:
-        path.write_bytes(file.read())
-    done = subprocess.run([sys.executable, "-c", GUARDED, path], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["whole"]), done.stderr
-    guarded = subprocess.run([sys.executable, "-c", GUARDED, path, "x"], capture_output=True, text=True, check=False)
-    assert guarded.returncode < 0, "the guard page does not guard"

@@ -114,6 +114,8 @@ CELLS = {
     "no duration": ("dur_ns", put(3, None)),
     "no name": ("name", put(3, None)),
     "no kind": ("kind", put(3, None)),
+    "unknown kind": ("kind", put(3, "kernels")),
+    "unknown phase": ("phase", put(3, "")),
 }
 
 

@@ -49,6 +49,14 @@ def test_two_processes_append_whole_lines(tmp_path: Path) -> None:
         assert [one.base for one in found if one.date == name] == [str(number) * 3000 for number in range(60)]
 
 
+def test_a_byte_that_is_no_text_is_an_error_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    append(path, record())
+    path.write_bytes(path.read_bytes() + b'{"date": "\xff"}\n')
+    with pytest.raises(SourceError, match=r"ledger\.jsonl, line 2: not a ledger record"):
+        read(path)
+
+
 def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     path.write_text('{"date": "2024', encoding="utf-8")
