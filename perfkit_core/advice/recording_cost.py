@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Final
 
 from perfkit_core.calibration import calibrate
@@ -11,6 +10,7 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.replay.transforms import Quantity
+from perfkit_core.system.machine import is_this_host
 
 _WIDER: Final = 3.0
 """Factor by which the cost of recording an operator may differ from its calibration, which runs few operators."""
@@ -22,7 +22,7 @@ def recording_cost(meta: TraceMeta) -> Quantity:
     For a recording of this machine, the time comes from its calibration, else from the framework's adapter. It is 0 for
     a framework without adapter."""
     options = ["", *(name for name, on in meta.options.items() if on)]
-    here = meta.hostname == socket.gethostname()
+    here = is_this_host(meta.hostname)
     calibration = calibrate.newest(meta.framework or "") if here else None
     measured = [] if calibration is None else [calibration.quantity(recording_name(name)) for name in options]
     parts = [part.ends for part in measured if part is not None]

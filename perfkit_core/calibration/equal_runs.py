@@ -106,7 +106,7 @@ def stored() -> list[EqualRuns]:
 def measured(meta: TraceMeta, kind: Kind, total_ns: int) -> Measured | None:
     """Return how much recordings differ whose steps take ``total_ns`` in total, from the newest records of the machine
     and framework of a recording. Return None for a recording of another machine, and without records."""
-    if meta.hostname != socket.gethostname():
+    if not machine.is_this_host(meta.hostname):
         return None
     return pooled([one for one in stored() if (one.framework, one.kind) == (meta.framework, kind)][:NEWEST], total_ns)
 

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, peer
+from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, host, peer
 from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
 from perfkit_core.system import paths
 
@@ -65,7 +65,9 @@ class Recorded:
     @property
     def name(self) -> str:
         machine, pid = self.process
-        return f"process {pid} on {machine}" if self.rank is None else f"rank {self.rank}"
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"process {pid}" if machine == host() else f"process {pid} on the machine {machine}"
 
 
 class _Answer(msgspec.Struct):

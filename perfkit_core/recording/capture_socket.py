@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import socket
 import stat
 import struct
@@ -25,6 +24,7 @@ from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.system import paths
+from perfkit_core.system.machine import host_digest
 
 FOLDER: Final = ".capture"
 SUFFIX: Final = ".perfkit"
@@ -38,10 +38,9 @@ _count = itertools.count()
 
 
 def host() -> str:
-    """Return the name of this machine, in a form for file names. The digest distinguishes names with one beginning,
-    as those of the machines of a cluster often are."""
-    name = socket.gethostname()
-    return f"{re.sub(r'[^A-Za-z0-9]+', '_', name)[:20]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    """Return a text for file names that is different on each machine. The files stay in the run folder, which may be
+    passed on, so it does not tell the name of the machine."""
+    return host_digest()
 
 
 def folders(run_dir: Path) -> tuple[Path, Path]:

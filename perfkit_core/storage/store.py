@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.storage import background, checksums, recorded_events, writer
 from perfkit_core.storage.stored_file import KEY, Stored, read_footer, stored_columns, unreadable
 from perfkit_core.system import failures, paths
+from perfkit_core.system.machine import host_digest
 
 SUFFIX: Final = ".perfkit.parquet"
 STEPS_SUFFIX: Final = ".perfkit.steps"
@@ -63,11 +63,11 @@ def write_cycle(trace: Trace, run_dir: Path) -> Path:
 
 
 def cycle_name(meta: TraceMeta) -> str:
-    """Return the file name of a cycle. It contains the host and the id of the recording, so that it is unique."""
+    """Return the file name of a cycle. It contains a digest of the host name and the id of the recording,
+    so that it is unique, and does not tell the name of the host."""
     rank = f"rank{meta.ranks[0]:05d}" if meta.ranks else "rank-"
-    host = re.sub(r"[^A-Za-z0-9-]+", "-", meta.hostname or socket.gethostname())[:40]
     recording = meta.recording or new_recording()
-    return f"{rank}-cycle{meta.cycle or 0:05d}-{host}-{recording}{SUFFIX}"
+    return f"{rank}-cycle{meta.cycle or 0:05d}-{host_digest(meta.hostname)}-{recording}{SUFFIX}"
 
 
 def steps_path(cycle: Path) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +26,17 @@ class Machine:
 
 def this_machine() -> Machine:
     return Machine(cpu_model(), usable_cpus(), {name: os.environ[name] for name in THREADS if name in os.environ})
+
+
+def host_digest(hostname: str | None = None) -> str:
+    """Return a short text that is different for each host name, by default that of this machine. It can stand for the
+    name where files are passed on. A name that someone guesses can be checked against it."""
+    return f"host{hashlib.sha256((hostname or socket.gethostname()).encode('utf-8', 'replace')).hexdigest()[:10]}"
+
+
+def is_this_host(hostname: str | None) -> bool:
+    """Return whether a recorded host name, or its digest, is that of this machine."""
+    return hostname is not None and hostname in (socket.gethostname(), host_digest())
 
 
 def cpu_model() -> str:

@@ -68,7 +68,7 @@ def test_a_window_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), on_demand.environment.environment_place, True)
     code, told = command(Loop(writer), tmp_path, "--steps", 1)
     assert code == 2
-    assert f"error: process {os.getpid()} on " in told
+    assert f"error: process {os.getpid()}: " in told
     assert "nothing to take" in told
     assert writer.demand
     writer.demand.close()
@@ -89,7 +89,7 @@ def test_the_command_ends_with_the_training(writer: CycleWriter[Any]) -> None:
     assert process.returncode == 2
     assert told[1].startswith(f"perfkit: recorded {writer.run_dir} (1 file); next: ")
     assert told[1].endswith(f"--step {first}")
-    assert told[2].startswith(f"perfkit: error: process {os.getpid()} on ")
+    assert told[2].startswith(f"perfkit: error: process {os.getpid()}:")
     assert f": the training ended before step {first + 1} was complete; capture again" in told[2]
 
 

@@ -101,6 +101,7 @@ def test_a_hostname_cannot_lead_out_of_the_folder(host: str) -> None:
     assert Path(found).name == found
     assert found.isascii()
     assert len(found) < 150
+    assert host not in found
 
 
 def test_processes_have_different_recordings() -> None:
