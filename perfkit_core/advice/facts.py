@@ -15,7 +15,7 @@ from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Message, Text, english, message, plural, render
-from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
+from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay import batches
@@ -29,12 +29,6 @@ from perfkit_core.views.steps.activity import Activity, activities, covered_ns, 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
 """How a saving is predicted. With ``none``, it is not predicted."""
 NO_ROWS: Final[IntArray] = np.empty(0, np.int64)
-_RECORDED_NAMES: Final = {
-    CORES: ("cores", "cpu_count", "cpu_cores"),
-    THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
-    PROCESSES: ("processes", "local_world_size"),
-}
-"""Keys in the metadata of a recording whose values are the numbers of cores, threads and processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +265,7 @@ class Facts:
         if isinstance(host, Mapping):
             places.insert(0, host)
         for place in places:
-            for name in _RECORDED_NAMES[what]:
+            for name in COUNT_KEYS[what]:
                 number = place.get(name)
                 if isinstance(number, int) and not isinstance(number, bool) and number > 0:
                     return number

@@ -29,6 +29,8 @@ from perfkit_core.errors import UsageError
               "loaded.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
               "that runs during them.")  # fmt: skip
+@click.option("--keep-host", is_flag=True, help="Keep the name of the host, folders, and all keys of the header of a "
+              "trace file, which may name users and contain tokens. By default, they are left out.")  # fmt: skip
 @options.partial
 @options.choices
 def export(
@@ -39,6 +41,7 @@ def export(
     align: bool,
     stream: bool,
     steps: tuple[str, ...],
+    keep_host: bool,
     partial: bool,
 ) -> None:
     """Write a file for another tool: a timeline, stacks or events.
@@ -75,7 +78,7 @@ def export(
         from perfkit_core.readers.load import stream as stream_events
 
         with working(f"streaming {sources[0].name}"):
-            count = stream_events(sources[0], output, partial=partial)
+            count = stream_events(sources[0], output, partial=partial, keep_host=keep_host)
         click.echo(f"wrote {output} with {count} events", err=True)
         return
     trace = loaded(sources, partial)
@@ -89,9 +92,10 @@ def export(
             click.echo(f"note: {finding.message}", err=True)
     with working(f"writing {chosen.name}"):
         if output is None:
-            missing = chosen.write(export.only_steps(trace, wanted), sys.stdout.buffer, export_options)
+            chosen_steps, out = export.only_steps(trace, wanted), sys.stdout.buffer
+            missing = export.write(chosen_steps, chosen, out, export_options, keep_host)
         else:
-            missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted)
+            missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted, keep_host=keep_host)
     if missing:
         click.echo(f"note: {missing}", err=True)
     if output is not None:

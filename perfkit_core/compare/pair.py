@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePath
@@ -20,6 +20,7 @@ from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, betwe
 from perfkit_core.compare.statistics import Capture, SampleStatistics, capture, of_steps, pooled, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import render
+from perfkit_core.model.meta import SAMPLE, TOKEN, WORK_KEYS
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
@@ -27,14 +28,7 @@ from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.steps.step_rows import step_rows
 
-SAMPLE: Final = "sample"
-TOKEN: Final = "token"
 FLOP: Final = "flop"
-RECORDED: Final[Mapping[str, tuple[str, ...]]] = {
-    SAMPLE: ("samples_per_step", "num_samples", "batch_size", "global_batch_size"),
-    TOKEN: ("tokens_per_step", "num_tokens"),
-}
-"""Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
 QUANTITY: Final = {SAMPLE: 1, TOKEN: 1000, FLOP: 10**9}
 """Unit of work → amount to which times refer: ns per 1000 tokens, because integer ns per token would be imprecise."""
 NAMES: Final = {SAMPLE: "sample", TOKEN: "1000 tokens", FLOP: "GFLOP"}
@@ -193,7 +187,7 @@ def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         flops = flops_in_steps(trace)
         return Work(FLOP, Fraction(flops, steps), "recorded") if steps and flops else None
-    for key in RECORDED[unit]:
+    for key in WORK_KEYS[unit]:
         try:
             amount = Fraction(str(trace.meta.extra.get(key)).strip().strip('"'))
         except ValueError:

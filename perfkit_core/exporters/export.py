@@ -19,6 +19,7 @@ from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.language.messages import message
 from perfkit_core.model import meta, schema
+from perfkit_core.model.sharing import shareable_trace
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
@@ -38,6 +39,7 @@ def export(
     weight: str | None = None,
     steps: Sequence[int] | None = None,
     align: bool = False,
+    keep_host: bool = False,
 ) -> str:
     """Write a trace to a file. Return a sentence about data that is missing in the file, or "" if none is.
 
@@ -47,6 +49,8 @@ def export(
     - ``steps``: step numbers to export, or None for all events. Device work that runs during these steps is also
       exported.
     - ``align``: whether to align the clocks of the ranks, using the collectives that they share.
+    - ``keep_host``: whether to keep the host name, folders, and all keys of the header of a trace file. By default,
+      the file contains only the metadata that perfkit uses (:func:`perfkit_core.model.sharing.shareable`).
 
     Raises UsageError if the format, the weight or a step is unknown, or if the file cannot be written.
     """
@@ -59,7 +63,12 @@ def export(
         trace = aligned(trace)
     chosen_steps = only_steps(trace, None if steps is None else tuple(steps))
     with writing(target) as file, _compressed(chosen, target, file) as out:
-        return chosen.write(chosen_steps, out, options)
+        return write(chosen_steps, chosen, out, options, keep_host)
+
+
+def write(trace: Trace, exporter: Exporter, file: BinaryIO, options: ExportOptions, keep_host: bool = False) -> str:
+    """Write a trace to an open file. The arguments and the result are as for :func:`export`."""
+    return exporter.write(trace if keep_host else shareable_trace(trace), file, options)
 
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:

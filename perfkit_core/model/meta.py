@@ -31,6 +31,22 @@ HOST: Final = "host"
 CORES, THREADS, PROCESSES = "cores", "threads", "processes"
 """Keys of the entry HOST. Their values are the number of cores that the process may use, the number of threads per
 operator, and the number of processes of the job on this machine."""
+COUNT_KEYS: Final = {
+    CORES: ("cores", "cpu_count", "cpu_cores"),
+    THREADS: ("threads", "num_threads", "intra_op_threads", "omp_num_threads"),
+    PROCESSES: ("processes", "local_world_size"),
+}
+"""Keys in the metadata of a recording whose values are the numbers of cores, threads and processes."""
+SAMPLE, TOKEN = "sample", "token"
+WORK_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    SAMPLE: ("samples_per_step", "num_samples", "batch_size", "global_batch_size"),
+    TOKEN: ("tokens_per_step", "num_tokens"),
+}
+"""Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
+DTYPE: Final = "default_dtype"
+"""Key of ``TraceMeta.extra``. Its value is the name of the default floating-point type, such as ``float32``."""
+INSTRUCTIONS: Final = "instructions"
+"""Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -167,13 +167,19 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
 
 
 def stream(
-    source: str | os.PathLike[str], to: str | os.PathLike[str], *, partial: bool = False, plugins: Plugins | None = None
+    source: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    partial: bool = False,
+    keep_host: bool = False,
+    plugins: Plugins | None = None,
 ) -> int:
     """Write the events of a trace file to a Parquet file while the trace file is read. Return the number of events.
 
     The events are never all in memory. What depends on all events (parents, launches, steps, phases) is computed when
-    the Parquet file is loaded. Raises SourceError if the trace file cannot be read. Raises UsageError if its format
-    cannot be streamed, or the target cannot be written.
+    the Parquet file is loaded. Unless ``keep_host`` is set, metadata is left out as in other exports. Raises
+    SourceError if the trace file cannot be read. Raises UsageError if its format cannot be streamed, or the target
+    cannot be written.
     """
     path, target = paths.as_path(source), paths.as_path(to)
     check_rereadable(path)
@@ -190,7 +196,11 @@ def stream(
         raise UsageError(text, "omit --stream")
     completed_by = chosen.name if chosen.complete is not None else ""
     try:
-        with naming(path), paths.replacing(target) as place, RecordedWriter(Path(place), completed_by) as writer:
+        with (
+            naming(path),
+            paths.replacing(target) as place,
+            RecordedWriter(Path(place), completed_by, keep_host) as writer,
+        ):
             chosen.stream(path, partial, writer)
             return writer.rows
     except OSError as error:

@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.model.meta import CORES, HOST, PROCESSES, THREADS
+from perfkit_core.model.meta import CORES, DTYPE, HOST, INSTRUCTIONS, PROCESSES, THREADS
 from perfkit_core.system.machine import processor_flags, usable_cpus
 
-INSTRUCTIONS: Final = "instructions"
-"""Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
-DTYPE: Final = "default_dtype"
-"""Key of ``TraceMeta.extra``. Its value is the name of the default floating-point type, such as ``float32``."""
 _REDUCED: Final = re.compile(r"\b(amx_bf16|amx_fp16|avx512_bf16|avx512_fp16|bf16|i8mm|fphp|asimdhp)\b")
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _LOCAL_PROCESSES: Final = ("LOCAL_WORLD_SIZE", "PADDLE_LOCAL_SIZE")

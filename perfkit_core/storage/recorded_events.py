@@ -22,6 +22,7 @@ from perfkit_core.assembly.draft import Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.model.sharing import shareable, shareable_finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.storage.writer import encoding, seal
@@ -52,10 +53,13 @@ class RecordedWriter:
     """Writes recorded events in batches. It holds two row groups in memory: a thread encodes one while the next is
     filled. The context manager removes the file if the block fails or does not call :meth:`close`."""
 
-    def __init__(self, path: Path, reader: str = "") -> None:
-        """Create the file, or raise OSError. ``read_stored`` calls ``complete`` of the reader that ``reader`` names."""
+    def __init__(self, path: Path, reader: str = "", keep_host: bool = True) -> None:
+        """Create the file, or raise OSError. ``read_stored`` calls ``complete`` of the reader that ``reader`` names.
+        Without ``keep_host``, the metadata is that of an exported file
+        (:func:`perfkit_core.model.sharing.shareable`)."""
         self.path = path
         self.reader = reader
+        self._keep_host = keep_host
         self.rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
@@ -89,6 +93,8 @@ class RecordedWriter:
         decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._wait()
+        if not self._keep_host:
+            meta, quality = shareable(meta), tuple(map(shareable_finding, quality))
         stored = Stored(
             schema_version=schema.SCHEMA_VERSION,
             meta=msgspec.structs.replace(meta, source=readable(meta.source)),

@@ -33,7 +33,7 @@ REAL = (
 
 
 def exported(found: Trace, path: Path) -> list[chrome_check.Event]:
-    export(found, path)
+    export(found, path, keep_host=True)
     return chrome_check.events(path)
 
 

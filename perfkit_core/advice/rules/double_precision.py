@@ -15,8 +15,8 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.language.messages import message
+from perfkit_core.model.meta import DTYPE
 from perfkit_core.model.trace import Trace
-from perfkit_core.recording.environment import DTYPE
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _SINGLE: Final = Quantity(

@@ -14,8 +14,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.advice.operators import matching, operator_order, operators
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
-from perfkit_core.model.meta import HOST
-from perfkit_core.recording.environment import INSTRUCTIONS
+from perfkit_core.model.meta import HOST, INSTRUCTIONS
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
 
 _SINGLE: Final = Quantity(
