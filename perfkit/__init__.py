@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
+    from perfkit_core.exporters.scrub import scrub
     from perfkit_core.model.trace import Trace
     from perfkit_core.readers.load import load
     from perfkit_core.recording.profiled_loop import profile
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice", "Advices", "CaptureError", "Comparison", "PerfkitError", "SourceError", "Summary", "Trace", "UsageError",
-    "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "profile", "report", "sql",
-    "summarize", "to_mlflow", "to_tensorboard", "to_wandb", "torch", "what_if",
+    "WhatIf", "__version__", "advise", "compare", "export", "list_runs", "load", "paddle", "profile", "report", "scrub",
+    "sql", "summarize", "to_mlflow", "to_tensorboard", "to_wandb", "torch", "what_if",
 ]  # fmt: skip
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "to_tensorboard": "trackers.tensorboard",
     "to_wandb": "trackers.wandb",
     "report": "api",
+    "scrub": "exporters.scrub",
     "sql": "sql.statement",
     "summarize": "api",
     "what_if": "advice.what_if",

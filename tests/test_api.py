@@ -32,7 +32,7 @@ CORE = {
 }  # fmt: skip
 EXPORTED = {
     "perfkit": {
-        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "profile", "report",
+        *CORE, "Advice", "Advices", "Summary", "WhatIf", "__version__", "paddle", "profile", "report", "scrub",
         "to_mlflow", "to_tensorboard", "to_wandb", "sql", "torch",
         "what_if",
     },

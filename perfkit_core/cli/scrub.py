@@ -1,0 +1,47 @@
+"""``perfkit scrub``: write a profile without texts that identify people, machines and projects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfkit_core.cli import options
+from perfkit_core.cli.output import loaded, refuse_overwriting, working
+from perfkit_core.errors import UsageError
+
+
+@click.command(epilog="Example: perfkit scrub trace.json.gz -o shared.perfkit.parquet --paths --remove aurora")
+@options.sources
+@click.option("-o", "--output", type=options.writable, required=True, metavar="OUT", help="File to write. Its suffix "
+              "chooses the format, as in perfkit export. Without a suffix, OUT is a run folder.")  # fmt: skip
+@click.option("--paths", is_flag=True, help="Also shorten paths of files to their names. Files of installed packages "
+              "keep their path in the package.")  # fmt: skip
+@click.option("--remove", multiple=True, metavar="TEXT", help="Also replace TEXT wherever it occurs, such as the name "
+              "of a project. Can be repeated.")  # fmt: skip
+@options.partial
+@options.choices
+def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[str, ...], partial: bool) -> None:
+    """Write a profile that can be passed on.
+
+    Names of hosts and users, keys of a file's header, texts among the recorded arguments, and known forms of tokens are
+    removed. Names of operators, kernels, layers and functions are kept, and so are all numbers: every view shows the
+    same as before. A SOURCE is a run folder or a trace file. Several sources (one per rank) are read as one profile.
+
+    perfkit cannot know every secret. Look at the result before you pass it on.
+    """
+    from perfkit_core.exporters import export
+    from perfkit_core.exporters.scrub import scrub as scrubbed
+    from perfkit_core.storage.store import SUFFIX
+
+    refuse_overwriting(output, sources)
+    if not all(text.strip() for text in remove):
+        raise UsageError("--remove has an empty text", "give the text to remove, such as --remove aurora")
+    place = output if output.suffix else output / f"scrubbed{SUFFIX}"
+    chosen = export.choose(None, place)
+    trace = loaded(sources, partial)
+    with working(f"writing {chosen.name}"):
+        missing = export.export(scrubbed(trace, paths=paths, remove=remove), place, chosen.name)
+    if missing:
+        click.echo(f"note: {missing}", err=True)
+    click.echo(f"wrote {output} ({chosen.description}); look at it before you pass it on", err=True)
