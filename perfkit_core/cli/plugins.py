@@ -15,7 +15,9 @@ from perfkit_core.plugins.manager import get_plugins
 def plugins(format_name: str | None) -> None:
     """List the installed plugins, their errors, and all views.
 
-    The output shows what each plugin adds, and the groupings of each view.
+    The output shows what each plugin adds, and the groupings of each view. The environment variable
+    PERFKIT_DISABLE_PLUGINS disables plugins by name (separated by commas), or all plugins that other packages than
+    perfkit installed (all).
     """
     import pandas as pd
 
@@ -43,7 +45,12 @@ def plugins(format_name: str | None) -> None:
         for view in installed.views().values()
     ]
     listed = [
-        (p.name, p.origin, ", ".join(hook.removeprefix("perfkit_") for hook in p.hooks) or None, p.error or "ok")
+        (
+            p.name,
+            p.origin,
+            ", ".join(hook.removeprefix("perfkit_") for hook in p.hooks) or None,
+            "disabled" if p.disabled else p.error or "ok",
+        )
         for p in installed.listed.values()
     ]
     tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {

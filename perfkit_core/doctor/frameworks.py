@@ -10,7 +10,7 @@ from perfkit_core.doctor import child_process
 from perfkit_core.doctor.distributions import OWN, elsewhere, installed, supported
 from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
 from perfkit_core.plugins.hookspecs import PROJECT
-from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.plugins.manager import DISABLE, get_plugins
 from perfkit_core.system.failures import one_line
 
 _HERE = "perfkit_core.doctor.frameworks"
@@ -29,8 +29,11 @@ def loaded_plugins() -> Iterator[Check]:
     points = {point.name: point for point in entry_points(group=PROJECT)}
     for plugin in found.listed.values():
         made, name = _maker(points.get(plugin.name)), f"plugin.{plugin.name}"
-        data = {"origin": plugin.origin, "package": made, "error": plugin.error}
-        if plugin.error is None:
+        data = {"origin": plugin.origin, "package": made, "error": plugin.error, "disabled": plugin.disabled}
+        if plugin.disabled:
+            text = f"{plugin.name} ({made or plugin.origin}) is disabled by {DISABLE}"
+            yield Check(name, "note", text, f"unset {DISABLE} to use it", data)
+        elif plugin.error is None:
             yield Check(name, "ok", f"{plugin.name} ({made or plugin.origin})", data=data)
         else:
             fix = f"update or uninstall {made}" if made not in (None, OWN) else ""

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 
 class EntryPoint(NamedTuple):
-    """A name that a package registered for an object. ``value`` is ``module`` or ``module:attribute``."""
+    """A name that a package registered for an object. ``value`` is ``module`` or ``module:attribute``. ``package`` is
+    the normalised name of the package, "" if it is unknown."""
 
     name: str
     value: str
+    package: str = ""
 
     def load(self) -> Any:
         """Import the object. Raises whatever its module raises."""
@@ -45,11 +47,12 @@ def entry_points(group: str) -> list[EntryPoint]:
             if package in packages:
                 continue
             packages.add(package)
-            points.extend(_read(os.path.join(folder, name, "entry_points.txt"), group))  # noqa: PTH118 faster than Path
+            file = os.path.join(folder, name, "entry_points.txt")  # noqa: PTH118 faster than Path
+            points.extend(_read(file, group, package))
     return points
 
 
-def _read(path: str, group: str) -> Iterator[EntryPoint]:
+def _read(path: str, group: str, package: str) -> Iterator[EntryPoint]:
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
             text = file.read()
@@ -62,4 +65,4 @@ def _read(path: str, group: str) -> Iterator[EntryPoint]:
             section = line[1:-1].strip()
         elif section == group and "=" in line and line[0] != "#":
             name, _, value = line.partition("=")
-            yield EntryPoint(name.strip(), value.partition("[")[0].strip())  # without the extras of the package
+            yield EntryPoint(name.strip(), value.partition("[")[0].strip(), package)  # without extras

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,18 +19,24 @@ if TYPE_CHECKING:
     from perfkit_core.language.messages import Text
     from perfkit_core.plugins import benches, checks, contracts
 
+DISABLE: Final = "PERFKIT_DISABLE_PLUGINS"
+"""Environment variable: names of plugins that are not loaded, separated by commas. ``all`` stands for all plugins that
+other packages than perfkit installed."""
+ALL: Final = "all"
 BUILTIN: Final = "perfkit_core.cli.builtin"
 """Module with perfkit's own plugin, which is loaded by name, like every plugin."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """An installed plugin. ``error`` says why the plugin does not fully work. It is None if the plugin works."""
+    """An installed plugin. ``error`` says why the plugin does not fully work. It is None if the plugin works. A
+    ``disabled`` plugin was not imported."""
 
     name: str
     origin: str
     hooks: tuple[str, ...] = ()
     error: str | None = None
+    disabled: bool = False
 
 
 @dataclass(slots=True)
@@ -135,16 +142,22 @@ class Plugins:
 
 @functools.cache
 def get_plugins() -> Plugins:
-    return load(entry_points(PROJECT))
+    return load(entry_points(PROJECT), os.environ.get(DISABLE, ""))
 
 
-def load(points: Iterable[EntryPoint]) -> Plugins:
-    """Load the built-ins, then the plugins of the entry points, sorted by name."""
+def load(points: Iterable[EntryPoint], disable: str = "") -> Plugins:
+    """Load the built-ins, then the plugins of the entry points, sorted by name, without those that ``disable`` names as
+    in :data:`DISABLE`. A name of no plugin is logged as a warning."""
+    points = sorted(points, key=lambda point: point.name)
+    disabled = _disabled(points, disable)
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     plugins = Plugins(manager)
-    for point in (EntryPoint("core", BUILTIN), *sorted(points, key=lambda point: point.name)):
+    for point in (EntryPoint("core", BUILTIN), *points):
         plugin = plugins.listed[point.name] = Plugin(point.name, point.value)
+        if point in disabled:
+            plugin.disabled = True
+            continue
         try:
             loaded = point.load()
             manager.register(loaded, point.name)
@@ -155,6 +168,19 @@ def load(points: Iterable[EntryPoint]) -> Plugins:
             if manager.get_plugin(point.name) is not None:
                 manager.unregister(name=point.name)
     return plugins
+
+
+def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
+    names = {name for part in disable.split(",") if (name := part.strip())}
+    if unknown := names - {ALL} - {point.name for point in points}:
+        import logging  # would slow down --help
+
+        from perfkit_core.system.failures import tell
+
+        shown = ", ".join(map(repr, sorted(unknown)))
+        known = ", ".join([ALL, *(point.name for point in points)])
+        tell(f"{DISABLE}: there is no plugin {shown}; known: {known}", logging.WARNING)
+    return [point for point in points if point.name in names or (ALL in names and point.package != PROJECT)]
 
 
 def _reason(error: Exception) -> str:

@@ -51,13 +51,13 @@ def metadata(group: str) -> list[tuple[str, str]]:
 
 @pytest.mark.usefixtures("installed")
 def test_entry_points_are_those_of_importlib() -> None:
-    assert sorted(entry_points("perfkit")) == sorted(metadata("perfkit"))
+    assert sorted(point[:2] for point in entry_points("perfkit")) == sorted(metadata("perfkit"))
     assert {point.name for point in entry_points("perfkit")} == {"one", "two", "three", "yes", "egg"}
 
 
 @pytest.mark.parametrize("group", ["perfkit", "console_scripts", "pytest11", "no.such.group"])
 def test_entry_points_of_this_environment(group: str) -> None:
-    assert set(entry_points(group)) == set(metadata(group))
+    assert {point[:2] for point in entry_points(group)} == set(metadata(group))
 
 
 def test_what_an_entry_point_loads() -> None:

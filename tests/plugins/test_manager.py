@@ -3,7 +3,10 @@ plugins."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,3 +136,37 @@ def test_the_reader_with_the_highest_rating_is_used(plugins: Plugins, tmp_path: 
     path.write_bytes(b"good")
     with pytest.raises(SourceError, match=re.escape(f"{path}: read by good")):
         read(path, plugins=plugins)
+
+
+def test_a_disabled_plugin_is_not_imported(points: list[EntryPoint], tmp_path: Path) -> None:
+    """Plugins are disabled by name, or all of other packages than perfkit."""
+    (tmp_path / "perfkit_test_good.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    own = [point._replace(package="perfkit") if point.name == "torch" else point for point in points]
+    for disable in ("all", " good ,unimportable,", "torch,all"):
+        listed = load(own, disable).listed
+        assert listed["good"].disabled, disable
+        assert listed["good"].error is None
+        assert listed["raises"].disabled == ("all" in disable)
+        assert listed["torch"].disabled == ("torch" in disable)
+        assert not listed["core"].disabled
+
+
+def test_an_unknown_name_is_one_line(points: list[EntryPoint], caplog: pytest.LogCaptureFixture) -> None:
+    assert not any(plugin.disabled for plugin in load(points, "nothing,core").listed.values())
+    (line,) = caplog.messages
+    assert line.startswith("perfkit: PERFKIT_DISABLE_PLUGINS: there is no plugin 'core', 'nothing'; known: all, good, ")
+
+
+def test_the_variable_disables_plugins_of_commands(tmp_path: Path) -> None:
+    """In a new process, whose plugins are those that are installed."""
+    folder = tmp_path / "Other-1.0.dist-info"
+    folder.mkdir()
+    (folder / "entry_points.txt").write_text("[perfkit]\nother = no_such_module\n", encoding="utf-8")
+    code = "from perfkit_core.cli.main import main; main(['plugins', '--format', 'json'])"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    for disable, status in (("all", "disabled"), ("wrong", "ModuleNotFoundError: No module named 'no_such_module'")):
+        environment = {**os.environ, "PYTHONPATH": path, "PERFKIT_DISABLE_PLUGINS": disable}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        listed = {row["name"]: row["status"] for row in json.loads(run.stdout)["views"]["plugins"]}
+        assert listed["other"] == status
+        assert len(run.stderr.splitlines()) == (disable == "wrong")
