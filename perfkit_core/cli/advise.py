@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import arguments, emit, loaded, refuse_overwriting, renderer, say_written, working, write
+from perfkit_core.cli.output import (
+    arguments,
+    echo,
+    emit,
+    loaded,
+    refuse_overwriting,
+    renderer,
+    say_written,
+    working,
+    write,
+)
 from perfkit_core.errors import UsageError
 from perfkit_core.system.paths import without_secrets
 
@@ -133,7 +143,7 @@ def _show(
             content = explaining.advice_data(one, advices, records)
         text = document(content if ledger is None else content | {"ledger": msgspec.to_builtins(records)})
         if output is None:
-            click.echo(text, nl=False)
+            echo(text, nl=False)
         else:
             write(text, output)
     elif chosen.name == "csv":

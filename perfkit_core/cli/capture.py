@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import working
+from perfkit_core.cli.output import echo, working
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.system.paths import printable
 
@@ -42,7 +42,7 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
         ranks = f" of {many} processes" if many > 1 else ""
         folder = printable(str(accepted.run_dir))
         window = f"steps {accepted.first} to {accepted.last}{ranks}"
-        click.echo(f"perfkit: {window} will be recorded into {folder}", err=True)
+        echo(f"perfkit: {window} will be recorded into {folder}", err=True)
         if no_wait:
             return
         recorded = asked.wait(accepted, say)
@@ -53,7 +53,7 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
         chosen = f"{first}-{last}" if last > first else f"{first}"
         count = f"{len(files)} files" if files[1:] else "1 file"
         command = f"perfkit summary {folder} --step {chosen}"
-        click.echo(f"perfkit: recorded {folder} ({count}); next: {command}", err=True)
+        echo(f"perfkit: recorded {folder} ({count}); next: {command}", err=True)
     problems: dict[str, list[str]] = {}
     for one in recorded:
         if one.error is not None:

@@ -14,6 +14,7 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import (
     FOR_PEOPLE,
     arguments,
+    echo,
     emit,
     loaded,
     refuse_overwriting,
@@ -201,7 +202,7 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
         left_out = [run for run in runs if len(run) == 1 and exists(run[0]) and not recognised(run[0])]
         if left_out:
             more = f" and {len(left_out) - 3} more" if left_out[3:] else ""
-            click.echo(f"skipped (not a profile): {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
+            echo(f"skipped (not a profile): {', '.join(str(run[0]) for run in left_out[:3])}{more}", err=True)
             runs = [run for run in runs if run not in left_out]
     if len(runs) < 2:
         raise UsageError("a comparison needs at least two runs", "example: perfkit compare A B, or DIR/*")
@@ -249,5 +250,5 @@ def _exit_code(report: Report) -> int:
     results = [(outcome["result"], f"{run}{outcome['condition']}") for run, gate in gates for outcome in gate]
     for result, text in results:
         if result != "passed":
-            click.echo(f"perfkit: gate {result}: {text}", err=True)
+            echo(f"perfkit: gate {result}: {text}", err=True)
     return FAILED if any(result == "failed" for result, _ in results) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perfkit_core.cli.output import working
+from perfkit_core.cli.output import echo, working
 
 BROKEN = 1
 """Exit code if a check found a problem."""
@@ -27,5 +27,5 @@ def doctor(as_json: bool) -> int:
 
     with working("checking packages, frameworks and devices") as say:
         checks = printed.without_names(examine(lambda pending: say(f"checking {pending}")))
-    click.echo(printed.document(checks) if as_json else printed.text(checks), nl=False)
+    echo(printed.document(checks) if as_json else printed.text(checks), nl=False)
     return BROKEN if printed.broken(checks) else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import loaded, refuse_overwriting, working
+from perfkit_core.cli.output import echo, loaded, refuse_overwriting, working
 from perfkit_core.errors import UsageError
 
 
@@ -79,7 +79,7 @@ def export(
 
         with working(f"streaming {sources[0].name}"):
             count = stream_events(sources[0], output, partial=partial, keep_host=keep_host)
-        click.echo(f"wrote {output} with {count} events", err=True)
+        echo(f"wrote {output} with {count} events", err=True)
         return
     trace = loaded(sources, partial)
     if align:
@@ -89,7 +89,7 @@ def export(
         with working("aligning clocks"):
             trace = aligned(trace)
         for finding in trace.quality[findings:]:
-            click.echo(f"note: {finding.message}", err=True)
+            echo(f"note: {finding.message}", err=True)
     with working(f"writing {chosen.name}"):
         if output is None:
             chosen_steps, out = export.only_steps(trace, wanted), sys.stdout.buffer
@@ -97,6 +97,6 @@ def export(
         else:
             missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted, keep_host=keep_host)
     if missing:
-        click.echo(f"note: {missing}", err=True)
+        echo(f"note: {missing}", err=True)
     if output is not None:
-        click.echo(f"wrote {output} ({chosen.description})", err=True)
+        echo(f"wrote {output} ({chosen.description})", err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import working
+from perfkit_core.cli.output import echo, working
 from perfkit_core.errors import PerfkitError, UsageError
 
 TRACKERS = ("mlflow", "tensorboard", "wandb")
@@ -59,4 +59,4 @@ def log(
     except Exception as error:  # each tracker has its own
         raise UsageError(f"{tracker} failed ({one_line(error)})", "check the settings of the tracker") from error
     counts = f"{len(run.figures)} figures, {len(run.tables)} tables and the page"
-    click.echo(f"logged {counts} with {place}", err=True)
+    echo(f"logged {counts} with {place}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from perfkit_core.cli.output import reading
+from perfkit_core.cli.output import echo, reading
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.language.messages import LANGUAGES, speaking
 from perfkit_core.system.paths import as_path, check_replaceable
@@ -225,4 +225,4 @@ def write_shard(
     files.write(stored, output)
     ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
     empty = "" if count else f": shard {shard} is empty, because there are only {ranks}"
-    click.echo(f"wrote {output}{empty}", err=True)
+    echo(f"wrote {output}{empty}", err=True)

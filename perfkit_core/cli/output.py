@@ -19,7 +19,16 @@ import click
 from perfkit_core.errors import UsageError, unwritable
 from perfkit_core.language.messages import speaking
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import as_path, identity, is_folder, is_remote, replacing, without_secrets
+from perfkit_core.system.paths import (
+    as_path,
+    harmless,
+    identity,
+    is_folder,
+    is_remote,
+    printable,
+    replacing,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
     from perfkit_core.model.report_data import Report
@@ -73,8 +82,19 @@ def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = Fa
         rendered = chosen.render(report)
     if output is not None:
         write(rendered, output)
+    elif terminal and chosen.name == "text":  # it contains styling, and its texts are escaped already
+        click.echo(rendered, nl=False, color=True)
     else:
-        click.echo(rendered, nl=False, color=True if terminal else None)
+        echo(rendered, nl=False)
+
+
+def echo(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print a text without styling. A terminal shows control characters of data escaped, so that no name in a file can
+    control it. Files and pipes get the text as it is."""
+    stream = sys.stderr if err else sys.stdout
+    terminal = getattr(stream, "isatty", bool)()  # a recorded script may have replaced the stream
+    # without ``color``, click removes what looks like styling, also from data
+    click.echo(harmless(text) if terminal else text, err=err, nl=nl, color=True)
 
 
 def colourful() -> bool:
@@ -117,7 +137,7 @@ def _chosen_options() -> str:
 
 def say_written(output: Path | None) -> None:
     if output is not None:
-        click.echo(f"wrote {output}", err=True)
+        echo(f"wrote {output}", err=True)
 
 
 def refuse_overwriting(output: Path | None, sources: Iterable[Path]) -> None:
@@ -166,7 +186,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     def one_line(text: str) -> Text:
-        return Text(text, no_wrap=True, overflow="ellipsis")
+        return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
     with Console(stderr=True).status(one_line(text)) as status:
         shown = [text, ""]

@@ -22,6 +22,7 @@ import click
 
 from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
+from perfkit_core.cli.output import echo
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
@@ -159,7 +160,7 @@ class Session:
         with contextlib.suppress(OSError):  # the folder does not exist
             if any(path.name.endswith(SUFFIX) for path in self.run_dir.iterdir()):
                 text = f"{self.run_dir} already has a recording, and reports read only the latest of a folder"
-                click.echo(f"perfkit: {text}", err=True)
+                echo(f"perfkit: {text}", err=True)
 
     def check_folder(self) -> None:
         """Raise CaptureError if the run folder is not writable."""
@@ -199,7 +200,7 @@ class Session:
         """End the recording, print its folder, and return the number of files. Raises CaptureError."""
         files = self.end()
         if files:
-            click.echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
+            echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
         return files
 
     def end(self) -> int:

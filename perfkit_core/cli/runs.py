@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import FOR_PEOPLE, emit, refuse_overwriting_below, renderer, say_written, working
+from perfkit_core.cli.output import FOR_PEOPLE, echo, emit, refuse_overwriting_below, renderer, say_written, working
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.language.messages import say
@@ -86,6 +86,6 @@ def written_pages(table: pd.DataFrame, output: Path) -> Iterator[str | None]:
             if not error:
                 write_page([source], page)
         except PerfkitError as problem:
-            click.echo(f"{path}: {problem}", err=True)
+            echo(f"{path}: {problem}", err=True)
             error = True
         yield None if error else f"{quote(folder.name)}/{quote(page.name)}"

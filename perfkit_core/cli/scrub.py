@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import loaded, refuse_overwriting, working
+from perfkit_core.cli.output import echo, loaded, refuse_overwriting, working
 from perfkit_core.errors import UsageError
 
 
@@ -43,5 +43,5 @@ def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[st
     with working(f"writing {chosen.name}"):
         missing = export.export(scrubbed(trace, paths=paths, remove=remove), place, chosen.name)
     if missing:
-        click.echo(f"note: {missing}", err=True)
-    click.echo(f"wrote {output} ({chosen.description}); look at it before you pass it on", err=True)
+        echo(f"note: {missing}", err=True)
+    echo(f"wrote {output} ({chosen.description}); look at it before you pass it on", err=True)

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from perfkit_core.cli import options
-from perfkit_core.cli.output import refuse_overwriting, say_written
+from perfkit_core.cli.output import echo, refuse_overwriting, say_written
 from perfkit_core.cli.record import RUNS
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import UsageError
@@ -43,8 +43,8 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     say_written(page)
     if has_display() and webbrowser.open(page.absolute().as_uri()):
         return
-    click.echo(say("No browser can be opened here. Copy the file to your computer and open it there."), err=True)
-    click.echo(say("Or serve it: {command}", command=f"python -m http.server --directory {page.parent}"), err=True)
+    echo(say("No browser can be opened here. Copy the file to your computer and open it there."), err=True)
+    echo(say("Or serve it: {command}", command=f"python -m http.server --directory {page.parent}"), err=True)
 
 
 def newest_run() -> Path:

@@ -10,18 +10,22 @@ import pyarrow.csv
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 from perfkit_core.storage.store import write_table
+from perfkit_core.system.spreadsheets import texts
 
 _ROWS: Final = 1 << 15
 
 
 def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write one row per event with all columns of the schema. Texts are quoted. Missing values are empty."""
+    """Write one row per event with all columns of the schema. Texts are quoted, and never formulas of a
+    spreadsheet. Missing values are empty."""
     types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
     fields = zip(trace.events.schema, types, strict=True)
     plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])
     with pyarrow.csv.CSVWriter(file, plain) as writer:
         for begin in range(0, len(trace), _ROWS):
-            writer.write_table(trace.events.slice(begin, _ROWS).cast(plain))
+            rows = trace.events.slice(begin, _ROWS).cast(plain)
+            columns = [texts(c) if pa.types.is_string(c.type) else c for c in rows.columns]
+            writer.write_table(pa.Table.from_arrays(columns, schema=plain))
     return "" if len(trace) else "no events were recorded"
 
 

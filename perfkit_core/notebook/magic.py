@@ -25,6 +25,7 @@ from IPython.display import display
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.recording.chosen_framework import chosen_framework
 from perfkit_core.system import failures
+from perfkit_core.system.paths import printable
 
 if TYPE_CHECKING:
     from perfkit_core.cli.record import Session
@@ -232,7 +233,7 @@ def _show(session: Session, place: Path, name: str, namespace: dict[str, Any]) -
         display(Summary(verdict(trace)))
         print(f"Recorded in {session.run_dir}. The trace is in the variable {name}.")
     except PerfkitError as error:
-        print(f"perfkit: error: {error}", file=sys.stderr)
+        print(printable(f"perfkit: error: {error}"), file=sys.stderr)
     except Exception as error:  # an error of perfkit must not hide an exception of the cell, nor stop the notebook
         text = f"perfkit: error: the recording in {session.run_dir} cannot be shown ({failures.one_line(error)})"
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)

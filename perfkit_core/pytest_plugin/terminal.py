@@ -14,6 +14,7 @@ from perfkit_core.model.report_data import Section as Table
 from perfkit_core.pytest_plugin.budget import Result
 from perfkit_core.pytest_plugin.section import Section
 from perfkit_core.renderers import parts, text_table
+from perfkit_core.system.paths import printable
 
 _COLUMNS: Final = (
     columns.key("test", "Test"),
@@ -74,9 +75,9 @@ def show(
         for line in _lines(Table("budgets", "", table, columns=_COLUMNS)):
             reporter.write_line(line)
     for line in stored:
-        reporter.write_line(line)
+        reporter.write_line(printable(line))
     for line in errors:
-        reporter.write_line(line, red=True)
+        reporter.write_line(printable(line), red=True)
 
 
 def _lines(table: Table) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Write one table as CSV. The header contains the column ids. Numbers are not rounded. Unknown values are empty."""
+"""Write one table as CSV. The header contains the column ids. Numbers are not rounded. Unknown values are empty.
+A text that a spreadsheet would run as a formula gets an apostrophe."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import io
 from perfkit_core.errors import UsageError
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers.cells import records
+from perfkit_core.system.spreadsheets import cell
 
 
 def render(report: Report) -> str:
@@ -19,6 +21,6 @@ def render(report: Report) -> str:
     names_of_columns, rows = records(tables[0])
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names_of_columns)
-    writer.writerows(rows)
+    for row in (names_of_columns, *rows):
+        writer.writerow(map(cell, row))
     return out.getvalue()

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from perfkit_core.system.paths import check_replaceable, is_remote, why_unwritable_store
+from perfkit_core.system.paths import check_replaceable, is_remote, printable, why_unwritable_store
 
 logger = logging.getLogger("perfkit")
 
@@ -25,7 +25,7 @@ def log(text: str, error: BaseException) -> None:
 def tell(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:
     """Log one line. Never raises, because the logger's handlers belong to the training and may fail."""
     with contextlib.suppress(Exception):
-        logger.log(level, "perfkit: %s", text, exc_info=error)
+        logger.log(level, "perfkit: %s", printable(text), exc_info=error)
 
 
 def why_unwritable(folder: Path) -> str | None:

@@ -130,6 +130,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def harmless(text: str) -> str:
+    """Return the text with unprintable characters escaped, except for line breaks and tabs."""
+    return "".join(line if line in "\n\t" else printable(line) for line in re.split(r"([\n\t])", text))
+
+
 def without_secrets(path: Path) -> str:
     """Return the path as text. A web address loses its query and credentials, which may be secret."""
     text = readable(path)

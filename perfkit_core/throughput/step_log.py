@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-logger = logging.getLogger("perfkit")
+from perfkit_core.system import failures
 
 UNKNOWN: Final = -1
 """Value of ``StepLog.samples`` if the number of samples is unknown."""
@@ -54,7 +54,7 @@ class StepLog:
         """Log a message, but only once, because a loop repeats the same error in every step."""
         if message not in self.said:
             self.said.add(message)
-            logger.warning("perfkit: throughput: %s", message)
+            failures.tell(f"throughput: {message}", logging.WARNING)
 
 
 IntArray = npt.NDArray[np.int64]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.system.paths import PathLike, absolute, as_path
+from perfkit_core.system.spreadsheets import cells
 from perfkit_core.trackers.tracker import PAGE, LoggedRun, Tracker
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class TensorboardTracker(Tracker):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PAGE).write_text(run.page, encoding="utf-8", errors="backslashreplace")
         for name, table in run.tables.items():
-            table.to_csv(folder / f"{name}.csv", index=False)
+            cells(table).to_csv(folder / f"{name}.csv", index=False)
         texts = {name: _markdown(table) for name, table in run.tables.items()}
         summaries = [scalar_pb(name, value) for name, value in run.figures.items()]
         summaries += [text_pb(f"perfkit/{name}", text) for name, text in texts.items()]

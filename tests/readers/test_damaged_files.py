@@ -107,7 +107,7 @@ def test_a_header_number_beyond_floats_is_kept_as_text(tmp_path: Path) -> None:
     it."""
     text = '{"schemaVersion": 1, "more": {"a": 1e400, "b": [NaN, -Infinity, 1.5]}, "traceEvents": %s}'
     path, stored = raw(tmp_path / "t.json", (text % json.dumps(EVENTS)).encode()), tmp_path / "t.perfkit.parquet"
-    stream(path, stored)
+    stream(path, stored, keep_host=True)
     expected = {"more": {"a": "1e400", "b": ["NaN", "-Infinity", 1.5]}}
     assert (load(path).meta.extra, load(stored).meta.extra) == (expected, expected)
 

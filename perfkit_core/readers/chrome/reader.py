@@ -26,6 +26,7 @@ AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
 _SPACE: Final = re.compile(rb"\s*")
 _BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -110,7 +111,8 @@ class ChromeFile(EventList):
             if match:
                 self.position = match.end()
                 self.skip(_SPACE)
-                return str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
+                key = str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
+                return key.encode("utf-8", "replace").decode()
             self.skip(_GAP)
             if self.peek() == b"}":
                 return None
@@ -141,6 +143,8 @@ class ChromeFile(EventList):
         text = raw[:end].decode("utf-8", "replace")
         try:
             try:
+                if _SURROGATE.search(raw, 0, end):  # json would accept a lone one, which no output can encode
+                    raise ValueError
                 value = json.loads(text, strict=False, parse_float=_number, parse_constant=str)
             except ValueError:
                 value = json.loads(repair.values_mended(raw[:end]), strict=False, parse_float=_number)

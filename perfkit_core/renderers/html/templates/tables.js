@@ -33,9 +33,13 @@
     // Numbers are saved without separators of thousands, which other programs would read as separators of cells.
     const saved = (cell) => (cell.classList.contains("num") ? text(cell).replaceAll(",", "") : text(cell));
     const exportOptions = { format: { body: (_, __, ___, cell) => saved(cell) } };
+    // A spreadsheet would run such a text as a formula. The apostrophe prevents this.
+    const harmless = (value) => value.replace(/^[=+\-@\t\r]/, "'$&");
+    const inFile = (cell) => (cell.classList.contains("num") ? saved(cell) : harmless(saved(cell)));
+    const fileOptions = { format: { body: (_, __, ___, cell) => inFile(cell) } };
     return [
       { extend: "copyHtml5", title: null, text: page.say("Copy"), exportOptions },
-      { extend: "csvHtml5", title, filename: title, exportOptions },
+      { extend: "csvHtml5", title, filename: title, exportOptions: fileOptions },
       { extend: "colvis", text: page.say("Columns") },
     ];
   };
