@@ -118,6 +118,11 @@ class Section:
     chosen: bool = False  # whether the user chose the columns, so that text shows them all, in this order
     columns: tuple[Column, ...] = ()
 
+    @property
+    def code_lines(self) -> list[str]:
+        """The lines of :attr:`code`. Only a line feed ends a line: a name may contain other separators of lines."""
+        return self.code.removesuffix("\n").split("\n") if self.code else []
+
     def column(self, name: str) -> Column:
         return column(self.columns, name)
 

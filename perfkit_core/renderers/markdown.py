@@ -78,7 +78,7 @@ def code(text: str) -> str:
 def block(text: str) -> str:
     """Return a code block. Its fence is longer than any fence in the text."""
     fence = "`" * max(3, max((len(run) + 1 for run in re.findall("`+", text)), default=0))
-    return "\n".join((fence, *map(visible, text.splitlines()), fence))
+    return "\n".join((fence, *map(visible, text.removesuffix("\n").split("\n")), fence))
 
 
 def prose(text: Text) -> str:

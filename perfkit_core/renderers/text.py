@@ -48,7 +48,7 @@ def _shortened(report: Report, excess: int) -> Report:
             rows = min(section.limit, len(section.table))
             sections[at] = replace(section, limit=max(_FEWEST_ROWS, rows - excess))
             break
-        code = section.code.splitlines()
+        code = section.code_lines
         if excess > 0 and len(code) > _FEWEST_ROWS:
             kept = max(1, len(code) - excess - 1)
             sections[at] = replace(section, code="\n".join([*code[:kept], "…"]))
@@ -119,7 +119,7 @@ def _section(section: Section, width: int | None, style: Style, brief: bool, by_
         yield from wrapped(visible(section.note), width)
     for line in section.lines:
         yield from wrapped(visible(line), width)
-    for line in section.code.splitlines():
+    for line in section.code_lines:
         yield from _code(_INDENT + visible(line), width)
     if section.only_text:
         return

@@ -38,11 +38,12 @@ def tab(browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def opened(tab: Any) -> Iterator[Callable[..., Any]]:
     """Return a function that opens a page as in a new tab, with all its sections or at another address. The test fails
-    if the page made requests or reported errors."""
+    if the page made requests, opened dialogs or reported errors."""
     wrong: list[str] = []
     watching: dict[str, Callable[[Any], object]] = {
         "console": lambda message: wrong.append(message.text) if message.type == "error" else None,
         "weberror": lambda error: wrong.append(str(error.error)),
+        "dialog": lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()),
         "request": lambda request: None if request.url.startswith(_LOCAL) else wrong.append(request.url),
     }
     for event, watch in watching.items():

@@ -115,3 +115,15 @@ def test_the_tooltip_of_a_bar(show: Callable[..., Any], kind: Any) -> None:
     page.locator(".chart").hover(position={"x": 640, "y": 60})
     expect(page.locator(".hoverlayer .hovertext").first).to_contain_text(BEGINS)
     sound(page)
+
+
+def test_a_saved_table_has_no_formula(show: Callable[..., Any], tmp_path: Path) -> None:
+    names, values = ["=1+1", "@x", "-a", "a=b", *"cdefgh"], [-5, *range(9)]
+    page = show(Section("s", "Names", pd.DataFrame({"name": names, "total_ns": values}), limit=10))
+    page.wait_for_selector("table[data-ready]")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="CSV").click()
+    waiting.value.save_as(tmp_path / "saved.csv")
+    saved = pd.read_csv(tmp_path / "saved.csv")
+    assert set(saved["Name"]) == {"'=1+1", "'@x", "'-a", "a=b", *"cdefgh"}
+    assert not any(str(value).startswith("'") for value in saved.iloc[:, 1])

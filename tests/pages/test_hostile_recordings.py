@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+import perfkit
 from perfkit_core.cli.main import main
+from perfkit_core.notebook import displays
 from perfkit_core.renderers.cells import visible
-from tests.support.hostile_files import EVIL, FILE, named, recording, sound
+from tests.support.hostile_files import EVIL, FILE, named, paddle_recording, recording, sound
 from tests.support.paths import EXAMPLES
 
 Open = Callable[[Path], Any]
@@ -75,6 +77,30 @@ def test_advice(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> 
     page = opened(made(tmp_path, "advise", str(recordings[0])))
     sound(page)
     assert visible(FILE) in page.title()
+
+
+@pytest.mark.parametrize("kind", ["paddle", "run folder"])
+def test_all_pages_of_other_sources(opened: Open, recordings: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
+    """A recording of Paddle, and a run folder with a hostile name: the report, the comparison, the advice, and what a
+    notebook shows."""
+    source = paddle_recording(tmp_path / "paddle<")
+    if kind == "run folder":
+        source = tmp_path / f"run{visible(FILE)}"
+        assert main(["export", str(recordings[0]), "--keep-host", "-o", str(source / "a.perfkit.parquet")]) == 0
+    for arguments in (("report", source), ("compare", recordings[1], source), ("advise", source)):
+        page = opened(made(tmp_path, *map(str, arguments)))
+        sound(page)
+        page.wait_for_timeout(50)
+    trace = perfkit.load(source)
+    outputs = [displays.trace(trace), perfkit.summarize(trace)._repr_html_(), displays.advices(perfkit.advise(trace)),
+               displays.comparison(perfkit.compare(perfkit.load(recordings[0]), trace))]  # fmt: skip
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<!doctype html><meta charset=utf-8><body>{''.join(filter(None, outputs))}", encoding="utf-8")
+    page = opened(notebook)
+    shown = page.locator("body").evaluate("(body) => body.textContent")
+    assert SHOWN in shown
+    assert page.locator("img, [onerror], script, a[href^=javascript]").count() == 0
+    assert "broken" not in page.title()
 
 
 def test_a_ledger(opened: Open, tmp_path: Path) -> None:

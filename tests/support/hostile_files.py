@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import expect
 
+from tests.support.paths import DATA
+
 EVIL = (
     "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
-    "<b>\"quotes'</b>&amp;&lt;\u202eright to left\u202c\x07\x1b[31m" + "k" * 1000
+    "<b>\"quotes'</b>&amp;&lt;{{ 7*7 }}{% raw %}${document.title='broken'}`\u2028\u2029<!--<svg/onload=alert(1)>"
+    "javascript:document.title='broken'//\u202eright to left\u202c\x07\x1b[31m\x7f" + "k" * 1000
 )
-"""A name with HTML, a script, quotes, HTML escapes, characters that reverse the direction of text, control characters,
-and 1,000 letters."""
+"""A name with HTML, scripts, an image from elsewhere, quotes, HTML escapes, syntax of templates, line separators of
+Unicode, the begin of a comment, an address that runs a script, characters that reverse the direction of text, control
+characters, and 1,000 letters."""
 FILE = "script><img src=x onerror=\"document.title='broken'\">&amp;\u202e'.json"
 """A file name for a folder whose name ends with ``<``. In the path, both names together form a tag that closes a
 script."""
@@ -56,6 +61,27 @@ def recording(folder: Path, slower: int = 0) -> Path:
     place.mkdir(parents=True)
     file = place / FILE
     content = {"schemaVersion": 1, "deviceProperties": [device], "traceEvents": [*facts, *events]}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def paddle_recording(folder: Path) -> Path:
+    """Write a real recording of Paddle in which all names of operators, layers and threads, and all texts among the
+    arguments, are hostile."""
+    content = json.loads(gzip.decompress((DATA / "paddle-mlp.json.gz").read_bytes()))
+    for event in content["traceEvents"]:
+        if event.get("cat") in ("Operator", "UserDefined", "OperatorInner", "DygraphOperator"):
+            name, bracket, length = event["name"].rpartition("[")
+            event["name"] = f"{named(name)}{bracket}{length}"
+        if event.get("ph") == "M" and "name" in event["args"]:
+            event["args"]["name"] = named(event["args"]["name"])
+        elif "callstack" in event.get("args", {}):
+            event["args"]["callstack"] = named("file.py(3): f")
+    content["ExtraInfo"] = {key: value if "Utilization" in key else named(value)
+                            for key, value in content["ExtraInfo"].items()}  # fmt: skip
+    content[EVIL] = EVIL
+    file = folder / FILE
+    folder.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content), encoding="utf-8")
     return file
 

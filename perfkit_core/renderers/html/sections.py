@@ -56,7 +56,7 @@ class Block:
     @property
     def wide(self) -> bool:
         """Whether the nested section needs the full width of the page."""
-        code = max(map(len, self.section.code.splitlines()), default=0)
+        code = max(map(len, self.section.code_lines), default=0)
         return len(self.columns) > _NARROW or self.spans is not None or code > LONGEST
 
 
