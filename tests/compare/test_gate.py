@@ -48,6 +48,7 @@ def judged(condition: str, base: Trace, other: Trace, noise: float = 0.0) -> Out
         ("operators.calls[a > b] > 1_000", BUDGET, 1000, True),
         ("device.busy_ratio < -0.05", DIFFERENCE, -0.05, False),
         ("operators.flops > +2G", DIFFERENCE, 2e9, True),
+        ("operators.calls > +\r5", DIFFERENCE, 5, True),
     ],
 )
 def test_conditions_are_parsed(text: str, kind: str, limit: float, upward: bool) -> None:

@@ -87,7 +87,7 @@ def parsed(text: str) -> Condition:
     view, column, row = match["view"], match["column"], match["row"]
     if (view == STEP_TIME) != (column is None) or (view == STEP_TIME and row is not None):
         raise UsageError(f"--fail-on {text!r}: {view!r} is not a number", _HINT)
-    number, unit, upward = match["limit"].replace(" ", "").replace("_", ""), match["unit"], match["sign"] == ">"
+    number, unit, upward = "".join(match["limit"].split()).replace("_", ""), match["unit"], match["sign"] == ">"
     kind: Kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
     known = get_plugins().views().get(view)
     tested = _STEP_TIME if column is None else columns.column(known.columns if known else (), column)
