@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import mmap
 import os
 import random
@@ -25,6 +26,11 @@ _HEAD: Final = 32
 _ROOM: Final = 16 << 20
 _GUIDED: Final = ("filter", "fail-on", "metric", "ledger", "peaks", "snapshot", "partial-results")
 """Targets in Python, where atheris sees which code an input reaches."""
+_SEEN: Final = (
+    "perfkit_core.compare.gate", "perfkit_core.flops", "perfkit_core.language", "perfkit_core.ranks",
+    "perfkit_core.verify", "perfkit_torch.memory_snapshot",
+)  # fmt: skip
+"""Modules whose code atheris sees. numba could not compile functions that atheris has changed."""
 
 
 class Progress:
@@ -129,14 +135,9 @@ def _attack(name: str, arguments: argparse.Namespace, seconds: float) -> tuple[i
 def _work(arguments: argparse.Namespace) -> int:
     """Run one target in this process, until the time is over or an input is handled wrongly."""
     (name,) = arguments.target
-    guided = arguments.repeat is None and name in _GUIDED and importlib.util.find_spec("atheris") is not None
-    if guided:
-        import atheris
+    from tests.fuzz import targets
 
-        with atheris.instrument_imports(include=["perfkit_core", "perfkit_torch"], enable_loader_override=False):
-            from tests.fuzz import targets
-    else:
-        from tests.fuzz import targets
+    guided = arguments.repeat is None and name in _GUIDED and importlib.util.find_spec("atheris") is not None
     if arguments.repeat:
         with tempfile.TemporaryDirectory() as folder:
             target = targets.all_targets(Path(folder))[name]
@@ -167,6 +168,11 @@ def _work(arguments: argparse.Namespace) -> int:
 def _guided(seeds: Sequence[bytes], one: Callable[[bytes], None], arguments: argparse.Namespace) -> None:
     import atheris
 
+    for module in [module for name, module in sys.modules.items() if name.startswith(_SEEN)]:
+        for holder in (module, *filter(inspect.isclass, vars(module).values())):
+            for function in filter(inspect.isfunction, vars(holder).values()):
+                if function.__module__ == module.__name__:
+                    atheris.instrument_func(function)
     folder = arguments.worker.parent
     corpus = folder / "corpus"
     corpus.mkdir()

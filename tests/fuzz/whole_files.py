@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from perfkit_core.cli.main import main
 from perfkit_core.errors import PerfkitError
@@ -17,6 +18,7 @@ from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks import files as partial_results
 from perfkit_core.readers.load import load_one
+from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted
 from perfkit_core.verify import ledger
 from tests.fuzz.event_texts import extents
 from tests.fuzz.mutation import mutated
@@ -24,7 +26,7 @@ from tests.fuzz.target import FindingError, Target
 from tests.support import nsys
 from tests.support.allocator import Allocator, stack
 from tests.support.paths import DATA
-from tests.support.scanned import both
+from tests.support.scanned import both, difference
 
 FLIPS = (b"\0", b"\1", b"\x7f", b"\x80", b"\xfe", b"\xff", b"\xff" * 8, b"\0" * 8, b"\xff\x7f" * 5)
 
@@ -104,8 +106,25 @@ def _alike(path: Path) -> None:
 
 
 def _loaded(path: Path) -> None:
+    """Read the file whole and in part, with compiled and with interpreted functions."""
     for partial in (True, False):
-        checked(load_one(path, partial))
+        results: list[Trace | str] = []
+        refused: PerfkitError | None = None
+        for cells in (ENOUGH_CELLS, 0):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Interpreted, "cells", cells)
+                try:
+                    results.append(load_one(path, partial))
+                except PerfkitError as error:
+                    refused = error
+                    results.append(str(error))
+        different = difference(*results)
+        if different:
+            raise FindingError(f"compiled and interpreted functions differ: {different}")
+        if refused:
+            raise refused
+        assert isinstance(results[0], Trace)
+        checked(results[0])
 
 
 def checked(trace: Trace) -> None:
