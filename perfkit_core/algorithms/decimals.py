@@ -62,20 +62,28 @@ def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
 def _integers(texts: Sequence[bytes | str | None]) -> IntArray:
     strings = pc.utf8_trim(pc.fill_null(pa.array(texts).cast(pa.string()), "0"), ' "')
     ns = pa.decimal128(38, _DIGITS)
-    try:
-        numbers = strings.cast(ns)
-    except pa.ArrowInvalid:  # a text has digits below 1 ns, or is not a number
-        try:
-            finer = strings.cast(pa.decimal128(38, _DIGITS + 9))
-            numbers = pc.round(finer, _DIGITS).cast(ns, safe=False)
-        except pa.ArrowInvalid:  # a text is a float printed with all its digits, such as 2.7700000209733844
-            numbers = pa.array([_rounded(text) for text in strings.to_pylist()], ns)
+    # Arrow reads outside of its tables for exponents such as e-78320561, and may crash.
+    if pc.any(pc.match_substring(strings, "e", ignore_case=True)).as_py():
+        numbers = pa.array([_rounded(text) for text in strings.to_pylist()], ns)
+    else:
+        numbers = _cast(strings, ns)
     # Each decimal consists of two 64-bit words. If the number fits 64 bits, the high word only repeats the sign.
     words = np.frombuffer(numbers.buffers()[1], np.int64)[2 * numbers.offset :][: 2 * len(numbers)]
     low, high = words[::2], words[1::2]
     if not np.array_equal(low >> 63, high):
         raise pa.ArrowInvalid("larger than 64 bits of nanoseconds")
     return low.copy()
+
+
+def _cast(strings: pa.Array, ns: pa.DataType) -> pa.Array:
+    try:
+        return strings.cast(ns)
+    except pa.ArrowInvalid:  # a text has digits below 1 ns, or is not a number
+        try:
+            finer = strings.cast(pa.decimal128(38, _DIGITS + 9))
+            return pc.round(finer, _DIGITS).cast(ns, safe=False)
+        except pa.ArrowInvalid:  # a text is a float printed with all its digits, such as 2.7700000209733844
+            return pa.array([_rounded(text) for text in strings.to_pylist()], ns)
 
 
 def _rounded(text: str) -> decimal.Decimal:

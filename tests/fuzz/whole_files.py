@@ -102,7 +102,7 @@ def _alike(path: Path) -> None:
         different = both(path, partial, chunk_bytes=1500)
         if different:
             raise FindingError(different)
-    _loaded(path)
+    checked(load_one(path))
 
 
 def _loaded(path: Path) -> None:
