@@ -304,6 +304,15 @@ def test_hostile_texts_and_numbers_are_read_or_refused(tmp_path: Path) -> None:
     assert "64-bit" in refusal(export.write(tmp_path / "late.sqlite"))
 
 
+def test_damage_whose_description_is_no_text_is_refused(tmp_path: Path) -> None:
+    """SQLite quotes the damaged definition of a table in its error."""
+    path = small().write(tmp_path / "t.sqlite")
+    data = path.read_bytes()
+    assert data.count(b"CREATE TABLE") > 3
+    path.write_bytes(data.replace(b"CREATE TABLE", b"CREATE \xff\xfe\xff\xfe\xff"))
+    assert "cannot be read" in refusal(path)
+
+
 @pytest.mark.parametrize("twentieth", range(1, 20))
 def test_a_truncated_file_is_refused_or_read_in_part(tmp_path: Path, twentieth: int) -> None:
     export = small()

@@ -86,7 +86,7 @@ class Database:
                     return
                 yield batch
                 batch = []
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the text of an error may be damaged, too
             if not self.partial:
                 raise SourceError(f"{self.path}: table {table} cannot be read ({error})", HINT) from None
             self.damaged[table] = None
