@@ -27,7 +27,8 @@ MAX_VALUE_BYTES: Final = 64 << 20
 """Maximum size of an event or a header value. Anything larger is treated as damage."""
 _CUTS_TRIED: Final = 8
 _GAP: Final = re.compile(rb"[\s,]*")
-_AFTER_EVENT: Final = re.compile(rb"\s*(?:,\s*\{|\]|,\s*\])")
+_AFTER_EVENT: Final = re.compile(rb"\s*+(?:,\s*+[\{\]]|\])|(?:\s*+,)?\s{4096,}+\Z")
+"""Matches what follows an event. Of long blanks, the rest may not have been read yet."""
 
 
 class EventList:
@@ -74,12 +75,16 @@ class EventList:
         return self.window.base + self.position
 
     def skip(self, pattern: re.Pattern[bytes]) -> None:
-        """Move the position past a match of the pattern. More of the file is read if the match may continue."""
+        """Move the position past a match of the pattern. More of the file is read if the match may continue. Text that
+        was skipped leaves the window, so that the time is linear."""
         while True:
             match = pattern.match(self.window.data, self.position)
             if match:
                 self.position = match.end()
-            if self.position < len(self.window.data) or not self.window.more():
+            if self.position < len(self.window.data):
+                return
+            self.drop()
+            if not self.window.more():
                 return
 
     def peek(self) -> bytes:

@@ -29,7 +29,7 @@ _BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
-_KEY: Final = re.compile(rb'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:')
 
 
 class ChromeFile(EventList):
@@ -107,15 +107,15 @@ class ChromeFile(EventList):
 
     def _key(self) -> str | None:
         while True:
+            self.skip(_GAP)
+            if self.peek() == b"}":
+                return None
             match = _KEY.match(self.window.data, self.position)
             if match:
                 self.position = match.end()
                 self.skip(_SPACE)
                 key = str(json.loads(f'"{match[1].decode("utf-8", "replace")}"', strict=False))
                 return key.encode("utf-8", "replace").decode()
-            self.skip(_GAP)
-            if self.peek() == b"}":
-                return None
             if len(self.window.data) - self.position > WINDOW_BYTES or not self.window.more():
                 raise self.broken("the JSON object is not closed")
 

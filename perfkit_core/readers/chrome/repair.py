@@ -38,13 +38,14 @@ _NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|" + _NO_FINITE + rb")"
 _TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|([{\[])|([}\]])")
 _STRING_OR_NUMBER = re.compile(_STRING + rb"|(" + _NUMBER + rb")")
 _FIRST_KEY = re.compile(rb'\{\s*"\w+"')
-_BETWEEN = re.compile(rb"\s*,\s*(?=\{)")
+_BETWEEN = re.compile(rb"(?<!\s)\s*+,\s*+(?=\{)")
 _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
 _CLOSED_BY: Final = {b"{": b"}", b"[": b"]"}
-_END = re.compile(rb"\}(?=\s*(?:,\s*\{|,?\s*\]))")
+# Possessive quantifiers (*+) give back no blanks, so that the search stays linear in long runs of blanks.
+_END = re.compile(rb"\}(?=\s*+(?:\]|,\s*+[\{\]]))")
 _BEGINNING = re.compile(rb'[^\s\[:]\s*(\{\s*"(?:ph|cat|name|pid|tid|ts|dur)"\s*:)')
 """Matches the beginning of an event. Objects inside an event do not match, because they follow a ``:`` or a ``[``."""
-_END_OF_LIST = re.compile(rb'[^\s\w"]\s*(\])\s*(?:,\s*"[^"\\]*"\s*:|\}?\s*\Z)')
+_END_OF_LIST = re.compile(rb'[^\s\w"]\s*+(\])\s*+(?:,\s*+"[^"\\]*+"\s*+:|\}?\s*+\Z)')
 
 
 def next_event(data: bytes, start: int, last: bool) -> tuple[bytes, int, bool] | None:

@@ -81,7 +81,8 @@ class Chunks:
                 break
             last = self._window.finished and not self._carried
             size = held if last else self._last_beginning(self._end, buffer[:held])
-            if size or wanted >= _MAX_GROWTH * self._size:
+            blank = not size and not buffer[held // 2 : held].tobytes().strip()  # no chunk is worth growing for blanks
+            if size or blank or wanted >= _MAX_GROWTH * self._size:
                 size = size or held
                 self._carried = buffer[size:held].tobytes() + self._carried
                 buffer[size : size + PAD] = 0
