@@ -106,11 +106,11 @@ def _spread(above, keys, count):  # type: ignore[no-untyped-def]
 
 def parents(depth: IntArray) -> IntArray:
     """Return the row of each row's parent (-1 for roots), shape (rows,). ``depth`` must be in preorder."""
-    parent = np.full(len(depth), -1, np.int64)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        above, rows = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
-        parent[rows] = above[np.searchsorted(above, rows) - 1]
-    return parent
+    row = np.arange(len(depth))
+    key = depth * len(depth) + row  # sorts by depth, then by row
+    order = np.argsort(key)
+    above = np.searchsorted(key[order], key - len(depth)) - 1  # the last earlier row of the depth above
+    return np.where(depth > 0, order[above], NO_ROW) if len(depth) else row
 
 
 def preorder(parent: IntArray, weight: IntArray) -> IntArray:

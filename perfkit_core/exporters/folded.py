@@ -1,13 +1,12 @@
 """Folded stacks for flame graph tools and speedscope. Each distinct stack is a line ``thread;outer;inner weight``.
 
 The weight of a stack does not include deeper stacks. Stacks with weight 0 are left out. The format cannot escape
-characters. Therefore ``;`` in a name is replaced by ``:``, and a line break by a space.
+characters. Therefore ``;`` in a name is replaced by ``:``, and a line break by a space. Very deep stacks are cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -15,31 +14,47 @@ import numpy as np
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.algorithms.trees import Tree
 from perfkit_core.exporters import CPU
-from perfkit_core.exporters.stacks import LACKING, call_paths, default, weigh
+from perfkit_core.exporters.stacks import LACKING, call_paths, cut_to, default, weigh
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
 
-_LINES: Final = 4096
+_PIECE: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 29
+"""Largest size of all stacks together. Deep stacks are cut to stay below it."""
 _UNSAFE: Final = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     """Write the stacks with the weight ``options.weight``, in ns, bytes or calls. Return the reason if there are no
-    stacks. Return a note if device time replaces missing host time. Otherwise return ""."""
+    stacks. Return a note if device time replaces missing host time, or if stacks were cut. Otherwise return ""."""
     weight = options.weight or default(trace)
     tree, labels = call_paths(trace)
-    lines = _lines(tree, labels, tree.own(weigh(trace, weight)))
+    texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
+    sizes, values = np.array([len(text) + 1 for text in texts], np.int64)[tree.key], weigh(trace, weight)
+    tree, cut = cut_to(_MAX_CHARACTERS, tree, sizes, tree.own(values) != 0)
     empty = True
-    while some := list(islice(lines, _LINES)):
-        file.write("".join(some).encode())
+    for piece in _pieces(_lines(tree, texts, tree.own(values))):
+        file.write(piece.encode())
         empty = False
     if empty:
         return LACKING[weight]
-    return "" if options.weight or weight == CPU else f"{LACKING[CPU]}: the weights are device time"
+    replaced = "" if options.weight or weight == CPU else f"{LACKING[CPU]}: the weights are device time"
+    return "; ".join(filter(None, (replaced, cut)))
 
 
-def _lines(tree: Tree, labels: list[tuple[str, ...]], weights: IntArray) -> Iterator[str]:
-    texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
+def _pieces(lines: Iterator[str]) -> Iterator[str]:
+    held, size = [], 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= _PIECE:
+            yield "".join(held)
+            held, size = [], 0
+    if held:
+        yield "".join(held)
+
+
+def _lines(tree: Tree, texts: list[str], weights: IntArray) -> Iterator[str]:
     parent, label, weight = tree.parent, tree.key.tolist(), weights.tolist()
     # For each node, ``child_of`` is its first child, and ``next_of`` is its next sibling.
     children = np.flatnonzero(parent >= 0)

@@ -3,12 +3,16 @@
 pprof merges functions with equal names and system names, even from different files. The system name therefore contains
 the file. The thread is a label of each sample, with the rank if there are several. ``-tagroot=thread`` turns the label
 into a frame. Fields have the numbers of proto/profile.proto in github.com/google/pprof.
+
+Each sample has all frames of its stack, so very deep stacks are cut. The samples are written in portions, because
+concatenated messages are one message.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -16,7 +20,7 @@ import numpy as np
 from perfkit_core.algorithms.trees import Tree
 from perfkit_core.errors import UsageError
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
-from perfkit_core.exporters.stacks import Frame, call_paths, frame, weigh
+from perfkit_core.exporters.stacks import Frame, call_paths, cut_to, frame, weigh
 from perfkit_core.model.schema import PYTHON
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
@@ -24,6 +28,9 @@ from perfkit_core.plugins.contracts import ExportOptions
 _INT64, _UINT64, _STRING, _MESSAGE = 3, 4, 9, 11
 _REPEATED: Final = 3
 _PACKAGE: Final = "perftools.profiles"
+_MAX_FRAMES: Final = 1 << 25
+"""Largest number of frames of all samples together. Deep stacks are cut to stay below it."""
+_PORTION_FRAMES: Final = 1 << 20
 
 _FIELDS: Final[dict[str, dict[str, tuple[int, int | str]]]] = {
     "ValueType": {"type": (1, _INT64), "unit": (2, _INT64)},
@@ -72,18 +79,26 @@ SAMPLE_TYPES: Final = ((CALLS, "calls", "count"), (BYTES, "allocated", "bytes"),
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    """Write the stacks. Return a reason if there are none, else "". Raises UsageError if protobuf is not installed."""
+    """Write the stacks. Return a reason if there are none, a note if some were cut, else "". Raises UsageError if
+    protobuf is not installed."""
     # The name of a Python event contains the first line of its function. Other frames contain the line of the call.
     names = trace.codes("name")
     begins = {names.values[code] for code in np.unique(names.codes[trace.rows("kind", PYTHON)]).tolist()}
     builder = _Builder(profile_class()(), begins)
     tree, labels = call_paths(trace)
-    values = np.stack([tree.own(weigh(trace, weight)) for weight, _, _ in SAMPLE_TYPES], axis=1)
+    weights = [weigh(trace, weight) for weight, _, _ in SAMPLE_TYPES]
+    weighted = np.logical_or.reduce([tree.own(values) != 0 for values in weights])
+    frames = np.array([len(label) for label in labels], np.int64)[tree.key]
+    tree, cut = cut_to(_MAX_FRAMES, tree, frames, weighted)
+    values = np.stack([tree.own(values) for values in weights], axis=1)
     builder.head(trace, bool(values[:, -1].any()))
-    empty = builder.samples(tree, labels, values.tolist()) == 0
+    empty = True
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
+        for portion in builder.samples(tree, labels, values.tolist()):
+            compressed.write(portion)
+            empty = False
         compressed.write(builder.profile.SerializeToString(deterministic=True))
-    return "no stack has a weight" if empty else ""
+    return "no stack has a weight" if empty else cut
 
 
 class _Builder:
@@ -108,21 +123,29 @@ class _Builder:
             self.profile.time_nanos = start
         self.profile.comment.append(self._text(f"{trace.meta.framework}: {trace.meta.source}"))
 
-    def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> int:
-        """Add a sample for each stack with a nonzero value, and return the number of samples."""
+    def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> Iterator[bytes]:
+        """Yield messages with a sample for each stack with a nonzero value. They refer to texts and locations of
+        ``profile``, which is complete at the end."""
+        some, held = profile_class()(), 0
         labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths]
         parent, label = tree.parent.tolist(), tree.key.tolist()
         for node, value in enumerate(values):
             if any(value):
-                sample = self.profile.sample.add(value=value)
+                sample, frames = some.sample.add(value=value), []
                 while parent[node] >= 0:
-                    sample.location_id.extend(labels[label[node]])
+                    frames += labels[label[node]]
                     node = parent[node]
                 # Leave out the thread, unless it is the only frame: pprof drops samples without frames.
                 inside = labels[label[node]][:-1]
-                sample.location_id.extend(inside if inside or sample.location_id else labels[label[node]])
+                frames += inside if inside or frames else labels[label[node]]
+                sample.location_id.extend(frames)
                 sample.label.add(key=self._text("thread"), str=self._text(paths[label[node]][0]))
-        return len(self.profile.sample)
+                held += len(frames)
+                if held >= _PORTION_FRAMES:
+                    yield some.SerializeToString(deterministic=True)
+                    some, held = profile_class()(), 0
+        if some.sample:
+            yield some.SerializeToString(deterministic=True)
 
     def _text(self, text: str) -> int:
         if text not in self._texts:

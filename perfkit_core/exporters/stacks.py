@@ -44,6 +44,23 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
     return trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels
 
 
+def cut_to(most: int, tree: trees.Tree, sizes: arrays.IntArray, weighted: arrays.BoolArray) -> tuple[trees.Tree, str]:
+    """Limit the depth of the tree, for a format that writes the complete stack of each node in the mask ``weighted``.
+    The size of such a file grows with the square of the depth. ``sizes`` are the sizes of the nodes without the nodes
+    above them. Return the tree in which the stacks have at most the size ``most`` together, and a note, or "" if the
+    tree is unchanged. Events of deeper nodes count for their ancestor at the largest depth."""
+    depth, size = tree.depth(), nesting.sum_down(tree.parent, sizes)
+    inherits = nesting.holds(tree.parent, weighted) & ~weighted  # nodes that get a weight if the tree is cut below them
+    whole, merged = (np.bincount(depth, np.where(mask, size, 0.0)) for mask in (weighted, inherits))
+    if not len(tree) or whole.sum() <= most:
+        return tree, ""
+    deepest = max(int(np.searchsorted(whole.cumsum() + merged, most, side="right")) - 1, 0)
+    nearest = nesting.nearest_on_path(tree.parent, depth <= deepest)
+    node = np.where(tree.node == arrays.NO_ROW, arrays.NO_ROW, nearest[tree.node])
+    note = f"stacks of more than {deepest + 1:,} nested events were cut, because complete ones would make the file huge"
+    return trees.Tree(tree.parent, tree.key, node), f"{note}: deeper events count for the last one that is left"
+
+
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:
     """Return the index of each event's label, and the labels. A label contains the thread (only where ``top`` is true),
     the frames of the recorded stack, and the name of the event."""
@@ -61,8 +78,8 @@ def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[
     threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
     if len(trace.meta.ranks) > 1:
         threads = [f"rank {lane.rank}: {name}" for lane, name in zip(timeline.lanes, threads, strict=True)]
-    roots = list(dict.fromkeys(threads))
-    number = np.array([*(roots.index(name) for name in threads), -1], np.int64)
+    place = {name: number for number, name in enumerate(dict.fromkeys(threads))}
+    roots, number = list(place), np.array([*(place[name] for name in threads), -1], np.int64)
     root = np.where(top, number[timeline.lane], -1) + 1
     width, height = len(spelled), len(stacks.values) + 1
     keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)

@@ -297,3 +297,24 @@ def test_stacks_far_deeper_than_pythons_own_limit(tmp_path: Path) -> None:
     for _, stack, _ in Pprof(found, tmp_path / "t.pb.gz").stacks():
         depth[stack.count(";")] += 1
     assert set(depth.values()) == {1}
+
+
+@pytest.mark.parametrize(("most", "depth"), [(10**9, 100), (5150, 100), (5149, 99), (989, 43), (988, 42), (2, 1)])
+def test_stacks_are_cut_where_complete_ones_would_be_too_large(
+    most: int, depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 events lie inside each other. Up to depth d, their stacks have d * (d + 3) / 2 frames with the thread. No
+    weight is lost."""
+    found = trace([host("f", "python", number, 2 * (100 - number)) for number in range(100)])
+    monkeypatch.setattr("perfkit_core.exporters.folded._MAX_CHARACTERS", 2 * most)  # a frame takes two characters: "f;"
+    monkeypatch.setattr("perfkit_core.exporters.pprof._MAX_FRAMES", most)
+    lines = folded(found, tmp_path / "t.folded")
+    assert max(stack.count(";") for stack in lines) == depth
+    assert sum(lines.values()) == sums(found)["cpu"]
+    profile = Pprof(found, tmp_path / "t.pb.gz")
+    assert max(stack.count("f") for _, stack, _ in profile.stacks()) == depth
+    assert profile.sums()["host_self"] == sums(found)["cpu"]
+    assert profile.sums()["calls"] == 100
+    for suffix in ("folded", "pb.gz"):
+        note = export(found, tmp_path / f"t.{suffix}")
+        assert (f"more than {depth} nested" in note) == (depth < 100), note
