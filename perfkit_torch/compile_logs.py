@@ -102,12 +102,17 @@ def beside(path: Path, rank: int | None = None) -> list[Path]:
     """Return the files and folders next to a trace file, or in a run folder, that :func:`read` reads for a rank."""
     folder = path if path.is_dir() else path.parent
     try:
-        parts = (
-            part for part in folder.iterdir() if _LOG.fullmatch(part.name) or part.name in (_DEBUG_FOLDER, _KERNELS)
-        )
-        return _of_rank(sorted(parts), rank)
+        return _of_rank([folder / name for name in _written(folder, folder.stat().st_mtime_ns)], rank)
     except OSError:
         return []
+
+
+@lru_cache(maxsize=16)
+def _written(folder: Path, modified_ns: int) -> list[str]:
+    """Return the sorted names of the compiler's files in a folder. They are cached, as the folder may have a trace for
+    each of thousands of ranks. Raises OSError."""
+    names = (part.name for part in folder.iterdir())
+    return sorted(name for name in names if _LOG.fullmatch(name) or name in (_DEBUG_FOLDER, _KERNELS))
 
 
 def in_process(names: Iterable[str]) -> tuple[CompiledGraph, ...]:

@@ -106,11 +106,11 @@ def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedA
     used = np.zeros(len(names.values) + 1, np.bool_)
     used[names.codes[kinds]] = True  # the last item is for nulls
     canonical = {int(code): operator_names(names.values[code]) for code in np.flatnonzero(used[:-1])}
-    values = list(dict.fromkeys(name for name in canonical.values() if name is not None))
+    values: dict[str, int] = {}
     number = np.full(len(names.values), -1, np.int32)
     for code, name in canonical.items():
-        number[code] = -1 if name is None else values.index(name)
-    return texts(np.where(kinds, names.lookup(number, -1), -1), values)
+        number[code] = -1 if name is None else values.setdefault(name, len(values))
+    return texts(np.where(kinds, names.lookup(number, -1), -1), list(values))
 
 
 def _nested(trace: Trace, recorded_parent: IntArray | None) -> tuple[IntArray, IntArray]:

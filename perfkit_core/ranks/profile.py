@@ -52,10 +52,11 @@ class Computed:
     holds: Callable[[str], bool]  # Returns whether any event has a value in a given column.
 
 
-def of_ranks(ranks: Sequence[Trace], views: Sequence[View], job: Job) -> Computed:
-    """Compute views of traces that have one rank each. Raises UsageError."""
+def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
+    """Compute views of traces that have one rank each. Takes the traces from ``ranks``. Raises UsageError."""
     if len(ranks) > 1:
-        return merge([reduce.reduce_trace(trace, job) for trace in ranks], views, job)
+        ranks.reverse()  # each trace is freed after its reduction, with everything that the views have cached
+        return merge([reduce.reduce_trace(ranks.pop(), job) for _ in range(len(ranks))], views, job)
     (trace,) = ranks
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.only_steps else job.request

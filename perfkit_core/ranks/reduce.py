@@ -39,18 +39,26 @@ def understood(view: View, request: ViewRequest) -> ViewRequest:
 
 def split(trace: Trace) -> list[Trace]:
     """Split a trace into one trace for each rank, in rank order. Ranks without events are included. Events of unknown
-    rank come first. Row references are renumbered."""
+    rank come first. Row references are renumbered. The traces share memory, so that many ranks take little."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
-    of_event = trace.ints("rank")
+    of_event, events = trace.ints("rank"), trace.events
+    ranks = np.array(sorted({*np.unique(of_event).tolist(), *trace.meta.ranks}), np.int64)
+    order = np.argsort(of_event, kind="stable")
+    in_order = of_event[order]
+    if (of_event != in_order).any():
+        events = events.take(pa.array(order))
+    first, end = (np.searchsorted(in_order, ranks, side) for side in ("left", "right"))
+    position = np.empty(len(trace), np.int64)  # of each event among the events of its rank
+    position[order] = np.arange(len(trace)) - first[np.searchsorted(ranks, in_order)]
+    moved = {}
+    for name in ROW_REFERENCES:
+        row = trace.ints(name)[order]
+        moved[name] = np.where((row >= 0) & (of_event[row] == in_order), position[row], NO_ROW)
     traces = []
-    for rank in sorted({*np.unique(of_event).tolist(), *trace.meta.ranks}):
-        rows = np.flatnonzero(of_event == rank)
-        # the extra last item stays -1, so that references to no row (-1) stay -1
-        position = np.full(len(trace) + 1, NO_ROW, np.int64)
-        position[rows] = np.arange(len(rows))
-        references = {name: pa.array(position[trace.ints(name)[rows]]) for name in ROW_REFERENCES}
-        part = Trace(trace.events.take(pa.array(rows)), trace.meta, trace.quality)
+    for rank, start, stop in zip(ranks.tolist(), first.tolist(), end.tolist(), strict=True):
+        references = {name: pa.array(rows[start:stop]) for name, rows in moved.items()}
+        part = Trace(events.slice(start, stop - start), trace.meta, trace.quality)
         traces.append(part.with_columns(**references).with_meta(ranks=() if rank < 0 else (rank,)))
     return traces
 

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.trace import with_rank
+from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks import files
+from perfkit_core.ranks import files, reduce
 from perfkit_core.ranks import run as running
 from perfkit_core.ranks.plan import Job, RankFiles, plan
 from perfkit_core.ranks.profile import Computed, Ranks, Whole, merge, opened
@@ -31,7 +33,7 @@ from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage.store import write_cycle
-from tests.support import chrome
+from tests.support import chrome, extreme
 from tests.support.paths import DATA
 from tests.support.rank_files import write_ranks
 from tests.support.rendered import rendered
@@ -390,3 +392,55 @@ def _sorted(table: pd.DataFrame, first: list[str]) -> pd.DataFrame:
 
 def _objects(table: pd.DataFrame) -> Iterator[str]:
     yield from (str(name) for name in table.columns if table[name].dtype == object)
+
+
+def test_many_ranks_of_one_trace_share_its_memory() -> None:
+    """Each rank once held arrays as long as the trace, so 10,000 ranks took 10,000 times its memory."""
+    trace = extreme.steps(1, ranks=2000).with_meta(ranks=tuple(range(2000)))
+    shared = trace.events.column("start_ns").chunk(0).buffers()[1]
+    traces = reduce.split(trace)
+    assert [part.meta.ranks for part in traces] == [(rank,) for rank in range(2000)]
+    for part in traces[::100]:
+        assert len(part) == 8
+        assert part.ints("parent").tolist() == [-1, 0, 0, 2, -1, -1, 1, 2]
+        assert part.ints("launched_by").tolist() == [-1, -1, -1, -1, 3, 3, -1, -1]
+        assert part.events.column("start_ns").chunk(0).buffers()[1].address == shared.address
+        assert part.column("parent").get_total_buffer_size() == 64
+
+
+def test_ranks_in_any_order_of_rows_are_split() -> None:
+    trace = extreme.steps(2, ranks=3)
+    order = np.random.default_rng(0).permutation(len(trace))
+    number = np.argsort(order)
+    parents = trace.ints("parent")[order]
+    shuffled = Trace(trace.events.take(pa.array(order)), trace.meta).with_columns(
+        parent=pa.array(np.where(parents < 0, -1, number[parents]))
+    )
+    traces = reduce.split(shuffled.with_meta(ranks=(0, 1, 2, 9)))
+    assert [len(part) for part in traces] == [16, 16, 16, 0]
+    for rank, part in enumerate(traces[:3]):
+        assert set(part.ints("rank").tolist()) == {rank}
+        inside = part.ints("parent") >= 0
+        above = part.pick("name", part.ints("parent")[inside]).to_pylist()
+        pairs = set(zip(part.pick("name", np.flatnonzero(inside)).to_pylist(), above, strict=True))
+        assert pairs == {("part1", "part0"), ("part2", "part0"), ("part3", "part2"), ("part6", "part1"),
+                         ("part7", "part2")}  # fmt: skip
+        starts = shuffled.ints("start_ns")[shuffled.ints("rank") == rank]
+        assert part.ints("start_ns").tolist() == starts.tolist()
+
+
+def test_a_folder_of_many_ranks_is_searched_for_compiled_code_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+    iterdir = Path.iterdir
+
+    def counted(folder: Path) -> Iterator[Path]:
+        listed.append(folder)
+        return iterdir(folder)
+
+    for rank in range(20):
+        written(tmp_path, f"rank{rank}.json", rank, step=0)
+    monkeypatch.setattr(Path, "iterdir", counted)
+    assert len(load(tmp_path)) == 40
+    assert len(listed) <= 4
