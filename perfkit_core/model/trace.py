@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, constant, joined, nullable
@@ -48,12 +49,21 @@ class Columns(ABC):
             return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
         return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
 
+    def magnitude(self, name: str) -> int:
+        """Return the largest absolute value of an integer column, or a larger number. Return 0 without values."""
+        return max(map(_magnitude, self.chunks(name)), default=0) if self.known(name) else 0
+
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
         """Return the values of a column in the given ``rows``, in the order of ``rows``."""
         return joined(self.column(name).take(pa.array(rows, pa.int64())))
 
     def table(self) -> pa.Table:
         return pa.Table.from_arrays([self.column(name) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA)
+
+
+def _magnitude(values: pa.Array) -> int:
+    ends = pc.min_max(values).as_py()
+    return max(abs(ends["min"] or 0), abs(ends["max"] or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,9 @@ class ChangedColumns(Columns):
     def column(self, name: str) -> pa.ChunkedArray:
         return self._of(name).column(name)
 
+    def magnitude(self, name: str) -> int:
+        return self._of(name).magnitude(name)
+
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
         return self._of(name).pick(name, rows)
 
@@ -122,6 +135,9 @@ class JoinedColumns(Columns):
                     chunk = pa.array(np.where(rows == NO_ROW, NO_ROW, rows + offset))
                 yield chunk
             offset += part.num_rows
+
+    def magnitude(self, name: str) -> int:
+        return max((part.magnitude(name) for part in self.parts), default=0)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
         if name in ROW_REFERENCES:
@@ -198,6 +214,11 @@ class Trace:
     def known(self, name: str) -> bool:
         """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
         return self._cached(("known", name), lambda: self._columns.known(name))
+
+    def magnitude(self, name: str) -> int:
+        """Return the largest absolute value of an integer column, or a larger number. Return 0 without values. Columns
+        of a stored trace are not read if the file has statistics of them."""
+        return self._columns.magnitude(name)
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
         """Return an integer column as int64, with ``missing`` for nulls. The array is read-only and cached."""

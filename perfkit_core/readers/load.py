@@ -13,7 +13,7 @@ from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, trace_folder
+from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, sums, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
@@ -58,6 +58,8 @@ def load(
     files, findings = files_of(given, plugins or get_plugins(), partial)
     traces, lost = join_ranks.each(files, lambda path: load_one(path, partial, plugins), partial)
     trace = join_ranks.one_job(traces)
+    if len(traces) > 1:
+        trace = sums.checked(trace)
     chosen = choices.chosen().step_on
     if chosen is not None:
         trace = with_steps_on(trace, chosen)
@@ -123,7 +125,10 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
         with paths.reaching(other):
             return read_with(reader(other, head(other), plugins or get_plugins()), other, partial)
 
-    return compile_info.attached(named(choices.applied(trace, path, read), path), path, plugins or get_plugins())
+    trace = named(choices.applied(trace, path, read), path)
+    with naming(path):
+        trace = sums.checked(trace)
+    return compile_info.attached(trace, path, plugins or get_plugins())
 
 
 def named(trace: Trace, path: Path) -> Trace:

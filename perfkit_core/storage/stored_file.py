@@ -160,6 +160,18 @@ class StoredColumns(Columns):
                 return True
         return False
 
+    def magnitude(self, name: str) -> int:
+        largest = 0
+        for group in self._groups:
+            column = self.file.footer.row_group(group).column(self.file.position[name])
+            if not column.is_stats_set or not column.statistics.has_null_count:
+                return Columns.magnitude(self, name)
+            if column.statistics.has_min_max:
+                largest = max(largest, abs(column.statistics.min), abs(column.statistics.max))
+            elif column.statistics.null_count < column.num_values:
+                return Columns.magnitude(self, name)
+        return largest
+
     def chunks(self, name: str) -> Iterator[pa.Array]:
         for table in parallel.in_order(lambda group: self._read([group], [name]), self._groups, _AHEAD + 1, _AHEAD):
             yield from table.column(0).chunks

@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby, trees
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.errors import SourceError
 from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
@@ -123,6 +124,9 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
     # an unknown number of calls counts as 1: the total is then also the average, minimum and maximum
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
+    if float(np.abs(numbers.astype(np.float64)).sum()) >= 2**63:
+        text = f"the column {name} is too large to be added up over the ranks"
+        raise SourceError(text, "read fewer ranks, or select steps")
     if rule == SUM:
         values = groups.sum(numbers)
     elif isinstance(rule, Average):

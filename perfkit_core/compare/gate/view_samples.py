@@ -123,7 +123,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
 
 def _table(ranks: Ranks, view: View, request: ViewRequest) -> pd.DataFrame:
     """Return the table of a view, with a column of canonical operator names unless the table is a tree."""
-    table = profile.of_ranks(ranks, [view], plan.Job((view.name,), request)).tables[view.name]
+    table = profile.of_ranks(list(ranks), [view], plan.Job((view.name,), request)).tables[view.name]
     if "name" not in table.columns or not {_CANONICAL, "depth"}.isdisjoint(table.columns):
         return table
     by_name = {name: canonical for trace in ranks for name, canonical in _canonical(trace).items()}
