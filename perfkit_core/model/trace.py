@@ -24,6 +24,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, c
 from perfkit_core.language.units import counted
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
+from perfkit_core.system import memory
 
 ROW_REFERENCES: Final = ("parent", "launched_by")
 
@@ -154,6 +155,8 @@ class JoinedColumns(Columns):
         return joined(pa.chunked_array(cells)).take(pa.array(place))
 
 
+_WIDTH: Final = 8
+"""Bytes of a cell."""
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 """A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
 
@@ -199,7 +202,13 @@ class Trace:
     @property
     def events(self) -> pa.Table:
         """All columns as one Arrow table. The first use reads the complete file of a stored trace."""
-        return self._cached("events", self._columns.table)
+
+        def table() -> pa.Table:
+            width = sum(_WIDTH for name in schema.COLUMN_NAMES if self.known(name))
+            memory.require(width * len(self), "the event table")
+            return self._columns.table()
+
+        return self._cached("events", table)
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column as in ``events``. Each call reads a stored column again."""
@@ -216,8 +225,8 @@ class Trace:
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def magnitude(self, name: str) -> int:
-        """Return the largest absolute value of an integer column, or a larger number. Return 0 without values. Columns
-        of a stored trace are not read if the file has statistics of them."""
+        """Return the largest absolute value of an integer column, or a larger number; 0 if it has no values. A stored
+        trace returns it from the statistics in its file."""
         return self._columns.magnitude(name)
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
@@ -300,6 +309,7 @@ class Trace:
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cache:
+            memory.require(_WIDTH * len(self), "a column of the events")
             self._cache[key] = make()
         return self._cache[key]
 
@@ -345,6 +355,7 @@ def once(make: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]
     def kept(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (name, args, tuple(kwargs.items()))
         if key not in subject._cache:
+            memory.require(0, "the views")
             result = make(subject, *args, **kwargs)
             parts: Any = result if isinstance(result, tuple) else (result,)
             if is_dataclass(result):

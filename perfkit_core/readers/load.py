@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import SourceError, UsageError, unwritable
+from perfkit_core.language.units import SIZES, parse_quantity
 from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
@@ -19,7 +20,7 @@ from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system import paths
+from perfkit_core.system import memory, paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Tag near the beginning of every HTML page that perfkit writes."""
@@ -113,6 +114,15 @@ def beside(path: Path, plugins: Plugins) -> list[Path]:
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
+    """Read one file or run folder. Without --max-memory, $PERFKIT_MAX_MEMORY limits the memory of reading."""
+    text = os.environ.get(memory.ENVIRONMENT)
+    if not text or memory.is_limited():
+        return _load_one(path, partial, plugins)
+    with memory.limited(parse_quantity(text, SIZES)):
+        return _load_one(path, partial, plugins)
+
+
+def _load_one(path: Path, partial: bool, plugins: Plugins | None) -> Trace:
     store.flush(path)
     with paths.reaching(path):
         check_exists(path)

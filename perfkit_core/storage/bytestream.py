@@ -10,9 +10,11 @@ from typing import Any, BinaryIO, Final, cast
 from isal import igzip_lib, isal_zlib
 
 from perfkit_core.errors import SourceError
+from perfkit_core.system import memory
 from perfkit_core.system.paths import open_binary
 
 CHUNK_BYTES = 1 << 20
+_PIECE_BYTES: Final = 16 << 20
 _GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
@@ -37,9 +39,13 @@ class Gunzip(io.RawIOBase):
         pieces: list[bytes] = []
         held = 0
         try:
-            while held != count and (piece := self._piece(count - held if count > 0 else CHUNK_BYTES)):
+            while held != count:
+                piece = self._piece(min(count - held, _PIECE_BYTES) if count > 0 else CHUNK_BYTES)
+                if not piece:
+                    break
                 pieces.append(piece)
                 held += len(piece)
+                memory.require(held, "unpacked data")  # the pieces are joined to a second copy
         except DAMAGED as error:
             if not pieces or count < 0:
                 raise
@@ -111,6 +117,7 @@ class Window:
         """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
         if self.finished:
             return False
+        memory.require(len(self.data) + 2 * min(count, CHUNK_BYTES), f"a part of {self.path.name}")
         try:
             piece = self._file.read(count)  # readinto would need a buffer of ``count`` bytes even for a short file
         except DAMAGED as error:

@@ -24,6 +24,7 @@ from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 from perfkit_core.storage import checksums
+from perfkit_core.system import memory
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
@@ -76,6 +77,8 @@ class StoredFile:
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of some row groups. Raises SourceError if they are damaged or the file has changed."""
+        rows = sum(self.footer.row_group(group).num_rows for group in groups)
+        memory.require(_CELL_BYTES * rows * len(names), f"columns of {self.path.name}")
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
@@ -128,6 +131,7 @@ def read_footer(path: Path) -> StoredFile:
     return StoredFile(path, footer, stored, position, chunks, stamp)
 
 
+_CELL_BYTES: Final = 8
 _AHEAD: Final = 2
 """Number of row groups that are decoded in advance."""
 

@@ -17,6 +17,7 @@ from perfkit_core.readers.chrome import repair
 from perfkit_core.readers.chrome.dialect import DECODER, SCAN_FROM_BYTES, UNDECODABLE, ChromeEvent, Dialect
 from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.storage.bytestream import CHUNK_BYTES, Window
+from perfkit_core.system import memory
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.chunks import ScanAhead
@@ -26,6 +27,10 @@ WINDOW_BYTES = CHUNK_BYTES
 MAX_VALUE_BYTES: Final = 64 << 20
 """Maximum size of an event or a header value. Anything larger is treated as damage."""
 _CUTS_TRIED: Final = 8
+DECODED: Final = 20
+"""Largest size of a decoded value, as a multiple of its text: an empty list in a list takes 3 and 64 bytes."""
+_COPIES: Final = 3
+"""Number of copies of an event that the repair makes."""
 _GAP: Final = re.compile(rb"[\s,]*")
 _AFTER_EVENT: Final = re.compile(rb"\s*+(?:,\s*+[\{\]]|\])|(?:\s*+,)?\s{4096,}+\Z")
 """Matches what follows an event. Of long blanks, the rest may not have been read yet."""
@@ -132,6 +137,7 @@ class EventList:
                 cut = data.rfind(b"}", self.position, cut)
             if cut < 0:
                 return None
+            memory.require(DECODED * (cut - self.position), f"events of {self.path.name}")
             try:
                 batch = DECODER.decode(b"[" + data[self.position : cut + 1] + b"]")
             except UNDECODABLE:
@@ -154,6 +160,7 @@ class EventList:
         batch: list[ChromeEvent] = []
         while event is not None and len(batch) < 4096:
             text, end, was_repaired = event
+            memory.require(DECODED * len(text), f"an event of {self.path.name}")
             try:
                 batch += DECODER.decode(b"[" + text + b"]")
                 self.repaired += was_repaired
@@ -169,6 +176,7 @@ class EventList:
         return batch
 
     def _next_event(self) -> tuple[bytes, int, bool] | None:
+        memory.require(_COPIES * min(len(self.window.data), MAX_VALUE_BYTES), f"an event of {self.path.name}")
         return repair.next_event(self.window.data, self.position, self.window.finished)
 
 

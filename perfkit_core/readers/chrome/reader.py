@@ -18,9 +18,10 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
-from perfkit_core.readers.chrome.event_list import MAX_VALUE_BYTES, WINDOW_BYTES, EventList
+from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.storage.recorded_events import ROW_GROUP
+from perfkit_core.system import memory
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
@@ -124,6 +125,7 @@ class ChromeFile(EventList):
         end: int | None
         while True:
             raw = window.data[self.position : self.position + size]
+            memory.require(DECODED * len(raw), f"the header of {self.path.name}")
             try:
                 # In latin-1 each byte is a character, so that the end is an offset in bytes.
                 _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
@@ -170,6 +172,7 @@ class Reading(Generic[AnyDialect]):
     def read(self) -> None:
         """Read the file into the recorder. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
+            memory.require(0, f"the events of {self.file.path.name}")
             self.recorder.add(portion)
 
     def stream(self, writer: EventWriter) -> None:

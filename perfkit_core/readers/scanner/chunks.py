@@ -27,6 +27,7 @@ from perfkit_core.readers.scanner.scanner import Scanned, Scanner
 from perfkit_core.readers.scanner.tokens import PAD
 from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
+from perfkit_core.system import memory
 
 CHUNK_BYTES: Final = 6 << 20
 """Size of a chunk. Threads need Python's lock between chunks, and would wait for each other if chunks were small."""
@@ -83,7 +84,8 @@ class Chunks:
             size = held if last else self._last_beginning(self._end, buffer[:held])
             blank = not size and not buffer[held // 2 : held].tobytes().strip()  # no chunk is worth growing for blanks
             if size or blank or wanted >= _MAX_GROWTH * self._size:
-                size = size or held
+                if not size:  # probably, the reference reader must continue here: do not read ahead
+                    self._end, size = None, held
                 self._carried = buffer[size:held].tobytes() + self._carried
                 buffer[size : size + PAD] = 0
                 chunk = Chunk(buffer, size, self.offset, last)
@@ -97,6 +99,7 @@ class Chunks:
         while self._free and len(buffer) < wanted + PAD:
             buffer = self._free.pop()
         if len(buffer) < wanted + PAD:
+            memory.require(wanted, f"a part of {self._window.path.name}")
             buffer = allocate(max(wanted, self._size) + PAD, np.uint8)
         held = min(len(self._carried), wanted)
         buffer[:held] = np.frombuffer(self._carried, np.uint8, held)
@@ -146,6 +149,8 @@ class ScanAhead:
                     yield portion
                 if scanned.status != events.CLEAN:
                     pool.shutdown(wait=True)
+                    size = chunk.size + sum(other.size for other, _ in waiting)
+                    memory.require(2 * size, f"a part of {window.path.name}")
                     unread = [chunk.rest(scanned.position), *(other.rest(0) for other, _ in waiting)]
                     chunks.stop(b"".join(unread), chunk.offset + scanned.position)
                     return
