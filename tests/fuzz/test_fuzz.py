@@ -46,10 +46,9 @@ def test_the_guard_guards() -> None:
 def test_findings_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setenv(targets.PLANTED, how)
     attack = [sys.executable, "-m", "tests.fuzz", "--target", "planted", "--findings", str(tmp_path)]
-    done = subprocess.run([*attack, "--inputs", "6"], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run([*attack, "--inputs", "3"], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 1, done.stderr
     kept = sorted(tmp_path.iterdir())
-    assert [file.read_bytes() for file in kept] == [b"2"] * len(kept)
-    assert kept
+    assert [file.read_bytes() for file in kept] == [b"2"]
     repeated = subprocess.run([*attack, "--repeat", str(kept[0])], capture_output=True, cwd=ROOT, check=False)
     assert repeated.returncode
