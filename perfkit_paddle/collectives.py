@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from perfkit_core.assembly.labels import DEVICE, HOST, Collective, collective_label
-from perfkit_core.system.failures import logger
+from perfkit_core.system.failures import logger, raised_by_signal
 from perfkit_paddle import framework
 
 _FUNCTIONS: Final = {
@@ -69,7 +69,9 @@ def _labelled(original: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             event = RecordEvent(_label(name, signature.bind(*args, **kwargs).arguments))
             event.begin()
-        except Exception:
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
             logger.debug("perfkit: a collective could not be labelled", exc_info=True)
         try:
             return original(*args, **kwargs)

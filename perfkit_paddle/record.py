@@ -14,7 +14,6 @@ from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
-from perfkit_core.system import failures
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import place, take
 
@@ -88,24 +87,23 @@ class ScriptRecording:
     def _stop(self) -> None:
         if not self._running:
             return
-        self._running = False
-        self._other.restore()
-        try:
-            self._profiler.stop()
-        except Exception as error:
-            failures.log("Paddle's profiler could not be stopped; the files written before remain", error)
-        self._profiler.profiler = None  # Paddle creates no other profiler while this is set
+        with signals.shared().held():
+            self._running = False
+            self._other.restore()
+            with signals.guarded("Paddle's profiler could not be stopped; the files written before remain"):
+                self._profiler.stop()
+            self._profiler.profiler = None  # Paddle creates no other profiler while this is set
 
     def _updated(self) -> None:
         self._step += 1
         self._clock.begins(self._step, Action.RECORD if self._running and self._left != 1 else Action.OFF)
         if not self._running:
             return
-        try:
+        stepped = False
+        with signals.guarded("Paddle's profiler failed at a step: recording ends, training continues"):
             self._profiler.step()
-        except Exception as error:
-            failures.log("Paddle's profiler failed at a step: recording ends, training continues", error)
-            self._running = False
+            stepped = True
+        self._running = stepped
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:

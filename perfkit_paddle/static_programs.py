@@ -20,7 +20,7 @@ from paddle.static import Executor
 
 from perfkit_core.errors import UsageError
 from perfkit_core.flops.registry import read_formulas
-from perfkit_core.system.failures import logger
+from perfkit_core.system.failures import logger, raised_by_signal
 from perfkit_paddle.operator_formulas import NAMESPACE
 from perfkit_paddle.program_operators import Run
 from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Value
@@ -134,7 +134,9 @@ class Runs:
             annotation = self._of(paddle.static.default_main_program() if program is None else program)
             operators = None if annotation is None else annotation.operators()
             return operators if utils.in_profiler_mode() else None
-        except Exception:
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
             logger.debug("perfkit: the operators of a program could not be read", exc_info=True)
             return None
 
@@ -144,7 +146,9 @@ class Runs:
             shapes = tuple((name, _shape(tensor)) for name, tensor in sorted(feeds.items()))
             flags = paddle.get_flags(list(_IN_ORDER))
             self._runs.append(Run(start, end, operators, shapes, any(flags.values())))
-        except Exception:
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
             logger.debug("perfkit: a run of a program could not be described", exc_info=True)
 
 

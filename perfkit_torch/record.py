@@ -13,7 +13,6 @@ from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
-from perfkit_core.system import failures
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import place, take
 
@@ -66,28 +65,25 @@ class ScriptRecording:
         self._clock.begins(self._step, Action.RECORD if records else Action.OFF)
         if not self._running:
             return
-        try:
+        with signals.guarded(_FAILED):
             self._close()
             if records:
                 self._open = self._label(f"ProfilerStep#{self._step}")
                 self._open.__enter__()
-        except Exception as error:
-            failures.log(_FAILED, error)
 
     def _stop_safely(self) -> None:
-        try:
+        with signals.guarded(_FAILED):
             self._stop()
-        except Exception as error:
-            failures.log(_FAILED, error)
 
     def _stop(self) -> None:
-        if self._running:
-            self._running = False
-            self._other.restore()
-            try:
-                self._profiler.stop()
-            finally:
-                self._close()
+        with signals.shared().held():
+            if self._running:
+                self._running = False
+                self._other.restore()
+                try:
+                    self._profiler.stop()
+                finally:
+                    self._close()
 
     def _close(self) -> None:
         """Close the label of the step. A label must never outlive its recording: torch writes the end of a label into

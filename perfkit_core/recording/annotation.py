@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from perfkit_core.errors import UsageError
 from perfkit_core.model.architecture import Architecture, CallLog, to_extra
+from perfkit_core.recording import signals
 from perfkit_core.recording.layer_framework import LayerFramework
-from perfkit_core.system.failures import logger
 
 Model = TypeVar("Model")
 
@@ -56,20 +56,16 @@ class Annotation(Generic[Model]):
             model = self.model
             if model is None or self._handles:
                 return
-            try:
+            with signals.guarded(f"the layers of {type(model).__name__} could not be labelled"):
                 for path, layer in list(self._layers(model)):
                     self._handles += self._framework.hook(layer, path, self.log)
-            except Exception:
-                logger.exception("perfkit: the layers of %s could not be labelled", type(model).__name__)
 
     def uninstall(self) -> None:
         """Remove the hooks when the profiler stops. Never raises."""
         with self._lock:
             for handle in self._handles:
-                try:
+                with signals.guarded("a hook could not be removed"):
                     handle.remove()
-                except Exception:
-                    logger.exception("perfkit: a hook could not be removed")
             self._handles.clear()
 
     def remove(self) -> None:
@@ -117,11 +113,8 @@ def extra(framework: LayerFramework) -> dict[str, Any]:
     and the layers' calls since this function last ran. The dict is empty if no model is annotated. Never raises."""
     architectures = []
     for annotation in list(framework.active):
-        try:
+        with signals.guarded("the layers of a model could not be described"):
             architecture = annotation.architecture()
-        except Exception:
-            logger.exception("perfkit: the layers of a model could not be described")
-            continue
-        if architecture is not None:
-            architectures.append(architecture)
+            if architecture is not None:
+                architectures.append(architecture)
     return to_extra(tuple(architectures))

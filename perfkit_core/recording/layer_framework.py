@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 from perfkit_core.assembly.labels import module_label
 from perfkit_core.model import architecture
 from perfkit_core.model.architecture import Architecture, CallLog, Flops, Layer, Parameter, Signature, TensorSpec
-from perfkit_core.system.failures import logger
+from perfkit_core.system.failures import logger, raised_by_signal
 
 Named = tuple[str, Any]
 """The path of a layer, and the layer itself."""
@@ -273,8 +273,8 @@ class LayerHooks(ABC):
             label = self.framework.label(self.label)
             label.__enter__()
             self.calls.stack.append(OpenCall(self, label, inputs, origins))
-        except Exception:
-            _failed("the beginning of a call")
+        except Exception as error:
+            _failed("the beginning of a call", error)
 
     def after(self, layer: Any, *call: Any) -> None:
         """Close the label after the call. The last argument is the output, or None if the call raised."""
@@ -292,8 +292,8 @@ class LayerHooks(ABC):
             outputs = architecture.tensors(call[-1], self.framework.tensor)
             self.log.add(self.path, self.framework.signature(layer, opened.inputs, outputs))
             self.mark(outputs, opened.origins)
-        except Exception:
-            _failed("the end of a call")
+        except Exception as error:
+            _failed("the end of a call", error)
 
 
 class BackwardMark:
@@ -310,9 +310,11 @@ class BackwardMark:
                 self._done = True
                 with self._framework.label(self._label):
                     pass
-        except Exception:
-            _failed("a backward pass")
+        except Exception as error:
+            _failed("a backward pass", error)
 
 
-def _failed(what: str) -> None:
+def _failed(what: str, error: Exception) -> None:
+    if raised_by_signal(error):
+        raise error
     logger.debug("perfkit: %s could not be labelled", what, exc_info=True)

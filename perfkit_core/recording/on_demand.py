@@ -108,6 +108,8 @@ class OnDemand:
                 try:
                     self._look(step)
                 except Exception as error:
+                    if failures.raised_by_signal(error):
+                        raise
                     self._failed = True
                     with contextlib.suppress(OSError):  # who asks now is told that nobody answers, and does not wait
                         self.close(failures.one_line(error))
@@ -287,14 +289,12 @@ class OnDemand:
         error: str | None = None,
     ) -> None:
         """Append what this process has recorded to the results. Never raises."""
-        try:
+        with signals.guarded("the result of a recording on demand cannot be reported, training continues"):
             result = {
                 "id": window.id, "rank": self.place().rank, "host": host(), "pid": os.getpid(), "done": done,
                 "steps": steps, "path": None if path is None else str(path), "error": error,
             }  # fmt: skip
             paths.append_line(self._folder / RESULTS, json.dumps(result).encode())
-        except Exception as failure:
-            failures.log("the result of a recording on demand cannot be reported, training continues", failure)
 
 
 @contextlib.contextmanager

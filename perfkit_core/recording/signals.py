@@ -1,11 +1,17 @@
-"""Signals, and two events that end a recording early: SIGTERM, and a profiler that the recorded script starts.
+"""Signals, and two events that end a recording early: a signal that ends the process, and a profiler that the recorded
+script starts.
 
-With Python's default handler, SIGTERM would lose the running cycle and all unwritten cycles. perfkit therefore replaces
-the default handler, but never a handler that the script has set.
+With the default handlers, SIGTERM and SIGHUP would lose the running cycle and all unwritten cycles, and SIGINT (Ctrl-C)
+would interrupt the profiler, which crashes torch. perfkit therefore replaces the default handlers, but never a handler
+that the script has set, and never an ignored signal (``nohup``).
 
-perfkit's handler ends the process like ``sys.exit(143)``: ``with`` blocks are left, the profiler delivers its cycle,
-and all cycles are written. A running method of the profiler is completed first, because interrupting it crashes torch.
-A second SIGTERM ends the process immediately. Forked children have Python's default handler.
+- A running method of the profiler is completed first.
+- SIGINT then raises KeyboardInterrupt, as Python does. A second SIGINT is not delayed.
+- SIGTERM and SIGHUP then end the process like ``sys.exit(143)`` and ``sys.exit(129)``: ``with`` blocks are left, the
+  profiler delivers its cycle, and all cycles are written. A second one ends the process immediately.
+- Forked children have the default handlers.
+
+While a cycle is taken, the handlers of the script are delayed, too: their exceptions are for the training.
 
 A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
 
@@ -30,46 +36,76 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.storage import background
 from perfkit_core.system import failures
 
-EXIT_CODE: Final = 128 + signal.SIGTERM
-"""Exit status that a shell reports after SIGTERM."""
+_SHELL_BASE: Final = 128
+"""A shell reports the exit status 128 + N after signal N."""
+
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+_Handler = Callable[[int, FrameType | None], Any]
 
 
-class _Termination:
+class Delay:
+    """Delays signals until a cycle is taken, and until the running method of a profiler returns. It is also the handler
+    of SIGINT, SIGTERM and SIGHUP."""
+
     def __init__(self) -> None:
         self._held = 0  # number of open held() blocks in the main thread (Python runs signal handlers only there)
-        self._asked = False
-        self._profilers: set[type] = set()  # classes of profilers that have delivered a cycle
+        self._pending: list[tuple[int, _Handler]] = []
+        self._replaced: dict[int, _Later] = {}
+        self._profilers: set[type] = set()
+        self._ended = self._tracing = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._asked = True
-        if not self._held:
-            self._end(frame)
+        if number == signal.SIGINT:
+            self.arrived(number, signal.default_int_handler, frame)
+            return
+        signal.signal(number, signal.SIG_DFL)
+        if not self._ended:  # SIGHUP often follows SIGTERM; the first one sets the exit status
+            self._ended = True
+            self.arrived(number, _exit, frame)
+
+    def arrived(self, number: int, handler: _Handler, frame: FrameType | None) -> None:
+        """Run the handler of a signal as soon as nothing delays it. ``frame`` is the innermost frame of the stack."""
+        second = any(number == signal.SIGINT == other for other, _ in self._pending)
+        self._pending.append((number, handler))
+        if second:
+            self._deliver(frame)
+        elif not self._held:
+            self._deliver_after_method(frame)
+
+    def protect(self, profiler: type) -> None:
+        """Complete running methods of this class before a signal is handled."""
+        self._profilers.add(profiler)
 
     @contextlib.contextmanager
-    def held(self, profiler: object) -> Iterator[None]:
-        """If SIGTERM arrives in the ``with`` block, delay it until the running method of ``profiler`` returns."""
-        main = threading.current_thread() is threading.main_thread()
-        self._profilers.add(type(profiler))
-        self._held += main
+    def held(self, script: bool = False) -> Iterator[None]:
+        """Delay signals that end the process until the end of the ``with`` block, or until the running method of a
+        profiler returns. If ``script`` is set, also delay the script's own handlers of signals. They may raise, for
+        example when a process of a data loader dies, and the block may suppress errors."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._held += 1
         try:
+            if script:
+                self._replace()
             yield
         finally:
-            self._held -= main
-            if main and self._asked and not self._held:
-                background.shared().flush()  # the profiler may fail when it stops, so write first
-                self._end(sys._getframe())
+            self._held -= 1
+            if not self._held:
+                if any(number == signal.SIGINT or number in _ENDING for number, _ in self._pending):
+                    background.shared().flush()  # the profiler may fail when it stops, so write first
+                self._deliver_after_method(sys._getframe())
 
-    def _end(self, frame: FrameType | None) -> None:
-        """End the process now, or after the running method of a profiler. If such methods are nested, the outermost one
-        is completed. ``frame`` is the innermost frame of the stack."""
-        method = None
-        while frame is not None:
-            if "self" in frame.f_locals and type(frame.f_locals["self"]) in self._profilers:
-                method = frame
-            frame = frame.f_back
+    def _deliver_after_method(self, frame: FrameType | None) -> None:
+        """Deliver the signals now, or after the running method of a profiler. If such methods are nested, the outermost
+        one is completed."""
+        if self._tracing:
+            return
+        method = self._method(frame) if self._pending else None
         if method is None:
-            self._exit()
+            self._restore()
+            self._deliver(frame)
             return
         before = sys.gettrace()
 
@@ -77,37 +113,100 @@ class _Termination:
         def traced(frame: FrameType, event: str, arg: Any) -> Any:
             if event == "return":
                 sys.settrace(before)
-                self._exit()
+                self._tracing = False
+                self._restore()
+                self._deliver(frame)
             return traced
 
+        self._tracing = True
         method.f_trace = traced
         sys.settrace(lambda frame, event, arg: None)  # f_trace is called only while sys has a trace function, too
 
-    def _exit(self) -> None:
-        if self._asked:
-            self._asked = False
-            raise SystemExit(EXIT_CODE)
+    def _method(self, frame: FrameType | None) -> FrameType | None:
+        method = None
+        while frame is not None:
+            if "self" in frame.f_locals and not self._profilers.isdisjoint(type(frame.f_locals["self"]).__mro__):
+                method = frame
+            frame = frame.f_back
+        return method
+
+    def _deliver(self, frame: FrameType | None) -> None:
+        pending, self._pending = self._pending, []
+        with contextlib.ExitStack() as stack:  # all are handled, even if the first one raises
+            for number, handler in reversed(pending):
+                stack.callback(handler, number, frame)
+
+    def _replace(self) -> None:
+        for number in signal.valid_signals() - self._replaced.keys():
+            handler = signal.getsignal(number)
+            if callable(handler) and handler is not self:
+                self._replaced[number] = _Later(handler)
+                with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
+                    signal.signal(number, self._replaced[number])
+
+    def _restore(self) -> None:
+        while self._replaced:
+            number, later = self._replaced.popitem()
+            current: Any = signal.getsignal(number)
+            if current is later:  # the block may have set another handler
+                signal.signal(number, later.handler)
 
     def restore(self) -> None:
-        """Restore Python's default handler if the current handler is perfkit's."""
-        self._asked = False
-        if signal.getsignal(signal.SIGTERM) is self:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        """Restore the handlers that a process has by default, and those of the script."""
+        self._pending, self._ended = [], False
+        self._restore()
+        for number in (signal.SIGINT, *_ENDING):
+            if signal.getsignal(number) is self:
+                signal.signal(number, _default(number))
+
+
+class _Later:
+    """Handler that delays a handler of the script."""
+
+    def __init__(self, handler: _Handler) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        shared().arrived(number, self.handler, frame)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(_SHELL_BASE + number)
+
+
+def _default(number: int) -> Any:
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
 
 
 @functools.cache
-def shared() -> _Termination:
-    termination = _Termination()
+def shared() -> Delay:
+    delay = Delay()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=termination.restore)
-    return termination
+        os.register_at_fork(after_in_child=delay.restore)
+    return delay
 
 
 def install() -> None:
-    """Replace Python's default handler of SIGTERM. Do nothing outside the main thread, or if another handler is set."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
-            signal.signal(signal.SIGTERM, shared())
+    """Replace the default handlers of SIGINT, SIGTERM and SIGHUP. Do nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGINT, *_ENDING):
+        if signal.getsignal(number) is _default(number):
+            with contextlib.suppress(ValueError):  # raised in the main thread of a subinterpreter
+                signal.signal(number, shared())
+
+
+@contextlib.contextmanager
+def guarded(failure: str) -> Iterator[None]:
+    """Log errors in the ``with`` block instead of raising them, and delay signals that end the process. ``failure``
+    says what failed. Errors that a signal handler of the script raised are raised."""
+    with shared().held():
+        try:
+            yield
+        except Exception as error:
+            if failures.raised_by_signal(error):
+                raise
+            failures.log(failure, error)
 
 
 class _Capture:

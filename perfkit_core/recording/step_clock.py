@@ -19,9 +19,9 @@ from typing import Final, Generic, TypeVar
 
 from perfkit_core.model.frame_samples import FrameSamples
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.recording import signals
 from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.storage import background
-from perfkit_core.system import failures
 from perfkit_core.system.machine import processor_ticks, usable_cpus
 
 Native = TypeVar("Native")
@@ -105,10 +105,8 @@ class StepClock:
         """Save the times of the steps since the last cycle, unless they are saved already."""
         if self.save is not None and self._unsaved and self._pid == os.getpid():
             self._unsaved = 0
-            try:
+            with signals.guarded("the step times could not be saved, training continues"):
                 self.save()
-            except Exception as error:
-                failures.log("the step times could not be saved, training continues", error)
 
     def times(self) -> TimedSteps:
         """Return the steps that have ended, sorted by number."""

@@ -21,6 +21,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, render
+from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_window import StepWindow, step_window
@@ -112,20 +113,25 @@ class StepProfiler(Protocol):
 
 
 def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[Concatenate[StepRecording, P], None]:
-    """Decorate a method so that it never raises. An error is logged, ends the recording, and marks it as incomplete."""
+    """Decorate a method so that it never raises. An error is logged, ends the recording, and marks it as incomplete.
+    Signals that end the process are delayed until the method returns. Errors that a signal handler of the script raised
+    are raised."""
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            method(self, *args, **kwargs)
-        except Exception as error:
-            failures.tell(f"recording ended early, training continues: {error}")
-            failures.tell("recording ended early", logging.DEBUG, error)
-            self._end()
-            self._profiler.writer.mark_incomplete(error)
-            if self._action is not Action.OFF:
-                with contextlib.suppress(Exception):  # the profiler may fail again
-                    self._profiler.cancel()
+        with signals.shared().held():
+            try:
+                method(self, *args, **kwargs)
+            except Exception as error:
+                if failures.raised_by_signal(error):
+                    raise
+                failures.tell(f"recording ended early, training continues: {error}")
+                failures.tell("recording ended early", logging.DEBUG, error)
+                self._end()
+                self._profiler.writer.mark_incomplete(error)
+                if self._action is not Action.OFF:
+                    with contextlib.suppress(Exception):  # the profiler may fail again
+                        self._profiler.cancel()
 
     return guarded
 

@@ -80,7 +80,7 @@ def callbacks(also: Iterable[Callable[[Any], Any]]) -> tuple[Callable[[Any], Any
 
 
 class CycleWriter(Generic[Profiler]):
-    """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handler of SIGTERM.
+    """Trace handler that writes all cycles of a process into ``run_dir``. It also installs the handlers of signals.
 
     Cycles are written in the background if the adapter allows it. :meth:`flush`, readers of the folder in this process,
     and the end of the process wait until all cycles are written.
@@ -123,7 +123,8 @@ class CycleWriter(Generic[Profiler]):
         """Take a cycle and write it. The profiler calls this method at the end of each cycle."""
         if self._uncalled is not None:
             self._uncalled.detach()
-        with signals.shared().held(profiler):
+        signals.shared().protect(type(profiler))
+        with signals.shared().held(script=True):
             self._follow_fork()
             cycle = self._cycle
             self._cycle += 1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import signal
 from pathlib import Path
+from typing import Any
 
 from perfkit_core.system.paths import check_replaceable, is_remote, printable, why_unwritable_store
 
@@ -26,6 +29,26 @@ def tell(text: str, level: int = logging.ERROR, error: BaseException | None = No
     """Log one line. Never raises, because the logger's handlers belong to the training and may fail."""
     with contextlib.suppress(Exception):
         logger.log(level, "perfkit: %s", printable(text), exc_info=error)
+
+
+def raised_by_signal(error: BaseException) -> bool:
+    """Return whether a Python handler of a signal raised the error. Such an error belongs to the training, and must not
+    be suppressed, in whatever code the signal arrived."""
+    codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code(handler: Any) -> Any:
+    if isinstance(handler, functools.partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
 
 
 def why_unwritable(folder: Path) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
+from perfkit_core.system import failures
 from perfkit_core.system.device_events import DeviceClock, DeviceSteps
 from perfkit_core.throughput import costs, step_log
 from perfkit_core.throughput.native import NativeSummary, native_summary
@@ -71,6 +72,8 @@ class Timing:
         try:
             act()
         except Exception as error:  # an error of the device clock must not break the training
+            if failures.raised_by_signal(error):
+                raise
             self._device, self.active = None, False
             self._log.complain(f"the device cannot be timed ({error}); steps are timed by the host clock")
 
@@ -244,6 +247,8 @@ class Throughput:
         try:
             act()
         except Exception as error:  # an error of the benchmark must not break the training
+            if failures.raised_by_signal(error):
+                raise
             self._log.complain(f"the data loader of the framework is not timed ({error})")
 
     def _device_clock(self) -> DeviceClock | None:

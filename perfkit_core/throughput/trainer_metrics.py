@@ -58,6 +58,8 @@ class TrainerMetrics:
         try:
             return action()
         except Exception as error:
+            if failures.raised_by_signal(error):
+                raise
             if not self._failed:  # each step would repeat it
                 self._failed = True
                 failures.log("the throughput could not be logged, training continues", error)

@@ -12,7 +12,7 @@ from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, read_stored
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 
-TERM, INT = signal.SIGTERM, signal.SIGINT
+TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 def cycles(folder: Path) -> list[int | None]:
@@ -83,28 +83,39 @@ threading.Thread(target=late).start()
     assert cycles(tmp_path) == [0]
 
 
-def test_sigterm_leaves_the_with_block(tmp_path: Path) -> None:
-    """SIGTERM arrives within a step. The ``with`` block of the profiler is left, its cycle is kept, and the exit status
-    names the signal."""
-    assert run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [TERM]) == (128 + TERM, "")
+def status(number: signal.Signals) -> int:
+    """Return the exit status of a process that a signal ends: KeyboardInterrupt ends it by the signal itself."""
+    return -number if number == INT else 128 + number
+
+
+@pytest.mark.parametrize("number", [TERM, HUP, INT])
+def test_a_signal_leaves_the_with_block(number: signal.Signals, tmp_path: Path) -> None:
+    """The signal arrives within a step. The ``with`` block of the profiler is left, its cycle is kept, and the exit
+    status names the signal."""
+    code, told = run("with Profile(writer): ready(); time.sleep(99)", tmp_path, [number])
+    assert code == status(number)
+    assert told.count("\nKeyboardInterrupt\n") == (number == INT)
+    assert number == INT or not told
     assert cycles(tmp_path) == [0]
 
 
-def test_sigterm_waits_for_a_cycle_that_is_being_taken(tmp_path: Path) -> None:
-    script = """
+@pytest.mark.parametrize("number", [TERM, HUP, INT])
+def test_a_signal_waits_for_a_cycle_that_is_being_taken(number: signal.Signals, tmp_path: Path) -> None:
+    script = f"""
 def take(profiler, place):
-    ready()
-    time.sleep(3)
+    os.kill(os.getpid(), {number})
     return Taken(small_trace, background=False)
 CycleWriter(sys.argv[1], take)(None)
 print("not reached", file=sys.stderr)
 """
-    assert run(script, tmp_path, [TERM]) == (128 + TERM, "")
+    code, told = run(script, tmp_path)
+    assert (code, "not reached" in told) == (status(number), False)
     assert cycles(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("number", [TERM, INT])
 @pytest.mark.parametrize("when", ["while it hands over a cycle", "before it does"])
-def test_sigterm_lets_the_profiler_end_its_own_method(when: str, tmp_path: Path) -> None:
+def test_a_signal_lets_the_profiler_end_its_own_method(when: str, number: signal.Signals, tmp_path: Path) -> None:
     """Every cycle is written before the process ends, whatever the profiler does afterwards, and the training does not
     continue."""
     handing_over = "hands" in when
@@ -123,7 +134,7 @@ class Stepping:
         also()
 
 def end():
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), {number})
 
 def written():
     assert {not handing_over} or len(os.listdir(sys.argv[1])) == 2
@@ -138,8 +149,97 @@ finally:
     assert not profiler.inside
     assert sys.gettrace() is None
 """
+    code, told = run(script, tmp_path)
+    assert code == status(number), told
+    assert told.count("Traceback") == (number == INT), told
+    assert "not reached" not in told
+    assert cycles(tmp_path) == [0, 1]
+
+
+def test_a_second_interrupt_is_not_delayed(tmp_path: Path) -> None:
+    """The first one waits for the cycle, which never ends."""
+    script = """
+from perfkit_core.recording import signals
+
+def take(profiler, place):
+    ready()
+    while not signals.shared()._pending:
+        time.sleep(0.01)
+    ready()
+    time.sleep(99)
+
+CycleWriter(sys.argv[1], take)(None)
+"""
+    code, told = run(script, tmp_path, [INT, INT])
+    assert code == -INT, told
+    assert (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").endswith("cycle 0: KeyboardInterrupt\n")
+
+
+def test_a_script_goes_on_after_an_interrupt_that_it_catches(tmp_path: Path) -> None:
+    script = """
+for _ in range(2):
+    try:
+        with Profile(writer): os.kill(os.getpid(), signal.SIGINT)
+        print("not reached", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+sys.exit(4)
+"""
+    assert run(script, tmp_path) == (4, "")
+    assert cycles(tmp_path) == [0, 1]
+
+
+def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
+    """``nohup`` starts a process with SIGHUP ignored."""
+    script = """
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+writer = CycleWriter(sys.argv[1], slow)
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+with Profile(writer): os.kill(os.getpid(), signal.SIGHUP)
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_hangup_after_sigterm_does_not_disturb_the_end(tmp_path: Path) -> None:
+    script = """
+try:
+    with Profile(writer): os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    os.kill(os.getpid(), signal.SIGHUP)
+    writer(None)
+"""
     assert run(script, tmp_path) == (128 + TERM, "")
     assert cycles(tmp_path) == [0, 1]
+
+
+def test_errors_of_a_signal_handler_of_the_script_reach_the_training(tmp_path: Path) -> None:
+    """A data loader raises an error this way if one of its processes dies. The cycle that is being taken is kept. A
+    handler that the training sets meanwhile stays."""
+    script = """
+class WorkerDied(Exception): pass
+
+def died(number, frame):
+    raise WorkerDied
+
+def take(profiler, place):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR2, died)
+    return Taken(small_trace)
+
+signal.signal(signal.SIGUSR1, died)
+signal.signal(signal.SIGUSR2, lambda number, frame: None)
+try:
+    CycleWriter(sys.argv[1], take, also=[lambda profiler: os.kill(os.getpid(), signal.SIGUSR1)])(None)
+    print("not reached", file=sys.stderr)
+except WorkerDied:
+    pass
+assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [died, died]
+"""
+    assert run(script, tmp_path) == (0, "")
+    assert cycles(tmp_path) == [0]
 
 
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
@@ -159,9 +259,10 @@ def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
     """The script sets its handler before or after perfkit's handler."""
     script = """
 mine = lambda number, frame: os._exit(9)
-signal.signal(signal.SIGTERM, mine)
-CycleWriter(sys.argv[1], slow)
-assert signal.getsignal(signal.SIGTERM) is mine
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, mine)
+    CycleWriter(sys.argv[1], slow)
+    assert signal.getsignal(number) is mine
 ready(); time.sleep(99)
 """
     assert run(script, tmp_path, [TERM]) == (9, "")
@@ -206,7 +307,8 @@ def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
 writer(None)
 child = os.fork()
 if not child:
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert writer.written == []
     writer(None)
     assert len(writer.written) == 1

@@ -60,19 +60,23 @@ with torch.profiler.profile(schedule=schedule, on_trace_ready=handler, with_stac
     assert steps_of(load(tmp_path)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("warmup", [0, 1])
-def test_sigterm_while_torch_goes_on_to_the_next_cycle(warmup: int, tmp_path: Path) -> None:
+def test_a_signal_while_torch_goes_on_to_the_next_cycle(warmup: int, number: signal.Signals, tmp_path: Path) -> None:
     """Without the delay, the ``with`` block would stop a profiler that is not running, which crashes the process."""
     script = f"""
 import signal
-cycles = iter((None, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+cycles = iter((None, lambda: os.kill(os.getpid(), {number})))
 handler._also = (lambda profiler: (next(cycles, None) or int)(),)
 schedule = torch.profiler.schedule(wait=0, warmup={warmup}, active=2)
-with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
-    steps(profiler, 99)
+try:
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+        steps(profiler, 99)
+except KeyboardInterrupt:
+    sys.exit(5)
 """
     code, told = run(script, tmp_path, prelude=PRELUDE)
-    assert code == 128 + signal.SIGTERM, told
+    assert code == (5 if number == signal.SIGINT else 128 + number), told
     assert steps_of(load(tmp_path))[:4] == ([1, 2, 4, 5] if warmup else [0, 1, 2, 3])
 
 
