@@ -98,3 +98,49 @@ with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profil
     assert code == 0, told
     assert len(list(tmp_path.iterdir())) == 2
     assert steps_of(load(tmp_path)) == [1, 2, 4, 5]
+
+
+@pytest.mark.parametrize("end", ["1 / 0", "sys.exit(1)"])
+def test_a_profiler_that_is_left_running_delivers_its_cycle(end: str, tmp_path: Path) -> None:
+    """Without the stop at the end of the process, torch crashes, and the open cycle is lost."""
+    script = f"""
+profiler = torch.profiler.profile(schedule=lambda step: torch.profiler.ProfilerAction.RECORD, on_trace_ready=handler)
+profiler.start()
+steps(profiler, 3)
+{end}
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert code == 1, told
+    assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
+
+
+def test_the_death_of_a_loader_process_reaches_the_training(tmp_path: Path) -> None:
+    """The process dies while a cycle is taken, so that torch's handler of SIGCHLD would raise in perfkit's code, which
+    logs errors. The cycle is kept."""
+    script = """
+import signal
+import torch.utils.data
+data = torch.utils.data.TensorDataset(torch.arange(64.0))
+take = handler._take
+def killing(profiler, place):
+    taken = take(profiler, place)
+    worker = iterator._workers[0]
+    os.kill(worker.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    return taken
+handler._take = killing
+profiler = torch.profiler.profile(schedule=lambda step: torch.profiler.ProfilerAction.RECORD, on_trace_ready=handler)
+profiler.start()
+iterator = iter(torch.utils.data.DataLoader(data, batch_size=2, num_workers=1))
+next(iterator)
+try:
+    steps(profiler, 3)
+    profiler.stop()
+    print("not reached", file=sys.stderr)
+except RuntimeError as error:
+    print("reached", error, file=sys.stderr)
+"""
+    code, told = run(script, tmp_path, prelude=PRELUDE)
+    assert (code, told.count("not reached"), told.count("reached")) == (0, 0, 1), told
+    assert len(list(tmp_path.iterdir())) == 1
+    assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
