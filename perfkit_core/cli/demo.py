@@ -126,7 +126,8 @@ class _Training:
     def record(self, side: Side, show: Callable[[str], None]) -> None:
         """Run a program in a new process, and read what it recorded. Raises CaptureError."""
         from perfkit_core.readers.load import load
-        from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX
+        from perfkit_core.storage.store import SUFFIX
+        from perfkit_core.storage.unwritten import INCOMPLETE_MARK
         from perfkit_core.verify import runs
 
         number = len(self.traces[side]) + 1

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from perfkit_core.errors import SourceError
@@ -15,7 +15,8 @@ from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
-from perfkit_core.storage import bytestream, checksums, store, stored_file
+from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
+from perfkit_core.storage.unwritten import Pending
 from perfkit_core.system.paths import is_folder
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
@@ -55,12 +56,15 @@ def recording(path: Path) -> str | None:
 def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding, ...]]:
     """Return the files of the run in a folder, sorted by rank and cycle, and data-quality warnings. Reads only the
     metadata of the files. If ``partial`` is set, files with damaged metadata are left out. Raises SourceError."""
-    files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / store.INCOMPLETE_MARK
+    # Pending files are listed first: a cycle that is written meanwhile is found as a file.
+    pending = unwritten.pending(path)
+    files, lost, mark = sorted(path.glob(f"*{store.SUFFIX}")), [], path / unwritten.INCOMPLETE_MARK
     if mark.exists():
         lost = mark.read_text(encoding="utf-8", errors="replace").splitlines()
-        lost = lost or ["the reason could not be saved either"]  # if the disk was full, the file is empty
+        if not lost and not pending:  # if the disk was full, the file is empty
+            lost = ["the reason could not be saved either"]
     if not files:
-        raise _no_recordings(path, lost)
+        raise _no_recordings(path, lost, pending)
     read, damaged = each(files, lambda file: (file, _meta(file)), partial)
     metas = dict(read)
     chosen, findings = _latest(metas)
@@ -73,6 +77,16 @@ def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding
         meta = metas[file]
         if meta.recording and meta.cycle is not None:
             numbers.setdefault(meta.recording, set()).add(meta.cycle)
+    written = {meta.recording for meta in metas.values()}
+    begin = min(_begin_ns(metas[file]) for file in chosen)
+    pending = [
+        cycle
+        for cycle in pending  # those of older recordings do not matter
+        if cycle.recording in numbers or (cycle.recording not in written and cycle.since_ns >= begin)
+    ]
+    findings += _unwritten(pending)
+    for cycle in pending:
+        numbers.setdefault(cycle.recording, set()).add(cycle.cycle)
     missing = sum(max(present) + 1 - len(present) for present in numbers.values()) - len(lost)
     if missing > 0:
         text = message("{count} earlier cycles are missing from the folder", count=missing)
@@ -80,7 +94,35 @@ def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding
     return chosen, tuple(findings)
 
 
-def _no_recordings(path: Path, lost: list[str]) -> SourceError:
+def _begin_ns(meta: TraceMeta) -> int:
+    return meta.window_ns[0] if meta.window_ns and meta.clock == "epoch" else meta.recorded_at_ns or 0
+
+
+def _unwritten(pending: list[Pending]) -> Iterator[Finding]:
+    """Yield data-quality warnings about cycles that were taken from the profiler, but not written."""
+    lost = [cycle.name for cycle in pending if cycle.lost]
+    if lost:
+        text = message(
+            "{count} cycles were lost, because their process ended before they were written. The first: {name}",
+            count=len(lost),
+            name=lost[0],
+        )
+        yield Finding("incomplete-run", text)
+    if any(cycle.lost is False for cycle in pending):
+        text = message("{count} cycles are still being written", count=[cycle.lost for cycle in pending].count(False))
+        yield Finding("unwritten-cycles", text)
+    unknown = [cycle.name for cycle in pending if cycle.lost is None]
+    if unknown:
+        text = message(
+            "{count} cycles are still being written, or were lost if the process that recorded them has ended: it ran "
+            "on another machine. The first: {name}",
+            count=len(unknown),
+            name=unknown[0],
+        )
+        yield Finding("unwritten-cycles", text)
+
+
+def _no_recordings(path: Path, lost: list[str], pending: list[Pending]) -> SourceError:
     inside = sorted({file.parent.name for file in path.glob(f"*/*{store.SUFFIX}")})
     if inside:
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
@@ -91,6 +133,11 @@ def _no_recordings(path: Path, lost: list[str]) -> SourceError:
     if lost:
         text = f"{path}: no cycle could be saved. The first failure: {lost[0]}"
         return SourceError(text, "remove the cause of the failure and record again")
+    if pending:
+        if not all(cycle.lost for cycle in pending):
+            return SourceError(f"{path}: no cycle is written yet ({pending[0].name})", "try again when it is written")
+        text = f"{path}: no cycle was written, because the process ended too early ({pending[0].name})"
+        return SourceError(text, "record again, and end the process by SIGTERM, or call flush() before")
     return SourceError(
         f"{path}: the folder contains no recordings (*{store.SUFFIX}) and no trace files ({', '.join(TRACE_SUFFIXES)})",
         "give the folder that was passed to trace_handler, or a folder of trace files; to search subfolders, use: "

@@ -32,8 +32,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.on_demand import OnDemand, Report
 from perfkit_core.recording.step_clock import StepClock
-from perfkit_core.storage import background, store
-from perfkit_core.system import failures, paths
+from perfkit_core.storage import background, store, unwritten
+from perfkit_core.system import failures, owner, paths
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
@@ -114,6 +114,8 @@ class CycleWriter(Generic[Profiler]):
         if reason is not None:
             fate = "stay on this machine" if paths.is_remote(self.run_dir) else "are lost"
             failures.tell(f"{run_dir} is not writable ({reason}): new cycles {fate} until it is")
+        elif not paths.is_remote(self.run_dir):
+            owner.remove_stale(self.run_dir)
         background.shared()
         signals.install()
         # The finalizer runs when the handler is deleted or the process ends.
@@ -131,6 +133,7 @@ class CycleWriter(Generic[Profiler]):
             report = None if self.demand is None else self.demand.cycle()
             if self._uncalled is not None and self._cycle == _MANY_CYCLES and report is None:
                 failures.tell(f"{self._cycle} cycles are recorded into {self.run_dir}, {_ONCE}", logging.WARNING)
+            pending = None
             try:
                 place = self._place()
                 facts: dict[str, Any] = {
@@ -141,19 +144,25 @@ class CycleWriter(Generic[Profiler]):
                     "cycle": cycle,
                     "recorded_at_ns": time.time_ns(),
                 }
+                meta = TraceMeta(source="", format="", **facts)
+                pending = unwritten.begin(self.run_dir / store.cycle_name(meta))
                 taken = _without_gc(lambda: self._take(profiler, place))
                 if taken.clock is not None:
-                    facts |= self._timed(taken.clock, TraceMeta(source="", format="", **facts))
+                    facts |= self._timed(taken.clock, meta)
             except BaseException as error:
-                self._lost(cycle, error, report)
+                self._lost(cycle, error, report, pending)
             else:
                 after = [
                     call for one in self._also if isinstance(one, WrittenCallback) for call in _called(one, profiler)
                 ]
+
+                def write() -> None:
+                    self._write(taken, cycle, facts, report, after, pending)
+
                 if taken.background and not (cycle == 0 and self._forked_ns):
-                    background.shared().submit(self.run_dir, lambda: self._write(taken, cycle, facts, report, after))
+                    background.shared().submit(self.run_dir, write)
                 else:
-                    _without_gc(lambda: self._write(taken, cycle, facts, report, after))
+                    _without_gc(write)
             for callback in self._also:
                 if not isinstance(callback, WrittenCallback):
                     _called(callback, profiler)
@@ -179,7 +188,7 @@ class CycleWriter(Generic[Profiler]):
 
     def mark_incomplete(self, error: BaseException) -> None:
         """Note in the run folder that the last cycle of this process is missing because of ``error``. Never raises."""
-        store.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
+        unwritten.mark_incomplete(self.run_dir, max(self._cycle - 1, 0), error)
 
     def __repr__(self) -> str:
         return f"<trace_handler {self.run_dir}, {counted(self._cycle, 'cycle')}>"
@@ -221,6 +230,7 @@ class CycleWriter(Generic[Profiler]):
         facts: dict[str, Any],
         report: Report | None,
         after: Sequence[Callable[[Path], Any]],
+        pending: Path | None,
     ) -> None:
         try:
             trace = taken.finish()
@@ -228,25 +238,27 @@ class CycleWriter(Generic[Profiler]):
             if self._forked_ns and window and window[0] < self._forked_ns:
                 # This cycle began before the fork, so the parent process writes it.
                 self._cycle = cycle
+                unwritten.end(pending)
                 return
             meta = msgspec.structs.replace(trace.meta, **facts)
             self._written.append(store.write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
+            unwritten.end(pending)
             if report is not None:
                 report(self._written[-1], None)
         except BaseException as error:
-            self._lost(cycle, error, report)
+            self._lost(cycle, error, report, pending)
         else:
             for callback in after:
                 _called(callback, self._written[-1])
 
-    def _lost(self, cycle: int, error: BaseException, report: Report | None) -> None:
+    def _lost(self, cycle: int, error: BaseException, report: Report | None, pending: Path | None) -> None:
         """Mark the run as incomplete, and log the error. KeyboardInterrupt and SystemExit are raised again."""
-        store.mark_incomplete(self.run_dir, cycle, error)
+        unwritten.mark_incomplete(self.run_dir, cycle, error, pending)
         if report is not None:
             report(None, failures.one_line(error))
         if not isinstance(error, Exception):
             raise error
-        failures.log("a cycle is missing in the run folder, training continues", error)
+        failures.log_first(f"a cycle is missing in the run folder {self.run_dir}, training continues", error)
 
 
 def _called(callback: Callable[[Any], Any], argument: Any) -> tuple[Any, ...]:

@@ -1,10 +1,9 @@
 """Run folders. A run folder contains one Parquet file for each cycle of each process. A file gets its name only when it
 is complete. pandas, polars and duckdb can read the files. perfkit's metadata is in the footer, as JSON under the key
-``perfkit``. If a cycle could not be saved, a file in the folder says so."""
+``perfkit``. Files of :mod:`perfkit_core.storage.unwritten` name the cycles that are missing."""
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import uuid
@@ -31,8 +30,6 @@ SUFFIX: Final = ".perfkit.parquet"
 STEPS_SUFFIX: Final = ".perfkit.steps"
 """Suffix of the files with the step times of a process. They include steps after the last cycle was written."""
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
-INCOMPLETE_MARK: Final = "INCOMPLETE"
-"""Name of the file in a run folder that lists the cycles that could not be saved, and the reasons."""
 _ROW_GROUP: Final = 1 << 18
 _CYCLE: Final = re.compile(r"-cycle\d+")
 
@@ -82,7 +79,7 @@ def write_steps(path: Path, timed: Mapping[str, TimedSteps]) -> None:
         with paths.replacing(path) as file:
             file.write_bytes(content + b"\n%08x" % checksums.crc(content))
     except Exception as error:
-        failures.log("the step times could not be saved, training continues", error)
+        failures.log_first(f"the step times could not be saved in {path.parent}, training continues", error)
 
 
 def _with_steps(meta: TraceMeta, quality: tuple[Finding, ...], path: Path) -> tuple[TraceMeta, tuple[Finding, ...]]:
@@ -142,18 +139,3 @@ def flush(path: Path | None = None, timeout: float | None = None) -> bool:
     means no limit. If ``path`` is given, wait only for cycles in this path and in folders above and below it."""
     # A process that has recorded nothing has no queue. Making one here would change the order of its exit functions.
     return not background.shared.cache_info().currsize or background.shared().flush(path, timeout)
-
-
-def mark_incomplete(run_dir: Path, cycle: int, error: BaseException) -> None:
-    """Write to the run folder that a cycle of this process could not be saved, and why. Never raises."""
-    mark = run_dir / INCOMPLETE_MARK
-    line = f"process {os.getpid()}, cycle {cycle}: {failures.one_line(error)}\n"
-    try:
-        if paths.is_remote(mark):  # remote stores cannot append
-            mark.write_text((mark.read_text(encoding="utf-8") if mark.exists() else "") + line, encoding="utf-8")
-            return
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        with mark.open("a", encoding="utf-8") as file:
-            file.write(line)
-    except Exception as failure:  # each driver of a store has its own error classes
-        failures.tell(f"{run_dir} cannot be written: {failure}", logging.DEBUG)

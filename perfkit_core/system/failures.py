@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import logging
+import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from perfkit_core.system.paths import check_replaceable, is_remote, printable, why_unwritable_store
 
 logger = logging.getLogger("perfkit")
+_counts: Counter[tuple[int, str]] = Counter()
 
 
 def one_line(error: BaseException) -> str:
@@ -23,6 +27,23 @@ def one_line(error: BaseException) -> str:
 def log(text: str, error: BaseException) -> None:
     tell(f"{text} ({one_line(error)})")
     tell(text, logging.DEBUG, error)
+
+
+def log_first(text: str, error: BaseException) -> None:
+    """Log the first error with this text. Later ones are counted, and the end of the process logs their number."""
+    key = os.getpid(), text  # a forked child counts its own
+    _counts[key] += 1
+    if _counts[key] == 1:
+        log(text, error)
+        return
+    if _counts[key] == 2:
+        atexit.register(_tell_count, key)
+    tell(text, logging.DEBUG, error)
+
+
+def _tell_count(key: tuple[int, str]) -> None:
+    if key[0] == os.getpid():
+        tell(f"{_counts[key]} times in this process: {key[1]}")
 
 
 def tell(text: str, level: int = logging.ERROR, error: BaseException | None = None) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
+from perfkit_core.system import owner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,18 +75,22 @@ def user_folder(variable: str, default: str) -> Path:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line to a local file. Other processes may do so at the same time. Raises OSError."""
+    """Append a line, or several, to a local file. Other processes may do so at the same time. If not all of it can be
+    written, nothing is. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b", buffering=0) as file:
         with contextlib.suppress(ImportError):  # Windows has no fcntl, so the file is not locked there.
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.
-        if file.seek(0, os.SEEK_END):
+        end = file.seek(0, os.SEEK_END)
+        if end:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":  # Another process died while it wrote its line.
                 line = b"\n" + line
-        file.write(line + b"\n")
+        if file.write(line + b"\n") <= len(line):
+            file.truncate(end)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def is_remote(path: Path) -> bool:
@@ -294,7 +299,6 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
     kept on this machine, and the error names its path.
     """
     import tempfile
-    import uuid
 
     if is_remote(path):
         with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
@@ -309,7 +313,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
         yield path
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = path.with_name(owner.temporary_name(path.name))
     try:
         yield temporary
         temporary.replace(path)

@@ -21,7 +21,7 @@ from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_place
 from perfkit_core.recording.step_calls import StepCalls
 from perfkit_core.storage import store
-from perfkit_core.storage.store import INCOMPLETE_MARK
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from perfkit_paddle import on_trace_ready, trace_handler
 from perfkit_paddle.record import DEMO, ScriptRecording
 

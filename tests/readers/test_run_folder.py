@@ -3,6 +3,7 @@ reported."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,9 +15,10 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
-from perfkit_core.storage import store
-from perfkit_core.storage.store import INCOMPLETE_MARK
+from perfkit_core.storage import store, unwritten
 from perfkit_core.storage.stored_file import StoredColumns
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.system import owner
 from tests.support.events import codes, host, trace
 from tests.support.small_trace import small_trace
 
@@ -205,6 +207,60 @@ def test_an_empty_mark_is_reported(tmp_path: Path) -> None:
 def test_a_folder_without_saved_cycles_names_the_reason(tmp_path: Path) -> None:
     (tmp_path / INCOMPLETE_MARK).write_text("process 1, cycle 0: OSError: disk full\n", encoding="utf-8")
     with pytest.raises(SourceError, match="The first failure: process 1, cycle 0: OSError: disk full"):
+        load(tmp_path)
+
+
+def pend(file: Path, cycle: int, of: str) -> Path:
+    name = file.name.removesuffix(store.SUFFIX).replace("cycle00000", f"cycle{cycle:05d}")
+    path = file.with_name(f"{name}.{of}{unwritten.PENDING_SUFFIX}")
+    path.touch()
+    return path
+
+
+def messages(folder: Path, code: str) -> list[str]:
+    return [str(finding.message) for finding in load(folder).quality if finding.code == code]
+
+
+def test_cycles_that_were_not_written_are_reported(tmp_path: Path) -> None:
+    """The process of a pending file was killed, still runs, or ran on another machine. Cycles are not reported twice:
+    cycle 1 is no gap, and the pending file of a written cycle does not count."""
+    file = record(tmp_path, "run", 0, recording="7-0123456789ab")
+    record(tmp_path, "run", 200, recording="7-0123456789ab", cycle=2)
+    pid, start, machine = owner.owner().split("-")
+    for cycle in (0, 1, 3):
+        pend(file, cycle, f"{pid}-1-{machine}")
+    (lost,) = messages(tmp_path, "incomplete-run")
+    assert lost.startswith("2 cycles were lost, because their process ended before they were written. The first: rank")
+    assert messages(tmp_path, "unwritten-cycles") == messages(tmp_path, "missing-cycles") == []
+    pend(file, 4, f"{pid}-{start}-{machine}")
+    assert messages(tmp_path, "unwritten-cycles") == ["1 cycles are still being written"]
+    pend(file, 5, f"{pid}-{start}-00000000")
+    assert messages(tmp_path, "unwritten-cycles")[1].startswith("1 cycles are still being written, or were lost")
+
+
+def test_pending_cycles_of_older_recordings_do_not_matter(tmp_path: Path) -> None:
+    """Of processes without any written cycle, those are reported that belong to the newest recordings: another rank
+    that was killed in its first cycle, but not an earlier run."""
+    pid, _, machine = owner.owner().split("-")
+    older = record(tmp_path, "old", 0, recording="6-0123456789ab")
+    pend(older, 1, f"{pid}-1-{machine}")
+    newer = record(tmp_path, "new", 10_000, recording="7-0123456789ab")
+    assert messages(tmp_path, "incomplete-run") == []
+    killed = pend(newer.with_name(newer.name.replace("7-01", "8-01")), 0, f"{pid}-1-{machine}")
+    assert len(messages(tmp_path, "incomplete-run")) == 1
+    os.utime(killed, ns=(0, 9_000))
+    assert messages(tmp_path, "incomplete-run") == []
+
+
+def test_a_folder_in_which_no_cycle_was_written_says_why(tmp_path: Path) -> None:
+    pid, start, machine = owner.owner().split("-")
+    file = tmp_path / f"rank00000-cycle00000-host-7-0123456789ab{store.SUFFIX}"
+    killed = pend(file, 0, f"{pid}-1-{machine}")
+    with pytest.raises(SourceError, match=r"no cycle was written, because the process ended too early \(rank00000-"):
+        load(tmp_path)
+    killed.unlink()
+    pend(file, 0, f"{pid}-{start}-{machine}")
+    with pytest.raises(SourceError, match="no cycle is written yet"):
         load(tmp_path)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import INCOMPLETE_MARK, SUFFIX, read_stored
+from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.storage.store import SUFFIX, read_stored
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 
@@ -442,6 +444,44 @@ writer(None)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     assert run(script, tmp_path)[0] == -signal.SIGKILL
-    assert cycles(tmp_path) == [0]
     assert not (tmp_path / INCOMPLETE_MARK).exists()
-    assert len(load(tmp_path)) == len(small_trace())
+    trace = load(tmp_path)
+    assert len(trace) == len(small_trace())
+    (finding,) = (finding for finding in trace.quality if finding.code == "incomplete-run")
+    assert str(finding.message).startswith("1 cycles were lost, because their process ended before they were written")
+    (pending,) = tmp_path.glob("*.pending")
+    pending.unlink()
+    assert cycles(tmp_path) == [0]
+
+
+def test_a_new_handler_removes_the_temporary_files_of_a_killed_process(tmp_path: Path) -> None:
+    script = """
+from perfkit_core.storage import writer as parquet
+parquet.write = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+writer(None)
+writer.flush()
+"""
+    assert run(script, tmp_path)[0] == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".*.tmp"))) == 1
+    CycleWriter(tmp_path, lambda profiler, place: Taken(small_trace))
+    assert list(tmp_path.glob(".*.tmp")) == []
+
+
+def test_a_full_disk_logs_one_line_and_every_lost_cycle_is_named(tmp_path: Path) -> None:
+    """The file with the names can be written when the process ends, because there is room again."""
+    script = """
+import resource
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+for _ in range(3): writer(None)
+writer.flush()
+assert len(list(Path(sys.argv[1]).glob("*.pending"))) == 3
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+    code, told = run(script, tmp_path)
+    assert code == 0, told
+    assert told.count("training continues (") == 1
+    assert f"3 times in this process: a cycle is missing in the run folder {tmp_path}" in told
+    mark = (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").splitlines()
+    assert [line.partition(":")[0].partition(", ")[2] for line in mark] == ["cycle 0", "cycle 1", "cycle 2"]
+    assert [path.name for path in tmp_path.iterdir()] == [INCOMPLETE_MARK]

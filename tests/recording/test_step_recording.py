@@ -13,7 +13,7 @@ from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import Ending, StepRecording
 from perfkit_core.recording.step_window import StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
-from perfkit_core.storage.store import INCOMPLETE_MARK
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from perfkit_core.readers.load import load
 from perfkit_core.recording.writer import CycleWriter, Taken
-from perfkit_core.storage.store import INCOMPLETE_MARK
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from perfkit_core.system import failures
 from tests.support.small_trace import small_trace
 
@@ -50,7 +50,7 @@ def test_an_unwritable_folder_is_reported_immediately_and_once(blocked: Path, ca
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2
-    assert "a cycle is missing in the run folder, training continues (" in lines(caplog)[1]
+    assert f"a cycle is missing in the run folder {blocked}, training continues (" in lines(caplog)[1]
     assert made.written == []
 
 

@@ -15,7 +15,8 @@ from perfkit_core.recording.writer import CycleWriter, Taken
 from perfkit_core.report.run_list import list_runs
 from perfkit_core.storage import background, store
 from perfkit_core.storage.background import LIMIT
-from perfkit_core.storage.store import INCOMPLETE_MARK, read_stored
+from perfkit_core.storage.store import read_stored
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from tests.support.small_trace import small_trace
 
 

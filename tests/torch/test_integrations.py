@@ -20,7 +20,7 @@ from perfkit_core.errors import UsageError  # noqa: E402
 from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.storage import store  # noqa: E402
-from perfkit_core.storage.store import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """A function that trains and returns the step numbers that the training framework counted."""
