@@ -29,12 +29,13 @@ OFF, WARM_UP, RECORD = Action.OFF, Action.WARM_UP, Action.RECORD
 def _no_samplers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """End the sampling of frames, also of a clock whose training ends while steps are recorded."""
     begun: list[FrameSampler] = []
-    start = FrameSampler.start
+    start, before = FrameSampler.start, threading.enumerate()  # other tests in this process may have left samplers
     monkeypatch.setattr(FrameSampler, "start", lambda sampler: (begun.append(sampler), start(sampler)))
     yield
     for sampler in begun:
         sampler.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name == "perfkit-frames"]
+    left = set(threading.enumerate()).difference(before)
+    assert not [thread for thread in left if thread.name == "perfkit-frames"]
 
 
 def timed(*actions: Action) -> list[tuple[int, bool]]:
