@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "compare": "Compare runs with the first run, or with --baseline.",
     "sql": "Query the tables of a profile with SQL, in the dialect of duckdb.",
     "export": "Write a file for another tool: a timeline, stacks or events.",
-    "scrub": "Write a profile that can be passed on.",
+    "scrub": "Write a copy of a profile for other people.",
     "log": "Log the head figures, tables and the page of a profile with MLflow, TensorBoard or Weights & Biases.",
     "runs": "List the runs below a folder, newest first.",
     "demo": "Find and fix faults of a slow training, and measure the gain.",

@@ -29,8 +29,8 @@ from perfkit_core.errors import UsageError
               "loaded.")  # fmt: skip
 @click.option("--step", "steps", multiple=True, metavar="N|N-M", help="Export only these steps, and the device work "
               "that runs during them.")  # fmt: skip
-@click.option("--keep-host", is_flag=True, help="Keep the name of the host, folders, and all keys of the header of a "
-              "trace file, which may name users and contain tokens. By default, they are left out.")  # fmt: skip
+@click.option("--keep-host", is_flag=True, help="Also write the name of the host, folders, and all keys of the header "
+              "of a trace file, which may contain names of users and tokens.")  # fmt: skip
 @options.partial
 @options.choices
 def export(

@@ -119,7 +119,7 @@ def _described(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or _one_line(error)}"
     if isinstance(error, MemoryError):  # also that of Arrow
-        return f"out of memory ({_one_line(error)}); give --max-memory, or convert a trace file with export --stream"
+        return f"out of memory ({_one_line(error)}); read fewer ranks, or convert trace files by export --stream"
     return f"unexpected {type(error).__name__}: {_one_line(error)}; please report it with the traceback ({DEBUG}=1)"
 
 

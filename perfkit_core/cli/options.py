@@ -80,13 +80,14 @@ def _choose(context: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _limit_memory(context: click.Context, param: click.Parameter, value: str | None) -> None:
-    from perfkit_core.language.units import SIZES, parse_quantity
     from perfkit_core.system import memory
 
-    try:
-        most = memory.default_limit() if value is None else parse_quantity(value, SIZES)
-    except UsageError as error:
-        raise UsageError(f"--max-memory: {error.message}", error.hint) from None
+    if value is None:
+        most = memory.default_limit()
+    else:
+        from perfkit_core.readers.load import memory_limit
+
+        most = memory_limit(value)
     context.with_resource(memory.limited(most))
 
 
@@ -102,11 +103,12 @@ def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
-partial = click.option("--partial", is_flag=True, help="Use the readable part of a damaged file instead of failing.")
+partial = click.option("--partial", is_flag=True, help="Leave out what is damaged instead of failing: "
+                       "events of a trace file, or files of a run folder.")  # fmt: skip
 choices = adding(
     click.option("--max-memory", metavar="SIZE", envvar="PERFKIT_MAX_MEMORY", expose_value=False,
-                 callback=_limit_memory, help="Stop with an error before perfkit uses more memory than SIZE, such as "
-                 "8 GiB.  [default: half of the free memory]"),
+                 callback=_limit_memory, help="Stop with an error when perfkit would use more memory than about "
+                 "SIZE, such as 8 GiB.  [env var: PERFKIT_MAX_MEMORY; default: half of the free memory]"),
     click.option("--step-on", metavar="RANGE", expose_value=False, callback=_choose, help="Take each recorded range "
                  "named RANGE as one step, instead of the recorded steps. RANGE is a name, or a REGEX that matches the "
                  "name."),

@@ -16,8 +16,8 @@ def plugins(format_name: str | None) -> None:
     """List the installed plugins, their errors, and all views.
 
     The output shows what each plugin adds, and the groupings of each view. The environment variable
-    PERFKIT_DISABLE_PLUGINS disables plugins by name (separated by commas), or all plugins that other packages than
-    perfkit installed (all).
+    PERFKIT_DISABLE_PLUGINS=NAME,NAME disables these plugins, and PERFKIT_DISABLE_PLUGINS=all those of all other
+    packages.
     """
     import pandas as pd
 

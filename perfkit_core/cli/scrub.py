@@ -17,18 +17,19 @@ from perfkit_core.errors import UsageError
               "chooses the format, as in perfkit export. Without a suffix, OUT is a run folder.")  # fmt: skip
 @click.option("--paths", is_flag=True, help="Also shorten paths of files to their names. Files of installed packages "
               "keep their path in the package.")  # fmt: skip
-@click.option("--remove", multiple=True, metavar="TEXT", help="Also replace TEXT wherever it occurs, such as the name "
-              "of a project. Can be repeated.")  # fmt: skip
+@click.option("--remove", multiple=True, metavar="TEXT", help="Also replace TEXT by 'removed', such as the name of a "
+              "project, also inside words. Upper and lower case must match. Can be repeated.")  # fmt: skip
 @options.partial
 @options.choices
 def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[str, ...], partial: bool) -> None:
-    """Write a profile that can be passed on.
+    """Write a copy of a profile for other people.
 
-    Names of hosts and users, keys of a file's header, texts among the recorded arguments, and known forms of tokens are
-    removed. Names of operators, kernels, layers and functions are kept, and so are all numbers: every view shows the
-    same as before. A SOURCE is a run folder or a trace file. Several sources (one per rank) are read as one profile.
+    Names of hosts and users, keys of a file's header, texts among the recorded arguments, and known forms of tokens
+    are removed. Names of operators, kernels, layers and functions are kept, and so are the numbers of all events:
+    every view shows the same numbers as before. A SOURCE is a run folder or a trace file. Several sources (one per
+    rank) are read as one profile.
 
-    perfkit cannot know every secret. Look at the result before you pass it on.
+    perfkit cannot know every secret. Look at the result before you share it.
     """
     from perfkit_core.exporters import export
     from perfkit_core.exporters.scrub import scrub as scrubbed
@@ -44,4 +45,4 @@ def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[st
         missing = export.export(scrubbed(trace, paths=paths, remove=remove), place, chosen.name)
     if missing:
         echo(f"note: {missing}", err=True)
-    echo(f"wrote {output} ({chosen.description}); look at it before you pass it on", err=True)
+    echo(f"wrote {output} ({chosen.description}); look at it before you share it", err=True)

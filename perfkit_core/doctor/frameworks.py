@@ -32,7 +32,7 @@ def loaded_plugins() -> Iterator[Check]:
         data = {"origin": plugin.origin, "package": made, "error": plugin.error, "disabled": plugin.disabled}
         if plugin.disabled:
             text = f"{plugin.name} ({made or plugin.origin}) is disabled by {DISABLE}"
-            yield Check(name, "note", text, f"unset {DISABLE} to use it", data)
+            yield Check(name, "note", text, f"remove {plugin.name} from {DISABLE} to use it", data)
         elif plugin.error is None:
             yield Check(name, "ok", f"{plugin.name} ({made or plugin.origin})", data=data)
         else:

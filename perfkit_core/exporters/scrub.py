@@ -75,14 +75,14 @@ _OWN_FOLDER: Final = "src/"
 
 
 def scrub(trace: Trace, *, paths: bool = False, remove: Iterable[str] = ()) -> Trace:
-    """Return a trace without texts that identify people, machines and projects. All numbers stay.
+    """Return a copy of a trace without texts that may identify people, machines or projects. Numbers of events stay.
 
     - Metadata is that of an exported file, without the digest of the host name, and findings name no folders.
     - Names of hosts and users that the header or a home folder states are replaced in all texts (``host``, ``user``).
-    - Tokens, passwords and credentials of addresses are replaced by ``removed``, if they have a known form.
+    - Tokens, passwords and credentials in URLs are replaced by ``removed``, if they have a known form.
     - ``args`` keeps numbers, and texts only of :data:`KEPT_ARGUMENTS`.
     - ``paths``: paths of files keep only their names; files of packages keep the path in the package.
-    - ``remove``: other texts to replace by ``removed``, wherever they occur.
+    - ``remove``: other texts to replace by ``removed``, also inside words.
     """
     texts = _Texts(trace, paths, remove)
     columns: dict[str, Any] = {}

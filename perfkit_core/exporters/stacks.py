@@ -57,8 +57,8 @@ def cut_to(most: int, tree: trees.Tree, sizes: arrays.IntArray, weighted: arrays
     deepest = max(int(np.searchsorted(whole.cumsum() + merged, most, side="right")) - 1, 0)
     nearest = nesting.nearest_on_path(tree.parent, depth <= deepest)
     node = np.where(tree.node == arrays.NO_ROW, arrays.NO_ROW, nearest[tree.node])
-    note = f"stacks of more than {deepest + 1:,} nested events were cut, because complete ones would make the file huge"
-    return trees.Tree(tree.parent, tree.key, node), f"{note}: deeper events count for the last one that is left"
+    note = f"stacks are cut to {deepest + 1:,} levels to limit the size of the file"
+    return trees.Tree(tree.parent, tree.key, node), f"{note}; deeper events count for the last level"
 
 
 def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[tuple[str, ...]]]:

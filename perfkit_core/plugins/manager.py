@@ -178,8 +178,8 @@ def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
         from perfkit_core.system.failures import tell
 
         shown = ", ".join(map(repr, sorted(unknown)))
-        known = ", ".join([ALL, *(point.name for point in points)])
-        tell(f"{DISABLE}: there is no plugin {shown}; known: {known}", logging.WARNING)
+        known = ", ".join(point.name for point in points)
+        tell(f"{DISABLE}: there is no plugin {shown}; use {ALL}, or: {known}", logging.WARNING)
     return [point for point in points if point.name in names or (ALL in names and point.package != PROJECT)]
 
 

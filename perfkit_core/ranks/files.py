@@ -151,11 +151,12 @@ def _read(path: Path) -> Stored:
         with open_binary(path) as file:
             content = file.read()
         if crc(content[:-_CRC_BYTES]) != int.from_bytes(content[-_CRC_BYTES:], "little"):
-            raise ValueError("it is damaged, or another version of perfkit wrote it")
+            raise ValueError("its checksum is wrong: it is damaged, or another version of perfkit wrote it")
         stored = msgspec.msgpack.decode(content[:-_CRC_BYTES], type=Stored, ext_hook=from_extension)
     except (msgspec.DecodeError, ValueError) as error:
         raise SourceError(
-            f"{path}: not a file of partial results ({error})", "perfkit summary --shard writes such files"
+            f"{path}: not a file of partial results ({error})",
+            "write it again with this version: perfkit summary --shard",
         ) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None

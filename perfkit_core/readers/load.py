@@ -118,8 +118,20 @@ def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) 
     text = os.environ.get(memory.ENVIRONMENT)
     if not text or memory.is_limited():
         return _load_one(path, partial, plugins)
-    with memory.limited(parse_quantity(text, SIZES)):
+    with memory.limited(memory_limit(text)):
         return _load_one(path, partial, plugins)
+
+
+def memory_limit(text: str) -> float:
+    """Return the bytes of a size with a unit, such as ``8 GiB``. Raises UsageError."""
+    option = f"--max-memory or {memory.ENVIRONMENT}"
+    try:
+        most = parse_quantity(text, SIZES, needs_unit=True)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error.message}", error.hint) from None
+    if most <= 0:
+        raise UsageError(f"{option}: {text!r} is no memory", "example: 8 GiB")
+    return most
 
 
 def _load_one(path: Path, partial: bool, plugins: Plugins | None) -> Trace:

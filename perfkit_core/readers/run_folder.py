@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
@@ -109,13 +109,14 @@ def _unwritten(pending: list[Pending]) -> Iterator[Finding]:
         )
         yield Finding("incomplete-run", text)
     if any(cycle.lost is False for cycle in pending):
-        text = message("{count} cycles are still being written", count=[cycle.lost for cycle in pending].count(False))
+        count = [cycle.lost for cycle in pending].count(False)
+        text = plural("1 cycle is still being written", "{n} cycles are still being written", count)
         yield Finding("unwritten-cycles", text)
     unknown = [cycle.name for cycle in pending if cycle.lost is None]
     if unknown:
         text = message(
-            "{count} cycles are still being written, or were lost if the process that recorded them has ended: it ran "
-            "on another machine. The first: {name}",
+            "{count} cycles are not written. Their process may still write them, or has ended: this cannot be checked, "
+            "because it ran on another machine, in another container or before a restart. The first: {name}",
             count=len(unknown),
             name=unknown[0],
         )
@@ -134,10 +135,14 @@ def _no_recordings(path: Path, lost: list[str], pending: list[Pending]) -> Sourc
         text = f"{path}: no cycle could be saved. The first failure: {lost[0]}"
         return SourceError(text, "remove the cause of the failure and record again")
     if pending:
+        first = pending[0].name
+        if any(cycle.lost is False for cycle in pending):
+            return SourceError(f"{path}: no cycle is written yet ({first})", "try again when it is written")
         if not all(cycle.lost for cycle in pending):
-            return SourceError(f"{path}: no cycle is written yet ({pending[0].name})", "try again when it is written")
-        text = f"{path}: no cycle was written, because the process ended too early ({pending[0].name})"
-        return SourceError(text, "record again, and end the process by SIGTERM, or call flush() before")
+            text = f"{path}: no cycle is written, and perfkit cannot check whether its process still runs ({first})"
+            return SourceError(text, "if the training has ended, the cycle is lost: record again")
+        text = f"{path}: no cycle was written, because the process was killed before ({first})"
+        return SourceError(text, "record again, and end the process by SIGTERM, or call the handler's flush() before")
     return SourceError(
         f"{path}: the folder contains no recordings (*{store.SUFFIX}) and no trace files ({', '.join(TRACE_SUFFIXES)})",
         "give the folder that was passed to trace_handler, or a folder of trace files; to search subfolders, use: "

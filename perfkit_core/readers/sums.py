@@ -35,8 +35,8 @@ def checked(trace: Trace) -> Trace:
     large = [name for name in _SIZES if not _fits(trace, name)]
     if trace.magnitude("total_bytes") > MOST:
         large.append("total_bytes")
-    findings = [Finding("numbers-too-large", message("the column {column} is not used, because its numbers are too "
-                "large: their sum exceeds 2^62", column=name)) for name in large]  # fmt: skip
+    findings = [Finding("numbers-too-large", message("the column {column} is left out, because its numbers are too "
+                "large to be added up: the file is probably damaged", column=name)) for name in large]  # fmt: skip
     empty = {name: constant(None, schema.SCHEMA.field(name).type, len(trace)) for name in large}
     return trace.with_columns(**empty).with_findings(*findings) if large else trace
 
@@ -44,7 +44,7 @@ def checked(trace: Trace) -> Trace:
 def _too_long(what: str) -> SourceError:
     return SourceError(
         f"the times are too large to be added up: {what} is more than {MOST // _YEAR_NS} years",
-        "the file is damaged, or was not written by a profiler: record it again",
+        "the file is damaged, or was not written by a profiler; of several files, one may use another unit of time",
     )
 
 

@@ -67,7 +67,7 @@ class Recorded:
         machine, pid = self.process
         if self.rank is not None:
             return f"rank {self.rank}"
-        return f"process {pid}" if machine == host() else f"process {pid} on the machine {machine}"
+        return f"process {pid}" if machine == host() else f"process {pid} on another machine ({machine})"
 
 
 class _Answer(msgspec.Struct):

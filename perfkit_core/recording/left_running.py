@@ -24,7 +24,9 @@ def stop_at_exit(handler: Any, profiler: type, recording: Callable[[], bool]) ->
             return
         for running in gc.get_objects():  # a handler does not know its profiler before the first cycle
             if issubclass(type(running), profiler) and running.on_trace_ready is reference():
-                with signals.guarded("a profiler that was left running could not be stopped"):
+                with signals.guarded(
+                    "a profiler that was still running at the end could not be stopped: its last cycle is lost"
+                ):
                     running.stop()
 
     atexit.register(stop)

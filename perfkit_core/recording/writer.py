@@ -258,7 +258,7 @@ class CycleWriter(Generic[Profiler]):
             report(None, failures.one_line(error))
         if not isinstance(error, Exception):
             raise error
-        failures.log_first(f"a cycle is missing in the run folder {self.run_dir}, training continues", error)
+        failures.log_first(f"a cycle could not be saved in {self.run_dir}, training continues", error)
 
 
 def _called(callback: Callable[[Any], Any], argument: Any) -> tuple[Any, ...]:

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
 from perfkit_core.assembly.draft import Recorded
-from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.sharing import shareable, shareable_finding
@@ -145,7 +144,7 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     path, stored = file.path, file.stored
     missing = [name for name in SCHEMA.names if name not in file.position and name not in _NEWER]
     if missing:
-        raise SourceError(f"{path}: columns are missing ({', '.join(missing)})", "record the run again")
+        raise unreadable(path, f"columns are missing: {', '.join(missing)}")
     names = [name for name in SCHEMA.names if name in file.position]
     table = file.kept().read(range(file.footer.num_row_groups), names).unify_dictionaries()
     for name in _REQUIRED:

@@ -96,7 +96,7 @@ def _with_steps(meta: TraceMeta, quality: tuple[Finding, ...], path: Path) -> tu
         return meta, quality
     except ValueError as error:
         text = message(
-            "step times outside of the recordings are missing: the file {name} is damaged ({error})",
+            "the times of steps after the last cycle are missing: the file {name} is damaged ({error})",
             name=paths.readable(steps_path(path).name),
             error=str(error),
         )

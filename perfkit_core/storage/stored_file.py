@@ -55,7 +55,7 @@ def is_ours(footer: pq.FileMetaData) -> bool:
 
 
 def unreadable(path: Path, error: object) -> SourceError:
-    hint = "use an undamaged copy of it; --partial leaves damaged files of a folder out"
+    hint = "copy the file again; to read a folder without its damaged files, use --partial"
     return SourceError(f"{path}: not a readable Parquet file ({error})", hint)
 
 
@@ -119,14 +119,13 @@ def read_footer(path: Path) -> StoredFile:
         for samples in stored.meta.samples.values():
             frame_samples.check(samples)
     except (msgspec.DecodeError, ValueError) as error:
-        raise SourceError(f"{path}: perfkit's metadata is damaged ({error})", "record the run again") from None
+        raise unreadable(path, f"perfkit's metadata is damaged: {error}") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
     if stored.schema_version < 1:
-        text = f"{path}: perfkit's metadata is damaged (version {stored.schema_version} of the schema does not exist)"
-        raise SourceError(text, "record the run again")
+        raise unreadable(path, f"perfkit's metadata is damaged: there is no version {stored.schema_version}")
     if stored.checksums and chunks is None:
-        raise unreadable(path, "its checksums are missing: it is damaged, or another program has rewritten it")
+        raise unreadable(path, "no checksums: it is damaged, or another program has rewritten it")
     position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     return StoredFile(path, footer, stored, position, chunks, stamp)
 
@@ -242,7 +241,7 @@ def stored_columns(file: StoredFile) -> StoredColumns:
     """Return the columns of a stored trace. Raises SourceError if columns of the schema are missing."""
     missing = [name for name in schema.COLUMN_NAMES if name not in file.position]
     if missing:
-        raise SourceError(f"{file.path}: columns are missing ({', '.join(missing)})", "record the run again")
+        raise unreadable(file.path, f"columns are missing: {', '.join(missing)}")
     sizes = [file.footer.row_group(group).num_rows for group in range(file.footer.num_row_groups)]
     first_row = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
     if min(sizes, default=0) < 0 or first_row[-1] != file.footer.num_rows:

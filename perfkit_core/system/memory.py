@@ -45,11 +45,11 @@ def require(size: float, purpose: str) -> None:
         return
     used = resident()
     if used + size > _limit:
+        more = f", {_text(size)} more needed" if size >= 2**20 else ""
         raise UsageError(
-            f"not enough memory for {purpose}: perfkit uses {_text(used)} and needs {_text(size)} more, but may use "
-            f"{_text(_limit)}",
-            f"raise --max-memory (or {ENVIRONMENT}), select fewer views, or convert a trace file with: perfkit export "
-            "TRACE --stream -o RUN.perfkit.parquet",
+            f"the limit of {_text(_limit)} of memory is reached by {purpose} ({_text(used)} in use{more})",
+            f"set a higher --max-memory or {ENVIRONMENT}, read fewer ranks, or convert a trace file with: perfkit "
+            "export TRACE --stream -o RUN.perfkit.parquet",
         )
 
 

@@ -125,8 +125,8 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
     single = groups.sum(known_calls) == 0
     numbers, known = _numbers(rows[name])
     if float(np.abs(numbers.astype(np.float64)).sum()) >= 2**63:
-        text = f"the column {name} is too large to be added up over the ranks"
-        raise SourceError(text, "read fewer ranks, or select steps")
+        text = f"the sum of the column {name} over all ranks does not fit in 64 bits"
+        raise SourceError(text, "read fewer ranks, or select steps with --step")
     if rule == SUM:
         values = groups.sum(numbers)
     elif isinstance(rule, Average):

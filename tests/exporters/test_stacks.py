@@ -317,4 +317,4 @@ def test_stacks_are_cut_where_complete_ones_would_be_too_large(
     assert profile.sums()["calls"] == 100
     for suffix in ("folded", "pb.gz"):
         note = export(found, tmp_path / f"t.{suffix}")
-        assert (f"more than {depth} nested" in note) == (depth < 100), note
+        assert (f"cut to {depth} levels" in note) == (depth < 100), note

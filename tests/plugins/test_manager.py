@@ -154,7 +154,9 @@ def test_a_disabled_plugin_is_not_imported(points: list[EntryPoint], tmp_path: P
 def test_an_unknown_name_is_one_line(points: list[EntryPoint], caplog: pytest.LogCaptureFixture) -> None:
     assert not any(plugin.disabled for plugin in load(points, "nothing,core").listed.values())
     (line,) = caplog.messages
-    assert line.startswith("perfkit: PERFKIT_DISABLE_PLUGINS: there is no plugin 'core', 'nothing'; known: all, good, ")
+    assert line.startswith(
+        "perfkit: PERFKIT_DISABLE_PLUGINS: there is no plugin 'core', 'nothing'; use all, or: good, "
+    )
 
 
 def test_the_variable_disables_plugins_of_commands(tmp_path: Path) -> None:

@@ -233,9 +233,11 @@ def test_cycles_that_were_not_written_are_reported(tmp_path: Path) -> None:
     assert lost.startswith("2 cycles were lost, because their process ended before they were written. The first: rank")
     assert messages(tmp_path, "unwritten-cycles") == messages(tmp_path, "missing-cycles") == []
     pend(file, 4, f"{pid}-{start}-{machine}")
-    assert messages(tmp_path, "unwritten-cycles") == ["1 cycles are still being written"]
+    assert messages(tmp_path, "unwritten-cycles") == ["1 cycle is still being written"]
     pend(file, 5, f"{pid}-{start}-00000000")
-    assert messages(tmp_path, "unwritten-cycles")[1].startswith("1 cycles are still being written, or were lost")
+    assert messages(tmp_path, "unwritten-cycles")[1].startswith(
+        "1 cycles are not written. Their process may still write them"
+    )
 
 
 def test_pending_cycles_of_older_recordings_do_not_matter(tmp_path: Path) -> None:
@@ -256,7 +258,7 @@ def test_a_folder_in_which_no_cycle_was_written_says_why(tmp_path: Path) -> None
     pid, start, machine = owner.owner().split("-")
     file = tmp_path / f"rank00000-cycle00000-host-7-0123456789ab{store.SUFFIX}"
     killed = pend(file, 0, f"{pid}-1-{machine}")
-    with pytest.raises(SourceError, match=r"no cycle was written, because the process ended too early \(rank00000-"):
+    with pytest.raises(SourceError, match=r"no cycle was written, because the process was killed before \(rank00000-"):
         load(tmp_path)
     killed.unlink()
     pend(file, 0, f"{pid}-{start}-{machine}")

@@ -140,5 +140,5 @@ def test_recorded_columns_of_another_file_are_refused(tmp_path: Path) -> None:
     mark = {b"perfkit": pq.read_metadata(tmp_path / "t.parquet").metadata[b"perfkit"]}
     with (tmp_path / "u.parquet").open("wb") as file:
         writer.write(pa.table({"a": [1]}).replace_schema_metadata(mark), file, 10, {})
-    with pytest.raises(SourceError, match=r"u\.parquet: columns are missing"):
+    with pytest.raises(SourceError, match=r"u\.parquet: not a readable Parquet file \(columns are missing: name"):
         read_stored(tmp_path / "u.parquet")
