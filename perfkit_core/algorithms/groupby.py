@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.arrays import BLOCK, IntArray
 from perfkit_core.runtime.compile import compiled
 
 
@@ -29,6 +29,8 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
             key, first = by_appearance(key, width)
             width = len(first)
         key, width = key * count + code, width * count
+    if width == 1:  # pages of ``key`` that were never written take no memory
+        return key, np.zeros(min(rows, 1), np.int64)
     return by_appearance(key, width)
 
 
@@ -78,7 +80,9 @@ def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntA
     order = np.lexsort([column[first] for column in reversed(columns)])
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first))
-    return number[code], first[order]
+    for begin in range(0, len(code), BLOCK):  # in place, to save memory
+        code[begin : begin + BLOCK] = number[code[begin : begin + BLOCK]]
+    return code, first[order]
 
 
 def stable_order(key: IntArray, width: int) -> IntArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.runtime.compile import compiled
 
@@ -45,8 +46,10 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
     """Return the :func:`union` of each group 0 ≤ g < count as arrays, sorted by group and start: group, start, end."""
     starts, ends, groups = _by_start(starts, ends, groups)
     group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
-    order = np.lexsort((start, group))
-    return group[order], start[order], end[order]
+    order = groupby.stable_order(group, count)  # the intervals of each group are already sorted by start
+    start = start[order]  # one array after the other, so that the unsorted one is freed
+    end = end[order]
+    return group[order], start, end
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:

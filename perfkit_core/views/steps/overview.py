@@ -10,7 +10,7 @@ Grouped by category, the table has one row per event type of the framework. The 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -66,7 +66,8 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     span_rank, first, last = select.spans(trace, in_steps)
     span_rank, first, last = intervals.union_by(span_rank, ranks, first, last)
     running = np.zeros(2 * kinds, np.int64)
-    for number, rows in enumerate(groupby.parts(group % ranks, ranks)):
+    parts: list[Any] = [slice(None)] if ranks == 1 else groupby.parts(group % ranks, ranks)
+    for number, rows in enumerate(parts):
         in_rank = span_rank == number
         np.add.at(running, group[rows] // ranks, covered_ns((first[in_rank], last[in_rank]), start[rows], end[rows]))
     result[RUNNING_NS] = running
