@@ -71,6 +71,13 @@ def _ranks(options: Options) -> Section:
     return job_of_ranks.section(8 if options.quick else 64, options.rounds, console.progress)
 
 
+def _load(options: Options) -> Section:
+    from benchmarks import load
+
+    sizes, stored = ((100_000,), 1_000_000) if options.quick else ((1_000_000, 10_000_000), 20_000_000)
+    return load.section(sizes, stored, options.quick, console.progress)
+
+
 def _false_alarms(options: Options) -> Section:
     from benchmarks import false_alarms
 
@@ -86,6 +93,7 @@ SUITES: dict[str, Callable[[Options], Section]] = {
     "pages": _pages,
     "stored-run": _stored_run,
     "ranks": _ranks,
+    "load": _load,
     "false-alarms": _false_alarms,
     "live-torch": _live_torch,
     "live-paddle": _live_paddle,

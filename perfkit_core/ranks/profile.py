@@ -30,10 +30,14 @@ from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.readers.choices import chosen
+from perfkit_core.system import memory
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
 
+_VIEW_BYTES: Final = 100
+"""Memory that a view needs for each event: ``operators`` needs 160 bytes for its columns, its cached arrays and copies,
+but shares most of the columns with other views."""
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
 """File suffix → estimated size of the unpacked trace, as a multiple of the file size."""
 
@@ -60,7 +64,10 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     (trace,) = ranks
     steps = step_numbers(trace)
     request = replace(job.request, steps=steps) if job.only_steps else job.request
-    tables = {view.name: view.table(trace, reduce.understood(view, request)) for view in views}
+    tables = {}
+    for view in views:
+        memory.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
+        tables[view.name] = view.table(trace, reduce.understood(view, request))
     tables = _without_device(tables, views, request, [trace.quality])
 
     def why_empty(view: View) -> Text:
