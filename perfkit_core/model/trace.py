@@ -225,8 +225,8 @@ class Trace:
         return self._cached(("known", name), lambda: self._columns.known(name))
 
     def magnitude(self, name: str) -> int:
-        """Return the largest absolute value of an integer column, or a larger number; 0 if it has no values. A stored
-        trace returns it from the statistics in its file."""
+        """Return the largest absolute value of an integer column, or a larger number. A stored trace takes it from
+        the statistics in its file."""
         return self._columns.magnitude(name)
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
