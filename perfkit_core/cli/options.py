@@ -80,15 +80,15 @@ def _choose(context: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 def _limit_memory(context: click.Context, param: click.Parameter, value: str | None) -> None:
-    from perfkit_core.system import memory
+    from perfkit_core.system import memory_limit
 
     if value is None:
-        most = memory.default_limit()
+        most = memory_limit.default_limit()
     else:
-        from perfkit_core.readers.load import memory_limit
+        from perfkit_core.readers.load import most_memory
 
-        most = memory_limit(value)
-    context.with_resource(memory.limited(most))
+        most = most_memory(value)
+    context.with_resource(memory_limit.limited(most))
 
 
 def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:

@@ -24,7 +24,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, c
 from perfkit_core.language.units import counted
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 
 ROW_REFERENCES: Final = ("parent", "launched_by")
 
@@ -205,7 +205,7 @@ class Trace:
 
         def table() -> pa.Table:
             width = sum(_WIDTH for name in schema.COLUMN_NAMES if self.known(name))
-            memory.require(width * len(self), "the event table")
+            memory_limit.require(width * len(self), "the event table")
             return self._columns.table()
 
         return self._cached("events", table)
@@ -309,7 +309,7 @@ class Trace:
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._cache:
-            memory.require(_WIDTH * len(self), "a column of the events")
+            memory_limit.require(_WIDTH * len(self), "a column of the events")
             self._cache[key] = make()
         return self._cache[key]
 
@@ -355,7 +355,7 @@ def once(make: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]
     def kept(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
         key = (name, args, tuple(kwargs.items()))
         if key not in subject._cache:
-            memory.require(0, "the views")
+            memory_limit.require(0, "the views")
             result = make(subject, *args, **kwargs)
             parts: Any = result if isinstance(result, tuple) else (result,)
             if is_dataclass(result):

@@ -30,7 +30,7 @@ from perfkit_core.ranks import files, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.readers.choices import chosen
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
@@ -66,7 +66,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     request = replace(job.request, steps=steps) if job.only_steps else job.request
     tables = {}
     for view in views:
-        memory.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
+        memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
         tables[view.name] = view.table(trace, reduce.understood(view, request))
     tables = _without_device(tables, views, request, [trace.quality])
 

@@ -20,7 +20,7 @@ from perfkit_core.storage.bytestream import head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system import memory, paths
+from perfkit_core.system import memory_limit, paths
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Tag near the beginning of every HTML page that perfkit writes."""
@@ -115,16 +115,16 @@ def beside(path: Path, plugins: Plugins) -> list[Path]:
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder. Without --max-memory, $PERFKIT_MAX_MEMORY limits the memory of reading."""
-    text = os.environ.get(memory.ENVIRONMENT)
-    if not text or memory.is_limited():
+    text = os.environ.get(memory_limit.ENVIRONMENT)
+    if not text or memory_limit.is_limited():
         return _load_one(path, partial, plugins)
-    with memory.limited(memory_limit(text)):
+    with memory_limit.limited(most_memory(text)):
         return _load_one(path, partial, plugins)
 
 
-def memory_limit(text: str) -> float:
+def most_memory(text: str) -> float:
     """Return the bytes of a size with a unit, such as ``8 GiB``. Raises UsageError."""
-    option = f"--max-memory or {memory.ENVIRONMENT}"
+    option = f"--max-memory or {memory_limit.ENVIRONMENT}"
     try:
         most = parse_quantity(text, SIZES, needs_unit=True)
     except UsageError as error:

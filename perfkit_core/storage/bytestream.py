@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, cast
 from isal import igzip_lib, isal_zlib
 
 from perfkit_core.errors import SourceError
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 from perfkit_core.system.paths import open_binary
 
 CHUNK_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class Gunzip(io.RawIOBase):
                     break
                 pieces.append(piece)
                 held += len(piece)
-                memory.require(held, "unpacked data")  # the pieces are joined to a second copy
+                memory_limit.require(held, "unpacked data")  # the pieces are joined to a second copy
         except DAMAGED as error:
             if not pieces or count < 0:
                 raise
@@ -117,7 +117,7 @@ class Window:
         """Read up to ``count`` more bytes. Return False at the end of the file or at a damaged place."""
         if self.finished:
             return False
-        memory.require(len(self.data) + 2 * min(count, CHUNK_BYTES), f"a part of {self.path.name}")
+        memory_limit.require(len(self.data) + 2 * min(count, CHUNK_BYTES), f"a part of {self.path.name}")
         try:
             piece = self._file.read(count)  # readinto would need a buffer of ``count`` bytes even for a short file
         except DAMAGED as error:

@@ -24,7 +24,7 @@ from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 from perfkit_core.storage import checksums
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
@@ -78,7 +78,7 @@ class StoredFile:
     def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of some row groups. Raises SourceError if they are damaged or the file has changed."""
         rows = sum(self.footer.row_group(group).num_rows for group in groups)
-        memory.require(_CELL_BYTES * rows * len(names), f"columns of {self.path.name}")
+        memory_limit.require(_CELL_BYTES * rows * len(names), f"columns of {self.path.name}")
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")

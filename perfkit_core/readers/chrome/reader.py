@@ -21,7 +21,7 @@ from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.storage.recorded_events import ROW_GROUP
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
@@ -125,7 +125,7 @@ class ChromeFile(EventList):
         end: int | None
         while True:
             raw = window.data[self.position : self.position + size]
-            memory.require(DECODED * len(raw), f"the header of {self.path.name}")
+            memory_limit.require(DECODED * len(raw), f"the header of {self.path.name}")
             try:
                 # In latin-1 each byte is a character, so that the end is an offset in bytes.
                 _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
@@ -172,7 +172,7 @@ class Reading(Generic[AnyDialect]):
     def read(self) -> None:
         """Read the file into the recorder. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
-            memory.require(0, f"the events of {self.file.path.name}")
+            memory_limit.require(0, f"the events of {self.file.path.name}")
             self.recorder.add(portion)
 
     def stream(self, writer: EventWriter) -> None:

@@ -27,7 +27,7 @@ from perfkit_core.readers.chrome.rows import (
     validity,
 )
 from perfkit_core.runtime import parallel
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 
 _TABLE_BYTES: Final = 64
 """Memory of a row that the conversion needs in addition: the dictionary columns, and the order of the rows."""
@@ -54,7 +54,7 @@ class RowTable:
 
     def table(self, compact: bool) -> pa.Table:
         """Return all columns. With ``compact``, dictionaries contain only the values that occur."""
-        memory.require(_TABLE_BYTES * self._rows.count, "the event table")
+        memory_limit.require(_TABLE_BYTES * self._rows.count, "the event table")
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
         # Convert the largest column first, so that the other threads do not wait for it at the end.
         names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
@@ -183,7 +183,7 @@ class _Column:
         if end > len(self._cells):
             kind = self._cells.dtype
             size = end * kind.itemsize
-            memory.require(size, "the columns of the events")
+            memory_limit.require(size, "the columns of the events")
             room = 2 * size if size <= arrays.SMALL_BYTES else max(4 * size, _MIN_LARGE_BYTES)
             try:
                 cells = arrays.allocate(room // kind.itemsize, kind)

@@ -27,7 +27,7 @@ from perfkit_core.readers.scanner.scanner import Scanned, Scanner
 from perfkit_core.readers.scanner.tokens import PAD
 from perfkit_core.runtime import parallel
 from perfkit_core.storage.bytestream import Window
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 
 CHUNK_BYTES: Final = 6 << 20
 """Size of a chunk. Threads need Python's lock between chunks, and would wait for each other if chunks were small."""
@@ -99,7 +99,7 @@ class Chunks:
         while self._free and len(buffer) < wanted + PAD:
             buffer = self._free.pop()
         if len(buffer) < wanted + PAD:
-            memory.require(wanted, f"a part of {self._window.path.name}")
+            memory_limit.require(wanted, f"a part of {self._window.path.name}")
             buffer = allocate(max(wanted, self._size) + PAD, np.uint8)
         held = min(len(self._carried), wanted)
         buffer[:held] = np.frombuffer(self._carried, np.uint8, held)
@@ -150,7 +150,7 @@ class ScanAhead:
                 if scanned.status != events.CLEAN:
                     pool.shutdown(wait=True)
                     size = chunk.size + sum(other.size for other, _ in waiting)
-                    memory.require(2 * size, f"a part of {window.path.name}")
+                    memory_limit.require(2 * size, f"a part of {window.path.name}")
                     unread = [chunk.rest(scanned.position), *(other.rest(0) for other, _ in waiting)]
                     chunks.stop(b"".join(unread), chunk.offset + scanned.position)
                     return

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import extremes
 from perfkit_core import load
 from perfkit_core.errors import UsageError
-from perfkit_core.system import memory
+from perfkit_core.system import memory_limit
 from tests.support.chrome import event, write
 from tests.support.paths import ROOT
 
@@ -37,18 +37,18 @@ print(json.dumps([code, int(peak[1]) * 1024]))
 
 
 def test_a_requirement_above_the_limit_says_what_helps() -> None:
-    memory.require(1 << 60, "no limit")
-    with memory.limited(memory.resident() + 100 * MEGABYTE):
-        memory.require(MEGABYTE, "little")
+    memory_limit.require(1 << 60, "no limit")
+    with memory_limit.limited(memory_limit.resident() + 100 * MEGABYTE):
+        memory_limit.require(MEGABYTE, "little")
         with pytest.raises(UsageError, match=r"memory is reached by much .* 5\.0 GiB more needed.*--max-memory"):
-            memory.require(5 << 30, "much")
-    memory.require(1 << 60, "no limit")
+            memory_limit.require(5 << 30, "much")
+    memory_limit.require(1 << 60, "no limit")
 
 
 def test_the_default_leaves_half_of_the_free_memory() -> None:
-    free = memory._free()
+    free = memory_limit._free()
     assert free
-    assert abs(memory.default_limit() - memory.resident() - free / 2) < 0.2 * free
+    assert abs(memory_limit.default_limit() - memory_limit.resident() - free / 2) < 0.2 * free
 
 
 @pytest.mark.parametrize("make", SIZES, ids=[make.__name__ for make in SIZES])
@@ -57,7 +57,7 @@ def test_each_way_to_much_memory_is_limited(make: Callable[[Path, int], None], t
     name, count = SIZES[make]
     make(tmp_path / name, count)
     with (
-        memory.limited(memory.resident() + 40 * MEGABYTE),
+        memory_limit.limited(memory_limit.resident() + 40 * MEGABYTE),
         pytest.raises(UsageError, match="memory is reached by"),
     ):
         load(tmp_path / name, partial=True).ints("start_ns")
@@ -78,12 +78,12 @@ def test_a_command_stays_below_its_limit(tmp_path: Path) -> None:
 
 def test_the_environment_limits_calls_of_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "trace.json", [event("aten::mm", 0)])
-    monkeypatch.setenv(memory.ENVIRONMENT, "1 MiB")
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "1 MiB")
     with pytest.raises(UsageError, match="memory is reached by"):
         load(path)
-    monkeypatch.setenv(memory.ENVIRONMENT, "64 GiB")
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "64 GiB")
     assert len(load(path)) == 1
-    monkeypatch.setenv(memory.ENVIRONMENT, "much")
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "much")
     with pytest.raises(UsageError, match="'much' is not a size"):
         load(path)
 
