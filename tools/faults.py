@@ -45,7 +45,7 @@ PATIENCE_S: Final = 300.0
 _ENDLESS: Final = 100_000
 _LOST: Final = re.compile(r"process (\d+), cycle (\d+):")
 _TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)  # Paddle prints "C++ Traceback"
-_TOLD: Final = re.compile(r"(\d+) times in this process: a cycle is missing in the run folder")
+_TOLD: Final = re.compile(r"(\d+) times in this process: a cycle could not be saved in")
 
 Cycle = tuple[int, int]
 """Process and number of a cycle."""
