@@ -237,7 +237,7 @@ def _check(fault: Fault, place: Path, run_dir: Path, statuses: list[int], result
     last = {process: max(cycle for other, cycle in finished if other == process) for process, _ in finished}
     kept = [cycle for folder in folders for cycle in _kept(folder, fault, last, result)]
     reported = {cycle for folder in folders for cycle in _reported(folder)} - set(kept)
-    in_log = sum(map(int, _TOLD.findall(told))) or told.count("a cycle is missing in the run folder")
+    in_log = sum(map(int, _TOLD.findall(told))) or told.count("a cycle could not be saved in")
     lost = finished - set(kept)
     silent = lost - reported
     result.runs += 1
