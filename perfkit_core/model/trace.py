@@ -204,8 +204,9 @@ class Trace:
         """All columns as one Arrow table. The first use reads the complete file of a stored trace."""
 
         def table() -> pa.Table:
-            width = sum(_WIDTH for name in schema.COLUMN_NAMES if self.known(name))
-            memory_limit.require(width * len(self), "the event table")
+            if memory_limit.is_limited() and not isinstance(self._columns, TableColumns):
+                width = sum(_WIDTH for name in schema.COLUMN_NAMES if self.known(name))
+                memory_limit.require(width * len(self), "the event table")
             return self._columns.table()
 
         return self._cached("events", table)
