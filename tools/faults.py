@@ -36,6 +36,7 @@ from faulty_training import RECORDED, TRAININGS
 
 from perfkit_core.errors import PerfkitError
 from perfkit_core.readers import run_folder
+from perfkit_core.recording import writer
 from perfkit_core.storage import store, unwritten
 
 LATEST_CYCLE: Final = 8
@@ -45,7 +46,7 @@ PATIENCE_S: Final = 300.0
 _ENDLESS: Final = 100_000
 _LOST: Final = re.compile(r"process (\d+), cycle (\d+):")
 _TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)  # Paddle prints "C++ Traceback"
-_TOLD: Final = re.compile(r"(\d+) times in this process: a cycle could not be saved in")
+_TOLD: Final = re.compile(rf"(\d+) times in this process: {writer.LOST}")
 
 Cycle = tuple[int, int]
 """Process and number of a cycle."""
@@ -237,7 +238,7 @@ def _check(fault: Fault, place: Path, run_dir: Path, statuses: list[int], result
     last = {process: max(cycle for other, cycle in finished if other == process) for process, _ in finished}
     kept = [cycle for folder in folders for cycle in _kept(folder, fault, last, result)]
     reported = {cycle for folder in folders for cycle in _reported(folder)} - set(kept)
-    in_log = sum(map(int, _TOLD.findall(told))) or told.count("a cycle could not be saved in")
+    in_log = sum(map(int, _TOLD.findall(told))) or told.count(writer.LOST)
     lost = finished - set(kept)
     silent = lost - reported
     result.runs += 1

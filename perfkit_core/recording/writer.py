@@ -39,6 +39,8 @@ Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")
 
 _MANY_CYCLES: Final = 20
+LOST: Final = "a cycle is missing in"
+"""Beginning of the log message about a cycle that is not in the run folder. A refused upload is kept elsewhere."""
 _ONCE: Final = "and it grows with each further cycle: give the schedule repeat=1 to record once"
 
 
@@ -258,7 +260,7 @@ class CycleWriter(Generic[Profiler]):
             report(None, failures.one_line(error))
         if not isinstance(error, Exception):
             raise error
-        failures.log_first(f"a cycle could not be saved in {self.run_dir}, training continues", error)
+        failures.log_first(f"{LOST} {self.run_dir}, training continues", error)
 
 
 def _called(callback: Callable[[Any], Any], argument: Any) -> tuple[Any, ...]:

@@ -481,7 +481,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
     code, told = run(script, tmp_path)
     assert code == 0, told
     assert told.count("training continues (") == 1
-    assert f"3 times in this process: a cycle could not be saved in {tmp_path}" in told
+    assert f"3 times in this process: a cycle is missing in {tmp_path}" in told
     mark = (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").splitlines()
     assert [line.partition(":")[0].partition(", ")[2] for line in mark] == ["cycle 0", "cycle 1", "cycle 2"]
     assert [path.name for path in tmp_path.iterdir()] == [INCOMPLETE_MARK]

@@ -50,7 +50,7 @@ def test_an_unwritable_folder_is_reported_immediately_and_once(blocked: Path, ca
     made(None)
     made.flush()
     assert len(lines(caplog)) == 2
-    assert f"a cycle could not be saved in {blocked}, training continues (" in lines(caplog)[1]
+    assert f"a cycle is missing in {blocked}, training continues (" in lines(caplog)[1]
     assert made.written == []
 
 
