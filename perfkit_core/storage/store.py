@@ -94,7 +94,7 @@ def _with_steps(meta: TraceMeta, quality: tuple[Finding, ...], path: Path) -> tu
         timed = msgspec.json.decode(content, type=dict[str, TimedSteps])
     except OSError:  # no step followed, or the file was not copied
         return meta, quality
-    except ValueError as error:
+    except (msgspec.MsgspecError, ValueError) as error:  # in older versions, the first is no ValueError
         text = message(
             "the times of steps after the last cycle are missing: the file {name} is damaged ({error})",
             name=paths.readable(steps_path(path).name),

@@ -128,7 +128,7 @@ def read(path: Path) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         try:
             records += [msgspec.json.decode(line, type=Record)] if line.strip() else []
-        except ValueError as error:
+        except (msgspec.MsgspecError, ValueError) as error:
             raise SourceError(f"{path}, line {number}: not a ledger record ({error})", "remove the line") from None
     return records
 

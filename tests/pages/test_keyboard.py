@@ -111,5 +111,9 @@ def test_columns_are_hidden_by_keys(page: Any) -> None:
     expect(kind).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#table thead th")).to_have_count(2)
-    page.keyboard.press("Escape")
+    for _ in range(20):  # on a busy machine, the menu is still fading in, and stays open
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(500)
+        if menu.is_hidden():
+            break
     expect(menu).to_be_hidden()
