@@ -146,6 +146,13 @@ def _jumping(clock: Callable[[], int], chance: random.Random) -> Callable[[], in
     return lambda: clock() + chance.randint(-86_400, 86_400) * 1_000_000_000
 
 
+def _default_signals() -> None:
+    """Restore the default handlers. A process that a shell runs in the background, or ``nohup``, ignores some."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def _output_to(path: str) -> None:
     sys.stdout.flush()
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -164,6 +171,7 @@ def serve(framework: str) -> None:
             child = os.fork()
             if not child:
                 _output_to(job["errors"])
+                _default_signals()
                 train(framework, job)
                 return
             children.append(child)
