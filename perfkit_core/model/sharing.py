@@ -41,7 +41,7 @@ def shareable_trace(trace: Trace) -> Trace:
 def shareable(meta: TraceMeta) -> TraceMeta:
     """Return metadata for an exported file.
 
-    - ``hostname`` becomes a digest, which still tells whether two runs are of one host.
+    - ``hostname`` becomes a digest, which is equal for two runs of one host.
     - ``source`` keeps only the file name. Messages of findings are changed by :func:`shareable_finding`.
     - ``extra`` keeps the layers of annotated models, the default type, and numbers: versions, batch sizes, cores and
       threads. All other keys of a file's header are left out.

@@ -39,7 +39,7 @@ _count = itertools.count()
 
 def host() -> str:
     """Return a text for file names that is different on each machine. The files stay in the run folder, which may be
-    passed on, so it does not tell the name of the machine."""
+    shared, so the text is no host name."""
     return host_digest()
 
 

@@ -30,7 +30,7 @@ def this_machine() -> Machine:
 
 def host_digest(hostname: str | None = None) -> str:
     """Return a short text that is different for each host name, by default that of this machine. It can stand for the
-    name where files are passed on. A name that someone guesses can be checked against it."""
+    name in files that are shared. Someone who guesses the name can check it."""
     return f"host{hashlib.sha256((hostname or socket.gethostname()).encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 
