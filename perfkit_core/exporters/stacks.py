@@ -39,7 +39,9 @@ def call_paths(trace: Trace) -> tuple[trees.Tree, list[tuple[str, ...]]]:
     position = np.full(len(order) + 1, arrays.NO_ROW, np.int64)
     position[order] = np.arange(len(order))
     member = (nested | work | memory) & ~within
-    tree = trees.merge(position[above[order]], label[order], member[order])
+    parent = position[above[order]]
+    parent[parent >= np.arange(len(parent))] = arrays.NO_ROW  # in a damaged file, device work may enclose a host event
+    tree = trees.merge(parent, label[order], member[order])
     node = tree.node[position[:-1]]
     return trees.Tree(tree.parent, tree.key, np.where(within, node[above], node)), labels
 

@@ -78,7 +78,8 @@ def category_section(trace: Trace) -> Section:
     ends = np.linspace(0, time[-1], STRETCHES + 1)[1:].round().astype(np.int64)
     # An interval begins with the level of the last event before it, and ends with its last event.
     begins = np.maximum(np.searchsorted(time, np.append(0, ends[:-1]), side="right") - 1, 0)
-    bounds = zip(begins, np.searchsorted(time, ends, side="right"), strict=True)
+    # In a damaged file, the times may not ascend.
+    bounds = zip(begins, np.maximum(np.searchsorted(time, ends, side="right"), begins + 1), strict=True)
     total = levels.sum(axis=1)
     highest = levels[[begin + int(total[begin:end].argmax()) for begin, end in bounds]]
     columns, table = [Column("time_ns", "Time", "ns", POSITION)], {"time_ns": ends}

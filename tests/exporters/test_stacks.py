@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from perfkit_core import export, load
@@ -79,6 +80,13 @@ def test_a_recorded_stack_comes_before_its_operator_once(tmp_path: Path) -> None
     ])  # fmt: skip
     outer = "1;label;train.py(3): main;model.py(7): forward;aten::linear"
     assert folded(found, tmp_path / "t.folded") == {"1;label": 50, outer: 40, f"{outer};aten::mm": 10}
+
+
+def test_a_host_event_within_device_work_starts_a_stack(tmp_path: Path) -> None:
+    """No profiler records this, but a damaged file may contain it. The compiled code needs parents before children."""
+    found = trace([device("gemm", "kernel", 0, 7, 1), host("aten::mm", "operator", 10, 10)])
+    found = found.with_ints(parent=np.array([-1, 0]))
+    assert folded(found, tmp_path / "t.folded", "calls") == {"no launch recorded;gemm": 1, "aten::mm": 1}
 
 
 def test_separators_in_names_do_not_make_frames(tmp_path: Path) -> None:

@@ -236,3 +236,10 @@ def test_the_picture_shows_the_moment_with_most_memory(monkeypatch: pytest.Monke
     first, second, _ = section.table.to_dict("records")
     assert (first["workspace_bytes"], first["activations_bytes"], first["inputs_bytes"]) == (50, 100, 7)
     assert (second["gradients_bytes"], second["temporaries_bytes"]) == (480, 30)
+
+
+def test_times_that_do_not_ascend_do_not_fail() -> None:
+    """perfkit does not check the order of starts in a stored run, which may be damaged."""
+    found = made([mem(0, 5, KEPT), *step(0, 1), mem(900, 1, KEPT + 1), mem(901, -1, KEPT + 1)])
+    damaged = found.with_ints(start_ns=found.ints("start_ns")[::-1].copy())
+    assert len(pictures.category_section(damaged).table) == pictures.STRETCHES
