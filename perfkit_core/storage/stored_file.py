@@ -226,13 +226,15 @@ class StoredColumns(Columns):
             raise ValueError("a duration is negative")
         if name in ROW_REFERENCES:
             at = column.to_numpy()
-            valid = at.min(initial=NO_ROW) == NO_ROW and at.max(initial=NO_ROW) < self.num_rows
-            if valid and name == "parent":
+            valid = at.min(initial=NO_ROW) == NO_ROW
+            if name == "parent":
                 first = 0
                 for group in groups:
                     begin, end = self.first_row[group : group + 2]
                     valid &= bool((at[first : first + end - begin] < np.arange(begin, end)).all())
                     first += end - begin
+            elif at.max(initial=NO_ROW) >= self.num_rows:
+                valid = False
             if not valid:
                 raise ValueError(f"a reference in the column {name} is invalid")
 
