@@ -24,8 +24,9 @@ from perfkit_core.advice.predict import base, identity, noise, predict, step_ns,
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, message
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, filled
 from perfkit_core.language.messages import Message, Text, english, message, plural, render
+from perfkit_core.model.cache import Cache
 from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
@@ -24,7 +25,7 @@ from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps
 from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.replay.unprofiled import Unprofiled, unprofiled
-from perfkit_core.views.steps.activity import Activity, activities, covered_ns, has_device_work
+from perfkit_core.views.steps.activity import Activity, activities, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]
 """How a saving is predicted. With ``none``, it is not predicted."""
@@ -106,7 +107,7 @@ class Facts:
 
     trace: Trace
     thresholds: Thresholds = field(default_factory=Thresholds)
-    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: Cache = field(default_factory=Cache, init=False, repr=False, compare=False)
 
     @cached_property
     def replay(self) -> Replay:
@@ -297,7 +298,7 @@ class Facts:
         begin, end = (self.replay.recorded_ns(nodes[self.mine]) for nodes in (self.steps.first, self.steps.after))
         if device and self.late:
             begin, end = self.steps.only(self.mine).on_device(self.replay)
-        return covered_ns(what, begin, end)
+        return intervals.covered_ns(what, begin, end)
 
     def totals(self, rows: IntArray, values: IntArray | None = None) -> IntArray:
         """Return the sum of the rows' ``values`` in each step, shape (steps of all ranks,). If ``values`` is None,
@@ -327,7 +328,7 @@ class Facts:
         """The part of an event's self time in which the host waits for a device or another thread, shape (rows,)."""
         trace, graph = self.trace, self.replay.graph
         nodes = np.flatnonzero(graph.on_host & (graph.row >= 0))
-        busy = np.zeros(len(trace), np.int64)
+        busy = filled(len(trace), 0)
         np.add.at(busy, graph.row[nodes], graph.dur_ns[nodes])
         waiting: IntArray = np.where(self.replay.first >= 0, np.maximum(trace.ints("self_ns") - busy, 0), 0)
         return waiting

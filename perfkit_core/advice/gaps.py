@@ -14,7 +14,7 @@ from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.model import schema
-from perfkit_core.model.trace import once
+from perfkit_core.model.cache import once
 from perfkit_core.replay.transforms import Quantity, Shorten
 
 _WORK: Final = (

@@ -14,8 +14,9 @@ import numpy as np
 
 from perfkit_core.advice.operators import OperatorOrder, operator_order
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.views.steps.activity import step_threads
 
 LONGEST: Final = 64

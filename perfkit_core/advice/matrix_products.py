@@ -21,8 +21,9 @@ from perfkit_core.advice.operators import kernels
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.flops.peaks import peaks_of
 from perfkit_core.language.messages import Text, message
+from perfkit_core.model.cache import once
 from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.devices.kernels import operator_rows
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.host_segments import matching as matching
 from perfkit_core.views.select import marked, threads
 

@@ -21,7 +21,7 @@ from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
-from perfkit_core.model.trace import once
+from perfkit_core.model.cache import once
 from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import Case

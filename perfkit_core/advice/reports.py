@@ -14,8 +14,9 @@ from perfkit_core.advice.facts import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
+from perfkit_core.model.cache import once
 from perfkit_core.model.report_data import Chart, Report, Section, declared
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
 from perfkit_core.verify.ledger import Record
 

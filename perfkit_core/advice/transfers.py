@@ -16,11 +16,11 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.flops.arguments import Tensor, arguments
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.cache import once
+from perfkit_core.model.trace import Trace
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.transforms import Quantity
 from perfkit_core.views.select import threads
-from perfkit_core.views.steps.activity import covered_ns
 
 if TYPE_CHECKING:
     from perfkit_core.calibration.bench import Calibration
@@ -152,7 +152,7 @@ def unexplained_ns(facts: Facts, calls: IntArray) -> IntArray:
     for rank in facts.ranks:
         here, busy = trace.ints("rank")[calls] == rank, work[trace.ints("rank")[work] == rank]
         busy_ns = intervals.union_of(busy, trace.ints("start_ns"), trace.end_ns)
-        explained[here] = covered_ns(busy_ns, end[here] - waiting[here], end[here])
+        explained[here] = intervals.covered_ns(busy_ns, end[here] - waiting[here], end[here])
     rest: IntArray = waiting - explained
     return np.where(rest > UNEXPLAINED_NS, rest, 0)
 

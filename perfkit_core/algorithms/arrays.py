@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import mmap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.errors import UsageError
+from perfkit_core.system import memory_limit
 
 NO_ROW: Final = -1
 
@@ -25,7 +26,7 @@ ByteArray = npt.NDArray[np.int8]
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Codes:
     """A dictionary-encoded column. ``codes`` has shape (rows,) and holds indexes of ``values``, or -1 for null."""
 
@@ -75,9 +76,25 @@ def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
         raise MemoryError(f"no memory for {size} bytes ({error})") from None
 
 
+def unwritten(count: int, kind: Any = np.int64) -> npt.NDArray[Any]:
+    """Return an array as :func:`allocate` does, all of which will be written. Raises UsageError if it would exceed the
+    limit of memory."""
+    memory_limit.require(count * np.dtype(kind).itemsize, "an array of the events")
+    return allocate(count, kind)
+
+
 def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
-    cells = allocate(count, kind)
-    cells.fill(value)
+    """Return an array that has ``value`` in each cell. Raises UsageError as :func:`unwritten` does."""
+    cells = unwritten(count, kind)
+    if value or cells.nbytes <= SMALL_BYTES:  # larger arrays are zero at first
+        cells.fill(value)
+    return cells
+
+
+def copied(values: npt.NDArray[Any], kind: Any = np.int64) -> npt.NDArray[Any]:
+    """Return a copy of the values that can be written. Raises UsageError as :func:`unwritten` does."""
+    cells = unwritten(len(values), kind)
+    cells[:] = values
     return cells
 
 
@@ -138,7 +155,7 @@ def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.nda
     """Return ``table[numbers]``. Negative numbers count from the end. The range is not checked."""
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
-    cells = allocate(len(numbers), table.dtype)
+    cells = unwritten(len(numbers), table.dtype)
     # np.take copies its indexes to 64 bits, so short blocks save memory. Mode "wrap" avoids another buffer, which numpy
     # uses to check the range.
     for begin in range(0, len(numbers), BLOCK):
@@ -159,9 +176,9 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the integers of all chunks as one read-only array of shape (count,). ``missing`` replaces nulls."""
-    values, at = np.empty(count, np.int64), 0
+    values, at = allocate(count, np.int64), 0
     for chunk in chunks:
-        part = _filled(chunk, missing)
+        part = without_nulls(chunk, missing)
         if len(part) == count and part.dtype == np.int64:
             values = part
             break
@@ -171,7 +188,7 @@ def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray
     return values
 
 
-def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
+def without_nulls(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
     """Return integers with ``missing`` for nulls. The memory of ``chunk`` is shared if nothing needs to be replaced."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
@@ -181,13 +198,29 @@ def _filled(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any]]:
     return cast("npt.NDArray[Any]", chunk.fill_null(missing).to_numpy())
 
 
+def aligned(columns: Sequence[Iterator[IntArray]]) -> Iterator[tuple[IntArray, ...]]:
+    """Yield the cells of several columns of the same length in blocks of equal rows. The parts of a column may have any
+    length."""
+    rest: list[IntArray] = [np.empty(0, np.int64)] * len(columns)
+    while True:
+        for number, column in enumerate(columns):
+            while not len(rest[number]):
+                part = next(column, None)
+                if part is None:
+                    return
+                rest[number] = part
+        count = min(BLOCK, *map(len, rest))
+        yield tuple(cells[:count].astype(np.int64, copy=False) for cells in rest)
+        rest = [cells[count:] for cells in rest]
+
+
 def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np.dtype[np.int32]], list[str]]:
     """Return the codes of the texts (read-only, shape (count,), -1 for null) and the list of the distinct texts."""
-    codes = np.empty(count, np.int32)
+    codes = allocate(count, np.int32)
     number: dict[str, int] = {}
     at, last, common = 0, None, np.empty(0, np.int32)
     for chunk in chunks:
-        part = _filled(chunk.indices, -1).astype(np.int32, copy=False)
+        part = without_nulls(chunk.indices, -1).astype(np.int32, copy=False)
         if len(part) == count:
             part.setflags(write=False)
             return part, chunk.dictionary.to_pylist()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BLOCK, IntArray
+from perfkit_core.algorithms.arrays import BLOCK, IntArray, filled
 from perfkit_core.runtime.compile import compiled
 
 
@@ -28,10 +28,34 @@ def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
         if not is_dense(width * count, rows):  # renumbered, so that the combined key cannot overflow
             key, first = by_appearance(key, width)
             width = len(first)
-        key, width = key * count + code, width * count
+        key *= count  # in place, to save memory
+        key += code
+        width *= count
+        del code, column
     if width == 1:  # pages of ``key`` that were never written take no memory
         return key, np.zeros(min(rows, 1), np.int64)
     return by_appearance(key, width)
+
+
+def distinct_in_blocks(
+    blocks: Iterable[Sequence[IntArray]], rows: int, width: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Group rows as :func:`distinct` does. Each of the ``blocks`` has ``width`` columns of some rows, so that no column
+    is held completely. Return the groups, the first row of each group, and its keys, shape (width, groups)."""
+    code = np.zeros(rows, np.int64)  # pages that are never written take no memory
+    number: dict[tuple[int, ...], int] = {}
+    first_row: list[int] = []
+    at = 0
+    for columns in blocks:
+        group, first = distinct(columns, len(columns[0]))
+        keys = list(zip(*(column[first].tolist() for column in columns), strict=True))
+        for key, row in zip(keys, first.tolist(), strict=True):
+            if number.setdefault(key, len(number)) == len(first_row):
+                first_row.append(at + row)
+        if len(number) > 1:
+            code[at : at + len(group)] = np.array([number[key] for key in keys], np.int64)[group]
+        at += len(group)
+    return code, np.array(first_row, np.int64), np.array(list(number), np.int64).reshape(len(number), width).T
 
 
 def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
@@ -47,7 +71,7 @@ def by_appearance(key: IntArray, width: int) -> tuple[IntArray, IntArray]:
 
 def sums(code: npt.NDArray[Any], width: int, values: npt.NDArray[Any]) -> IntArray:
     """Return the sum of ``values`` for each code 0 ≤ c < width, shape (width,). Negative codes are ignored."""
-    total = np.zeros(width, np.int64)
+    total = filled(width, 0)
     _add(code, values, total)
     return total
 
@@ -74,14 +98,21 @@ def is_dense(width: int, rows: int) -> bool:
     return width <= max(4 * rows, 1 << 16)
 
 
-def sorted_codes(columns: Iterable[IntArray], rows: int) -> tuple[IntArray, IntArray]:
-    columns = list(columns)
+def sorted_codes(columns: Sequence[IntArray], rows: int) -> tuple[IntArray, IntArray]:
+    """Group rows as :func:`distinct` does, but number the groups by their sorted keys."""
     code, first = distinct(columns, rows)
-    order = np.lexsort([column[first] for column in reversed(columns)])
+    return in_order(code, first, [column[first] for column in columns])
+
+
+def in_order(code: IntArray, first: IntArray, keys: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
+    """Return the groups ``code`` and ``first`` of :func:`distinct`, numbered by their sorted ``keys``, which have the
+    shape (groups,). ``code`` is changed in place."""
+    order = np.lexsort(keys[::-1])
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first))
-    for begin in range(0, len(code), BLOCK):  # in place, to save memory
-        code[begin : begin + BLOCK] = number[code[begin : begin + BLOCK]]
+    if len(first) > 1:  # a single code is 0, and pages of ``code`` that were never written take no memory
+        for begin in range(0, len(code), BLOCK):  # in place, to save memory
+            code[begin : begin + BLOCK] = number[code[begin : begin + BLOCK]]
     return code, first[order]
 
 

@@ -3,6 +3,8 @@ arrays, the starts and the ends, each of shape (n,). Its intervals are sorted an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from perfkit_core.algorithms import groupby
@@ -52,6 +54,27 @@ def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> 
     return group[order], start, end
 
 
+def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
+    """Return how much of each window [start, end) the interval set covers, in ns, shape (windows,)."""
+    first, last = layer
+    covered = np.empty(len(starts), np.int64)
+    _cover(first, last, np.append(0, np.cumsum(last - first)), starts, ends, covered)
+    return covered
+
+
+def length_inside(
+    groups: IntArray, count: int, starts: IntArray, ends: IntArray, windows: Sequence[Intervals]
+) -> IntArray:
+    """Return the time that the intervals of each group 0 ≤ g < count cover inside a set of windows, shape (count,). The
+    windows of group g are ``windows[g % len(windows)]``. Ignores other groups."""
+    starts, ends, groups = _by_start(starts, ends, groups)
+    first, last = (np.concatenate([window[edge] for window in windows]) for edge in (0, 1))
+    passed = np.concatenate([np.append(0, np.cumsum(window[1] - window[0])) for window in windows])
+    bounds = np.cumsum([0, *(len(window[0]) for window in windows)])
+    total: IntArray = _inside(groups, starts, ends, first, last, passed, bounds, np.zeros(count, np.int64))
+    return total
+
+
 def intersect(a: Intervals, b: Intervals) -> Intervals:
     if not len(a[0]) or not len(b[0]):
         return EMPTY
@@ -88,6 +111,34 @@ def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
             total[group] += ends[i] - max(starts[i], reach[group])
             reach[group] = ends[i]
     return total
+
+
+@compiled(steps=5)
+def _inside(groups, starts, ends, first, last, passed, bounds, total):  # type: ignore[no-untyped-def]
+    """``bounds`` are the first windows of each set, and ``passed`` has one item more than ``first`` for each set."""
+    reach = np.full(len(total), np.iinfo(np.int64).min)
+    for i in range(len(groups)):
+        group = groups[i]
+        if group >= 0 and ends[i] > starts[i] and ends[i] > reach[group]:
+            owner = group % (len(bounds) - 1)
+            begin, end = bounds[owner], bounds[owner + 1]
+            before = _until(first[begin:end], last[begin:end], passed[begin + owner :], max(starts[i], reach[group]))
+            total[group] += _until(first[begin:end], last[begin:end], passed[begin + owner :], ends[i]) - before
+            reach[group] = ends[i]
+    return total
+
+
+@compiled(steps=5)
+def _cover(first, last, passed, starts, ends, covered):  # type: ignore[no-untyped-def]
+    for i in range(len(starts)):
+        covered[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
+
+
+@compiled
+def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
+    """Return the time that the intervals cover before ``time``. The first i of the intervals cover ``passed[i]``."""
+    begun = np.searchsorted(first, time, side="right")
+    return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0
 
 
 @compiled

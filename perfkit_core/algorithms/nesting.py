@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate, filled
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, copied, filled, unwritten
 from perfkit_core.runtime.compile import compiled
 
 _INITIAL_SLOTS: Final = 64
@@ -52,7 +52,7 @@ def nest_in_order(
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
     """Return for each row in ``order`` its parent's position there, or -1 if the parent is missing or comes later."""
-    row, parents = allocate(len(order), np.int64), allocate(len(order), np.int64)
+    row, parents = unwritten(len(order)), unwritten(len(order))
     _renumbered(parent, order, row, parents)
     return parents
 
@@ -68,56 +68,56 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Return :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. All children count, also
     those outside the mask. The table must be sorted by start, then longest first."""
-    own, covered = allocate(len(parent), np.int64), allocate(len(parent), np.int64)
+    own, covered = unwritten(len(parent)), unwritten(len(parent))
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
     """Return the value of each row plus the values of its descendants."""
-    total = values.astype(np.int64)
+    total = copied(values)
     _sum_up(parent, total)
     return total
 
 
 def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
     """Return the value of each row plus the values of its ancestors."""
-    total = values.astype(np.int64)
+    total = copied(values)
     _sum_down(parent, total)
     return total
 
 
 def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
     """Return, for each row, the first value ≥ 0 on the path from the root to the row, or -1. Keeps the dtype."""
-    values = own.copy()
+    values = copied(own, own.dtype)
     _first_on_path(parent, values)
     return values
 
 
 def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
     """Return, for each row, the last value ≥ 0 on the path from the root to the row, or -1 if there is none."""
-    values = own.copy()
+    values = copied(own, own.dtype)
     _last_on_path(parent, values)
     return values
 
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return, for each row, the last row of the mask ``wanted`` on the path from the root to the row, or -1."""
-    rows = np.empty(len(parent), np.int64)
+    rows = unwritten(len(parent))
     _nearest_on_path(parent, wanted, rows)
     return rows
 
 
 def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return the row of each row's nearest ancestor in the mask ``wanted``, or -1 if there is none."""
-    rows = np.empty(len(parent), np.int64)
+    rows = unwritten(len(parent))
     _nearest_above(parent, wanted, rows)
     return rows
 
 
 def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return, for each row, the first row of the mask ``wanted`` on the path from the root to the row, or -1."""
-    rows = np.empty(len(parent), np.int64)
+    rows = unwritten(len(parent))
     _outermost(parent, wanted, rows)
     return rows
 

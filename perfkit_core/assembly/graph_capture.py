@@ -35,8 +35,9 @@ from perfkit_core.assembly.server_steps import CAPTURE, ServingStep, serving_ste
 from perfkit_core.assembly.steps import NO_PHASES
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
+from perfkit_core.model.cache import once
 from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 
 CATEGORY: Final = "graph_capture"
 """Category of the events that come from the recording of a capture."""

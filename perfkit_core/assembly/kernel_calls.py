@@ -27,9 +27,10 @@ from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray, texts
 from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR
 from perfkit_core.model import architecture
+from perfkit_core.model.cache import once
 from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall, agreed, united
 from perfkit_core.model.schema import KERNEL, PYTHON
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 
 NO_CALL: Final = -1
 

@@ -29,7 +29,8 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.assembly import labels
 from perfkit_core.language.messages import mark
 from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.cache import once
+from perfkit_core.model.trace import Trace
 
 PREFILL: Final = mark("prefill")
 DECODE: Final = mark("decode")

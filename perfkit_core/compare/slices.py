@@ -31,10 +31,13 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
+from perfkit_core.system import memory_limit
 from perfkit_core.views import select, tables
 from perfkit_core.views.steps import partition, step_rows
 from perfkit_core.views.steps.activity import Activities, activities, step_threads
 
+_EVENT_BYTES: Final = 200
+"""Memory of the slices for each event, including that of their creation."""
 _FEWEST: Final = 2
 
 
@@ -242,7 +245,9 @@ class Slices:
 
 
 def slices(trace: Trace, rank: IntArray, start_ns: IntArray, end_ns: IntArray) -> Slices:
-    """Cut windows [start, end) into pieces that fill them. Each piece has one category and at most one event."""
+    """Cut windows [start, end) into pieces that fill them. Each piece has one category and at most one event. Raises
+    UsageError if they would exceed the limit of memory."""
+    memory_limit.require(_EVENT_BYTES * len(trace), "the time of each event")
     activity = activities(trace)
     masks = _events(trace, activity)
     parts = [[np.empty(0, np.int64)] * 5]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip
 
-from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.algorithms import arrays, intervals, nesting
 from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.language.messages import message
 from perfkit_core.model import meta, schema
@@ -25,7 +25,6 @@ from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, replacing
 from perfkit_core.views.select import in_steps, span
-from perfkit_core.views.steps.activity import covered_ns
 
 _GZIP: Final = ".gz"
 _GZIP_LEVEL: Final = 2
@@ -130,7 +129,7 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
     for number in np.unique(rank[work]).tolist():
         mine = work[rank[work] == number]
         window = span(trace, chosen & (rank == number))
-        others[mine] = covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
+        others[mine] = intervals.covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
     if not others.any():
         return only_rows(trace, chosen)
     inherited = ("step", "phase", "module")  # device work inherits these columns from its launch

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compile import compiled
@@ -70,12 +70,12 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
     columns = [trace.ints("rank"), ~thread, device, trace.ints("pid"), trace.ints("tid"), trace.ints("stream"), group]
-    place, first = np.zeros(len(trace), np.int64), np.zeros(0, np.int64)
+    place, first = filled(len(trace), 0), np.zeros(0, np.int64)
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
         place, first = _numbered(place * max(len(values), 1) + code)
 
-    level = np.zeros(len(trace), np.int64)  # number of an additional row at the same place; 0 for the first row
+    level = filled(len(trace), 0)  # number of an additional row at the same place; 0 for the first row
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from perfkit_core.algorithms import arrays, nesting, trees
+from perfkit_core.algorithms.arrays import filled
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.lanes import lanes
 from perfkit_core.model import schema
@@ -148,6 +149,6 @@ def weigh(trace: Trace, weight: str) -> arrays.IntArray:
     if weight == CALLS:
         nested = trace.ints("self_ns") >= 0
         return np.where(work | nested, 1, 0).astype(np.int64)
-    memory, allocated = memory_events(trace), np.zeros(len(trace), np.int64)
+    memory, allocated = memory_events(trace), filled(len(trace), 0)
     allocated[memory.row] = np.maximum(counted_bytes(memory), 0)
     return allocated

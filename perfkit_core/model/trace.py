@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -23,6 +22,7 @@ from perfkit_core.algorithms import arrays
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, constant, joined, nullable
 from perfkit_core.language.units import counted
 from perfkit_core.model import schema
+from perfkit_core.model.cache import CELL_BYTES, Cache
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 from perfkit_core.system import memory_limit
 
@@ -155,8 +155,6 @@ class JoinedColumns(Columns):
         return joined(pa.chunked_array(cells)).take(pa.array(place))
 
 
-_WIDTH: Final = 8
-"""Bytes of a cell."""
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 """A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
 
@@ -170,23 +168,24 @@ class Trace:
     _columns: Columns
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    _cache: dict[Any, Any]
+    _cache: Cache
 
     def __init__(
         self,
         events: pa.Table | Columns | None = None,
         meta: TraceMeta | None = None,
         quality: tuple[Finding, ...] = (),
-        _cache: dict[Any, Any] | None = None,
+        _cache: Cache | None = None,
         _columns: Columns | None = None,
     ) -> None:
         """Create a trace of ``events`` and ``meta``. Only ``dataclasses.replace`` sets ``_cache`` and ``_columns``."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")
-        values = (columns if isinstance(columns, Columns) else TableColumns(columns), meta, quality, _cache)
+        columns = columns if isinstance(columns, Columns) else TableColumns(columns)
+        values = (columns, meta, quality, Cache() if _cache is None else _cache)
         for name, value in zip(("_columns", "meta", "quality", "_cache"), values, strict=True):
-            object.__setattr__(self, name, {} if value is None else value)
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         meta, steps = self.meta, np.unique(self.ints("step")[self.host & self.rows("kind", schema.STEP)])
@@ -205,7 +204,7 @@ class Trace:
 
         def table() -> pa.Table:
             if memory_limit.is_limited() and not isinstance(self._columns, TableColumns):
-                width = sum(_WIDTH for name in schema.COLUMN_NAMES if self.known(name))
+                width = sum(CELL_BYTES for name in schema.COLUMN_NAMES if self.known(name))
                 memory_limit.require(width * len(self), "the event table")
             return self._columns.table()
 
@@ -213,17 +212,16 @@ class Trace:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column as in ``events``. Each call reads a stored column again."""
-        return self._cache["events"].column(name) if "events" in self._cache else self._columns.column(name)
+        return self._held().column(name)
 
     def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """Return the values of a column in the given ``rows``, shape (len(rows),). A stored trace reads only the row
         groups that contain these rows."""
-        columns = TableColumns(self._cache["events"]) if "events" in self._cache else self._columns
-        return columns.pick(name, rows)
+        return self._held().pick(name, rows)
 
     def known(self, name: str) -> bool:
         """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
-        return self._cached(("known", name), lambda: self._columns.known(name))
+        return self._cache.result(("known", name), lambda: self._columns.known(name), 0, "the event table")
 
     def magnitude(self, name: str) -> int:
         """Return the largest absolute value of an integer column, or a larger number. A stored trace takes it from
@@ -238,20 +236,44 @@ class Trace:
             ("ints", column, missing), lambda: arrays.to_int64(self._columns.chunks(column), len(self), missing)
         )
 
+    def blocks(self, *columns: str, missing: int = -1) -> Iterator[tuple[IntArray, ...]]:
+        """Yield some integer columns as in :meth:`ints`, block by block. Blocks are not cached, so that columns of a
+        stored trace take little memory."""
+        return arrays.aligned([self._parts(name, missing) for name in columns])
+
+    def _parts(self, column: str, missing: int) -> Iterator[IntArray]:
+        cached = self._cache.get(("ints", column, missing))
+        if cached is not None:
+            return iter([cached])
+        if self.known(column):
+            chunks = self._held().chunks(column)
+        else:
+            chunks = iter(constant(None, schema.SCHEMA.field(column).type, len(self)).chunks)
+        return (arrays.without_nulls(chunk, missing) for chunk in chunks)
+
     def codes(self, column: str) -> Codes:
         """Return a text column as codes and distinct values. The result is cached."""
         if not self.known(column):
-            return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []))
-        return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(self._columns.chunks(column), len(self))))
+            return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []), 4)
+        chunks = self._columns.chunks
+        return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(chunks(column), len(self))), 4)
 
     def rows(self, column: str, *wanted: str) -> BoolArray:
         """Return the mask of the rows with a text in ``wanted``. The mask is read-only and cached."""
-        return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)))
+        return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)), 1)
 
     @property
     def end_ns(self) -> IntArray:
         """End of each event, shape (rows,)."""
-        return self._cached("end_ns", lambda: self.ints("start_ns") + self.ints("dur_ns"))
+
+        def ends() -> IntArray:
+            end, at = arrays.unwritten(len(self)), 0
+            for start, dur in self.blocks("start_ns", "dur_ns"):
+                np.add(start, dur, out=end[at : at + len(start)])
+                at += len(start)
+            return _frozen(end)
+
+        return self._cached("end_ns", ends)
 
     @property
     def host(self) -> BoolArray:
@@ -301,18 +323,15 @@ class Trace:
         """Return ``count`` events from row ``start`` on. Row references remain row numbers of the complete trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
 
-    def _known_without(self, changed: Collection[str]) -> dict[Any, Any]:
-        return {
-            key: value
-            for key, value in dict(self._cache).items()  # a copy, as another thread may add a key
-            if isinstance(key, tuple) and key[0] in _OF_COLUMN and key[1] not in changed
-        }
+    def _held(self) -> Columns:
+        table = self._cache.get("events")
+        return self._columns if table is None else TableColumns(table)
 
-    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        if key not in self._cache:
-            memory_limit.require(_WIDTH * len(self), "a column of the events")
-            self._cache[key] = make()
-        return self._cache[key]
+    def _known_without(self, changed: Collection[str]) -> Cache:
+        return self._cache.of_columns(_OF_COLUMN, changed)
+
+    def _cached(self, key: Any, make: Callable[[], Any], cell_bytes: int = CELL_BYTES) -> Any:
+        return self._cache.result(key, make, cell_bytes * len(self), "a column of the events")
 
 
 def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -333,38 +352,3 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
 def with_rank(trace: Trace, rank: int) -> Trace:
     column = constant(rank, pa.int32(), len(trace))
     return trace.with_columns(rank=column).with_meta(ranks=(rank,))
-
-
-class Caching(Protocol):
-    """An object that caches results about it, such as a trace."""
-
-    @property
-    def _cache(self) -> dict[Any, Any]: ...
-
-
-C = TypeVar("C", bound=Caching)
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def once(make: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Decorate a function so that its results are cached with its first argument, such as a trace. Other arguments must
-    be hashable. Arrays in the result become read-only, because several callers share them."""
-    name = f"{make.__module__}.{make.__qualname__}"
-
-    @wraps(make)
-    def kept(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
-        key = (name, args, tuple(kwargs.items()))
-        if key not in subject._cache:
-            memory_limit.require(0, "the views")
-            result = make(subject, *args, **kwargs)
-            parts: Any = result if isinstance(result, tuple) else (result,)
-            if is_dataclass(result):
-                parts = [getattr(result, field.name) for field in fields(result)]
-            for part in parts:
-                if isinstance(part, np.ndarray):
-                    part.setflags(write=False)
-            subject._cache[key] = result
-        return cast(R, subject._cache[key])
-
-    return cast(Callable[Concatenate[C, P], R], kept)

@@ -35,9 +35,8 @@ from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
 
-_VIEW_BYTES: Final = 100
-"""Memory that a view needs for each event: ``operators`` needs 160 bytes for its columns, its cached arrays and copies,
-but shares most of the columns with other views."""
+_VIEW_BYTES: Final = 20
+"""Memory that a view needs for each event, in addition to what is checked when columns are read."""
 _UNPACKED: Final = {".gz": 10, ".parquet": 30}
 """File suffix → estimated size of the unpacked trace, as a multiple of the file size."""
 

@@ -26,8 +26,11 @@ from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges, orde
 from perfkit_core.replay.host_segments import Segments, host_segments
 from perfkit_core.replay.joint_ranks import meet
 from perfkit_core.replay.waits import stream_waits, sync_records, waits
+from perfkit_core.system import memory_limit
 from perfkit_core.views.communication.instances import communication
 
+_EVENT_BYTES: Final = 500
+"""Memory of the replay for each event, including that of its creation."""
 RETURN_NS: Final = 200_000
 RETURN_SHARE: Final = 0.05
 """A thread that waited for another thread continues soon after the other has finished: within ``RETURN_NS``, or within
@@ -173,7 +176,9 @@ def joined(trace: Trace, graph: Graph, leads: BoolArray, after: IntArray) -> Gra
 
 
 def build(trace: Trace) -> Replay:
-    """Return the replay of a trace. In its graph, ranks wait for each other in synchronous collectives."""
+    """Return the replay of a trace. In its graph, ranks wait for each other in synchronous collectives.
+    Raises UsageError if it would exceed the limit of memory."""
+    memory_limit.require(_EVENT_BYTES * len(trace), "the replay")
     segments = host_segments(trace)
     rank = _ranks(trace, segments.row, segments.thread, segments.threads)
     leads = leaders(trace, segments, rank)

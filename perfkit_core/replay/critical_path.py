@@ -20,7 +20,8 @@ from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.language.messages import mark, message
 from perfkit_core.model import columns
 from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.cache import once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.replay import build, graph, played_steps
 from perfkit_core.replay.device_work import UNEXPLAINED_NS

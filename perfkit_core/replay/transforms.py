@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text
 from perfkit_core.replay.device_work import Queued, device_work
 from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, LAUNCH, STREAM, WAIT, Graph, Replay, edges
+from perfkit_core.system import memory_limit
 from perfkit_core.views.select import marked
-from perfkit_core.views.steps.activity import covered_ns
 
 
 class Case(Enum):
@@ -72,9 +72,16 @@ class InCases:
         return self.change.apply(replay, graph, case) if case in self.cases else graph
 
 
+_EDGE_BYTES: Final = 100
+"""Memory of a changed graph for each edge, including that of its creation."""
+
+
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
-    """Return the graph after all changes, applied in the given order."""
+    """Return the graph after all changes, applied in the given order. Raises UsageError if it would exceed the limit of
+    memory."""
     graph = replay.graph
+    if changes:
+        memory_limit.require(_EDGE_BYTES * len(graph.edges), "the replay of a change")
     for change in changes:
         graph = change.apply(replay, graph, case)
     return graph
@@ -183,7 +190,7 @@ class Shorten:
         for rank, gaps in self.gaps.items():
             nodes = replay.hosts(rank)
             start = replay.recorded_ns(nodes)
-            within = covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
+            within = intervals.covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
             found.append((nodes[within > 0], within[within > 0]))
         empty = np.empty(0, np.int64)
         nodes, times = (np.concatenate(part) for part in zip((empty, empty), *found, strict=True))

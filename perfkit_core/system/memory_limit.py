@@ -1,7 +1,8 @@
 """The limit of the memory that perfkit may use. Code calls :func:`require` before it allocates much memory.
 
 The limit counts resident memory. A limit of the address space (``ulimit -v``) would also count memory that is reserved
-but not used, such as that of libraries. Recordings of a live process are never limited, because they would be lost.
+but not used, such as that of libraries. Before the limit is exceeded, cached results are dropped. Recordings of a live
+process are never limited, because they would be lost.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from perfkit_core.errors import UsageError
 
@@ -20,7 +22,23 @@ ENVIRONMENT: Final = "PERFKIT_MAX_MEMORY"
 """Environment variable with the limit, such as ``8 GiB``."""
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
+_SPARE: Final = 2
+"""Cached results are dropped until this multiple of the required size is free, because temporary arrays follow."""
+_SMALL: Final = 1 << 20
+"""Results of fewer bytes are not dropped."""
+
 _limit: float = float("inf")
+
+
+class Droppable(Protocol):
+    """A cache of results that can be dropped, because they can be made again."""
+
+    def droppable(self) -> Iterable[tuple[int, Callable[[], None]]]:
+        """Return the size in bytes of each result, and a function that drops the result."""
+
+
+caches: WeakValueDictionary[int, Droppable] = WeakValueDictionary()
+"""The caches of this process by their ``id``."""
 
 
 @contextmanager
@@ -39,11 +57,14 @@ def is_limited() -> bool:
 
 
 def require(size: float, purpose: str) -> None:
-    """Raise UsageError if the process would exceed its limit with ``size`` more bytes. Takes 10 µs, or less if there is
-    no limit."""
+    """Make room for ``size`` more bytes: if the process would exceed its limit, drop cached results. Raises UsageError
+    if this is not enough. Takes 10 µs if nothing is dropped, or less if there is no limit."""
     if not is_limited():
         return
     used = resident()
+    if used + _SPARE * size > _limit:
+        _drop_results(_SPARE * size)
+        used = resident()
     if used + size > _limit:
         more = f", {_text(size)} more needed" if size >= 2**20 else ""
         raise UsageError(
@@ -51,6 +72,17 @@ def require(size: float, purpose: str) -> None:
             f"set a higher --max-memory or {ENVIRONMENT}, read fewer ranks, or convert a trace file with: perfkit "
             "export TRACE --stream -o RUN.perfkit.parquet",
         )
+
+
+def _drop_results(size: float) -> None:
+    """Drop cached results until ``size`` bytes are free. The largest come first: columns are read again faster than
+    masks, which need less memory, are computed."""
+    held = [reference() for reference in caches.valuerefs()]  # a copy, as another thread may add a cache
+    results = [result for cache in held if cache for result in cache.droppable() if result[0] >= _SMALL]
+    for _, drop in sorted(results, key=lambda result: result[0], reverse=True):
+        drop()
+        if resident() + size <= _limit:
+            return
 
 
 def default_limit() -> float:

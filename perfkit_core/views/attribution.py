@@ -19,21 +19,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.views.tables import categorical
 
 
 @once
 def owners(trace: Trace) -> IntArray:
     """Return the row of each device event's owner, -1 if no launch was recorded. Host events have -1. Shape (rows,)."""
-    parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
-    outside_runtime = nesting.nearest_on_path(parent, ~trace.rows("kind", RUNTIME, SYNC))
-    launched = launched_by != NO_ROW
-    owner = np.full(len(trace), NO_ROW, np.int64)
-    above = outside_runtime[launched_by[launched]]
-    owner[launched] = np.where(above == NO_ROW, launched_by[launched], above)
+    launched = np.flatnonzero(trace.ints("launched_by") != NO_ROW)
+    launcher = trace.ints("launched_by")[launched]
+    above = nesting.nearest_on_path(trace.ints("parent"), ~trace.rows("kind", RUNTIME, SYNC))[launcher]
+    owner = filled(len(trace), NO_ROW)
+    owner[launched] = np.where(above == NO_ROW, launcher, above)
     return owner
 
 
@@ -41,9 +41,10 @@ def owners(trace: Trace) -> IntArray:
 def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
     """Return each host event's self device time in ns, shape (rows,). ``kinds`` selects device work (default: all)."""
     owner = owners(trace)
-    counted = trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW)
-    own = np.zeros(len(trace), np.int64)
-    np.add.at(own, owner[counted], trace.ints("dur_ns")[counted])
+    work = np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW))
+    owner = owner[work]
+    own = filled(len(trace), 0)
+    np.add.at(own, owner, trace.ints("dur_ns")[work])
     return own
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, filled
 from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns
@@ -82,7 +82,7 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     parent = trace.ints("parent").copy()
     parent[rows] = np.append(rows, NO_ROW)[above]  # the next outer frame, not a label: labels may partly overlap frames
     tree = merge(parent, recorded.lookup(code, 0), frame)
-    self_ns = np.zeros(len(trace), np.int64)
+    self_ns = filled(len(trace), 0)
     self_ns[rows] = nesting.self_times(above, start, end)
     # Each selected frame adds its duration to its own `rest`, and subtracts it from that of the next outer selected
     # frame. So the sum of `rest` over a subtree is the duration of the outermost selected frames in the subtree.

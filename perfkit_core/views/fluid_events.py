@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, nesting, trees
+from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message
 from perfkit_core.model import columns, schema
 from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
@@ -38,7 +39,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
     key, names = _labels(trace, member, copy_calls, by_thread, by_instance)
     tree = trees.merge(parent, key, member)
-    cpu, device = trace.ints("dur_ns"), np.zeros(len(trace), np.int64)
+    cpu, device = trace.ints("dur_ns"), filled(len(trace), 0)
     work = launches(trace)
     np.add.at(device, launched_by[work], trace.ints("dur_ns")[work])
     device = nesting.sum_up(parent, device)

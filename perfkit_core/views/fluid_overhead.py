@@ -20,9 +20,10 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
 from perfkit_core.language.messages import message
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.runtime.compile import compiled

@@ -15,14 +15,15 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.language.messages import mark, message
 from perfkit_core.model import architecture, columns, schema
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import CALLS, CPU, DEPTH, DEVICE, FIRST, FLOPS, HOST, NAME, ON_DEVICE, Share, share
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
@@ -133,7 +134,7 @@ def event_counts(trace: Trace, request: ViewRequest, tree: ModuleTree) -> Counts
         allocating &= inside_or_none[parent]
     memory = memory_events(trace)
     allocations = memory.row[~memory.reserve & (memory.change > 0)]
-    allocated = np.zeros(len(trace), np.int64)
+    allocated = filled(len(trace), 0)
     allocated[allocations] = np.where(allocating, trace.ints("bytes", _UNKNOWN), 0)[allocations]
 
     of_operators = operator_flops(trace, matrix_only=True)

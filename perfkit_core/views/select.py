@@ -10,8 +10,9 @@ import numpy as np
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 
 THREAD_KEY = ("rank", "pid", "tid")
@@ -90,7 +91,8 @@ class Threads:
 
 @once
 def threads(trace: Trace) -> Threads:
-    return Threads(*groupby.sorted_codes([trace.ints(name) for name in THREAD_KEY], len(trace)))
+    groups = groupby.distinct_in_blocks(trace.blocks(*THREAD_KEY), len(trace), len(THREAD_KEY))
+    return Threads(*groupby.in_order(*groups))
 
 
 def rank_codes(trace: Trace) -> tuple[IntArray, int]:
@@ -105,8 +107,8 @@ def ranks(trace: Trace) -> IntArray:
 
 @once
 def _ranks(trace: Trace) -> tuple[IntArray, IntArray]:
-    code, first = groupby.sorted_codes([trace.ints("rank")], len(trace))
-    return code, trace.ints("rank")[first]
+    code, first, (rank,) = groupby.distinct_in_blocks(trace.blocks("rank"), len(trace), 1)
+    return groupby.in_order(code, first, [rank])[0], np.sort(rank)
 
 
 def rows_of_rank(trace: Trace, rank: int) -> IntArray | slice:
@@ -164,6 +166,15 @@ def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray
     np.maximum.at(last, rank[others], end[others])
     used = np.flatnonzero(last >= first)
     return np.append(rank[rows], used), np.append(start[rows], first[used]), np.append(end[rows], last[used])
+
+
+def spans_of_ranks(trace: Trace, chosen: BoolArray) -> list[intervals.Intervals]:
+    """Return the :func:`span` of each rank as an interval set, in the order of :func:`ranks`."""
+    count = len(ranks(trace))
+    rank, first, last = spans(trace, chosen)
+    rank, first, last = intervals.union_by(rank, count, first, last)
+    cuts = np.searchsorted(rank, np.arange(1, count))
+    return list(zip(np.split(first, cuts), np.split(last, cuts), strict=True))
 
 
 def span_ns(trace: Trace, chosen: BoolArray) -> int:

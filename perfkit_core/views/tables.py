@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,10 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
+from perfkit_core.system import memory_limit
+
+_GROUPING_BYTES: Final = 24
+"""Memory for each row that is grouped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,10 @@ class Groups:
 
 
 def group(keys: Mapping[str, Any]) -> Groups:
-    """Return the groups of rows with equal ``keys``, which are columns of the same length. Missing keys are equal."""
+    """Return the groups of rows with equal ``keys``, which are columns of the same length. Missing keys are equal.
+    Raises UsageError if the groups would exceed the limit of memory."""
     count = len(next(iter(keys.values()))) if keys else 0
+    memory_limit.require(_GROUPING_BYTES * count, "the groups of a table")
     code, first = groupby.distinct(keys.values(), count)
     values = {
         name: key.iloc[first].reset_index(drop=True) if isinstance(key, pd.Series) else key[first]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.algorithms import arrays, groupby, intervals
 from perfkit_core.views.attribution import owners
 from tests.support.small_trace import small_trace
 
@@ -29,6 +31,27 @@ def test_no_rows_have_no_groups() -> None:
     code, first = groupby.distinct([np.empty(0, np.int64)], 0)
     assert len(code) == len(first) == 0
     assert groupby.parts(code, 0) == []
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (0, 3, 200, 1), (100, 100)])
+def test_groups_of_blocks_are_those_of_complete_columns(sizes: tuple[int, ...]) -> None:
+    rows = sum(sizes)
+    columns = [RANDOM.integers(0, 3, rows), RANDOM.integers(0, 2, rows) * 10**15, np.full(rows, 7)]
+    cuts = np.cumsum((0, *sizes))
+    blocks = ([column[a:b] for column in columns] for a, b in itertools.pairwise(cuts) if a < b)
+    code, first, keys = groupby.distinct_in_blocks(blocks, rows, 3)
+    expected = groupby.distinct(columns, rows)
+    assert (code.tolist(), first.tolist()) == (expected[0].tolist(), expected[1].tolist())
+    assert keys.tolist() == [column[first].tolist() for column in columns]
+
+
+def test_parts_of_any_length_are_aligned() -> None:
+    cells = np.arange(150_000)
+    columns = [iter(np.split(cells, cuts)) for cuts in ([3, 3, 70_000], [149_999])]
+    blocks = list(arrays.aligned(columns))
+    assert all(len(one) == len(other) <= arrays.BLOCK for one, other in blocks)
+    for number in range(2):
+        assert np.array_equal(np.concatenate([block[number] for block in blocks]), cells)
 
 
 @pytest.mark.parametrize("width", [20, 10**9])

@@ -70,6 +70,25 @@ def test_union_length_by_is_the_union_length_of_each_group(rows: list[tuple[int,
     assert found.tolist() == expected
 
 
+@given(st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 30), st.integers(-2, 10)), max_size=25), PAIRS, PAIRS)
+def test_length_inside_counts_the_points_of_each_group_in_its_windows(
+    rows: list[tuple[int, int, int]], even: Pairs, odd: Pairs
+) -> None:
+    groups, starts, lengths = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    windows = [intervals.union(*arrays(pairs)) for pairs in (even, odd)]
+    found = intervals.length_inside(groups, 6, starts, starts + lengths, windows)
+    inside = [points(even), points(odd)]
+    expected = [len(points([(s, s + n) for g, s, n in rows if g == group]) & inside[group % 2]) for group in range(6)]
+    assert found.tolist() == expected
+
+
+@given(PAIRS, PAIRS.map(lambda pairs: [(start, max(start, end)) for start, end in pairs]))
+def test_covered_is_the_intersection_with_each_window(layer: Pairs, windows: Pairs) -> None:
+    union = intervals.union(*arrays(layer))
+    expected = [intervals.length(intervals.intersect(union, intervals.union(*arrays([window])))) for window in windows]
+    assert intervals.covered_ns(union, *arrays(windows)).tolist() == expected
+
+
 def test_union_length_by_of_far_groups_does_not_overflow() -> None:
     """Two groups are a century apart, and there are so many groups that group · span overflows."""
     century = 3_155_760_000 * 10**9

@@ -145,13 +145,13 @@ def changed(column: str, row: int, value: Any) -> Callable[[], Trace]:
         plain = pa.array(values, pa.string() if pa.types.is_dictionary(kind.type) else kind.type)
         cells = plain.dictionary_encode() if pa.types.is_dictionary(kind.type) else plain
         at = good.events.schema.get_field_index(column)
-        return replace(good, events=good.events.set_column(at, kind, cells.cast(kind.type)), _cache={})
+        return replace(good, events=good.events.set_column(at, kind, cells.cast(kind.type)), _cache=None)
 
     return make
 
 
 def with_meta(**meta: Any) -> Callable[[], Trace]:
-    return lambda: replace(sound(), meta=msgspec.structs.replace(sound().meta, **meta), _cache={})
+    return lambda: replace(sound(), meta=msgspec.structs.replace(sound().meta, **meta), _cache=None)
 
 
 STEP, MM, LAUNCH, BACKWARD, K, LATE = range(6)
@@ -218,7 +218,7 @@ def test_zeros_for_missing_numbers_are_found() -> None:
     at = good.events.schema.get_field_index("flops")
     zeros = pa.array(np.zeros(len(good), np.int64))
     with pytest.raises(AssertionError, match="flops is 0 in all rows"):
-        check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache={}))
+        check_trace(replace(good, events=good.events.set_column(at, schema.SCHEMA.field("flops"), zeros), _cache=None))
 
 
 def test_recorded_parents_need_not_enclose_in_time() -> None:
@@ -226,7 +226,7 @@ def test_recorded_parents_need_not_enclose_in_time() -> None:
     cells = other.events.schema.get_field_index("self_ns")
     own = pa.array([50, 45, 5, 20, None, None], pa.int64())
     events = other.events.set_column(cells, schema.SCHEMA.field("self_ns"), own)
-    check_trace(replace(other, events=events, _cache={}), own_tree=True)
+    check_trace(replace(other, events=events, _cache=None), own_tree=True)
 
 
 def test_a_reader_that_accepts_everything_or_hides_damage_fails(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.views.communication import instances, stragglers
-from perfkit_core.views.steps.activity import activities, covered_ns
+from perfkit_core.views.steps.activity import activities
 
 _LIKELY_OVERLAP: Final = 0.5
 _OVERLAP: Final = message("estimate: between no overlap and all the overlap that the computation of the step allows")
@@ -69,7 +69,9 @@ def _times_ns(trace: Trace) -> pd.DataFrame:
         activity, here = activities(trace).of(trace, int(rank)), (steps["rank"] == rank).to_numpy()
         alone = intervals.subtract(activity.communication, activity.compute)
         for name, part in (("total", activity.communication), ("exposed", alone), ("compute", activity.compute)):
-            steps.loc[here, name] = covered_ns(part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]])
+            steps.loc[here, name] = intervals.covered_ns(
+                part, trace.ints("start_ns")[rows[here]], trace.end_ns[rows[here]]
+            )
     waiting: Any = 0
     if len(np.unique(trace.ints("rank"))) > 1:  # only other ranks can be waited for
         arrivals = stragglers.arrivals(instances.reduce_each(trace, ViewRequest()))

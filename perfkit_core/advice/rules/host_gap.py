@@ -18,13 +18,12 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assum
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import Gaps, idle_gaps
 from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
-from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.sample_statistics import LEAST_TIMES
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
 from perfkit_core.replay.transforms import Quantity, Shorten
 from perfkit_core.views.code import frame_names
-from perfkit_core.views.steps.activity import covered_ns
 
 _LONG_FACTOR: Final = Quantity(
     0.0, 0.5, 1.0, message("estimate: at best the work runs while the device works; at worst it must be done before")
@@ -156,7 +155,7 @@ def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list
     trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)
-    within = covered_ns(own, start, start + graph.dur_ns[nodes])
+    within = intervals.covered_ns(own, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
     python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))

@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, numbered_steps
 from perfkit_core.algorithms import arrays, sample_statistics
+from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import KERNEL, STEP
 from perfkit_core.model.trace import Trace
@@ -134,7 +135,7 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     without other waits."""
     trace, graph = facts.trace, facts.replay.graph
     nodes = np.flatnonzero(graph.row >= 0)
-    busy = np.zeros(len(trace), np.int64)
+    busy = filled(len(trace), 0)
     np.add.at(busy, graph.row[nodes], graph.dur_ns[nodes])
     waiting, waited_ns = waited(graph)
     np.add.at(busy, graph.row[waiting], waited_ns)

@@ -13,9 +13,9 @@ import numpy as np
 from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import name_of, operators, within
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
-from perfkit_core.views.steps.activity import covered_ns
 
 _CLOCK_NS: Final = 1_000
 """Resolution of the coarsest clocks in recordings. Shorter calls may have the recorded duration 0."""
@@ -29,7 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
     rows = np.flatnonzero(operators(trace) & facts.in_steps)
-    names, own_ns = trace.codes("name"), np.zeros(len(trace), np.int64)
+    names, own_ns = trace.codes("name"), filled(len(trace), 0)
     # own_ns: the time of each operator less the time of operators inside it; its own runtime calls are included
     nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     inside = np.flatnonzero(trace.host & (nearest >= 0))
@@ -63,8 +63,8 @@ def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shor
     rank = trace.ints("rank")
     for number in np.unique(rank[calls]):  # clocks of ranks differ
         mine, work = calls[rank[calls] == number], other_work[rank[other_work] == number]
-        covered += int(covered_ns(intervals.union_of(work, start, end), start[mine], end[mine]).sum())
-        of_work = covered_ns(intervals.union_of(mine, start, end), start[work], end[work])
+        covered += int(intervals.covered_ns(intervals.union_of(work, start, end), start[mine], end[mine]).sum())
+        of_work = intervals.covered_ns(intervals.union_of(mine, start, end), start[work], end[work])
         np.add.at(by_name, names.codes[work], of_work)
     overlap = covered / max(int(dur[calls].sum()), 1)
     blocked = not runtime.any() or int(dur[runtime & inside].sum()) >= _BLOCKED * int(own_ns.sum())

@@ -24,7 +24,7 @@ from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.attribution import native_owners
 from perfkit_core.views.communication.instances import communication, instances
 from perfkit_core.views.select import accounted, check_groupings, in_steps, ranks, selected, span
-from perfkit_core.views.steps.activity import activities, covered_ns
+from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
 
@@ -88,7 +88,7 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
         overlap, exposed = intervals.intersect(talking, computing), intervals.subtract(talking, computing)
         times = map(intervals.length, (steps, talking, computing, overlap, exposed))
         rows = np.flatnonzero(chosen & mine & (talk.calls | talk.device | acts.compute))
-        rows = rows[covered_ns(steps, trace.ints("start_ns")[rows], trace.end_ns[rows]) > 0]
+        rows = rows[intervals.covered_ns(steps, trace.ints("start_ns")[rows], trace.end_ns[rows]) > 0]
         host, device = ({"communication": int(mask[rows].sum())} for mask in (talk.calls, talk.device))
         (device if acts.on_device else host)["computation"] = int(acts.compute[rows].sum())
 
@@ -96,7 +96,9 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
         sized = instances(trace)
         sized = sized[sized["bytes"].notna()]
         at, start = sized["row"].to_numpy(np.int64), sized["start_ns"].to_numpy(np.int64)
-        counted = (chosen & mine)[at] & (covered_ns(steps, start, start + sized["dur_ns"].to_numpy(np.int64)) > 0)
+        counted = (chosen & mine)[at] & (
+            intervals.covered_ns(steps, start, start + sized["dur_ns"].to_numpy(np.int64)) > 0
+        )
         others = rows[(talk.device | talk.host)[rows] & ~np.isin(rows, at)]
         calls = talk.call[at]
         others = others[~np.isin(talk.call[others], calls[calls != NO_ROW])]

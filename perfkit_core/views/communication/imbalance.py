@@ -14,21 +14,22 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.flops.arguments import SIZES, arguments, number_type
 from perfkit_core.flops.work import flat
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import RANK, count, duration, key, operations, share, size
 from perfkit_core.model.schema import BACKWARD
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.communication.messages import detailed
 from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.steps.activity import activities, covered_ns
+from perfkit_core.views.steps.activity import activities
 
 GROUPINGS: Final = ("step",)
 _EMBEDDING: Final = "embedding"
@@ -65,7 +66,7 @@ def _compute_after(trace: Trace, calls: pd.DataFrame) -> pd.Series[int]:
         following = np.searchsorted(begun, end)
         has_next = following < len(begun)
         compute = activities(trace).of(trace, number).compute
-        result[mine.index[has_next]] = covered_ns(compute, end[has_next], begun[following[has_next]])
+        result[mine.index[has_next]] = intervals.covered_ns(compute, end[has_next], begun[following[has_next]])
     return result
 
 
@@ -76,7 +77,7 @@ def _work(trace: Trace, rows: IntArray) -> pd.DataFrame:
     compute = np.zeros(len(rows), np.int64)
     for number in np.unique(rank).tolist():
         mine = rank == number
-        compute[mine] = covered_ns(activities(trace).of(trace, number).compute, start[mine], end[mine])
+        compute[mine] = intervals.covered_ns(activities(trace).of(trace, number).compute, start[mine], end[mine])
     flops = operator_flops(trace)
     counted = np.flatnonzero(flops > 0)
     at = step_rows.position(trace, rows, trace.ints("rank")[counted], trace.ints("step", NO_ROW)[counted])

@@ -26,11 +26,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.assembly.labels import HOST, described
 from perfkit_core.language.messages import Text, message
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import in_steps, marked, ranks, selected
 from perfkit_core.views.steps.step_rows import step_frame, step_rows
@@ -124,7 +125,7 @@ def instances(trace: Trace) -> pd.DataFrame:
     talk, about = communication(trace), descriptions(trace)
     single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
     shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
-    last_end = np.zeros(len(trace), np.int64)  # the end of each call's last device work
+    last_end = filled(len(trace), 0)  # the end of each call's last device work
     launched = np.flatnonzero(talk.device & (talk.call != NO_ROW))
     np.maximum.at(last_end, talk.call[launched], trace.end_ns[launched])
     shared = shared[~np.isin(talk.call[shared], talk.call[single])]

@@ -27,7 +27,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import attribution, select
 from perfkit_core.views.merging import merge_tables
-from perfkit_core.views.steps import activity, step_rows
+from perfkit_core.views.steps import step_rows
 from perfkit_core.views.tables import ratio, stacked
 
 _TYPES: Final = {
@@ -70,7 +70,7 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
         runs_there = np.zeros(len(work), np.bool_)
         for number, part in enumerate(groupby.parts(pair, len(pairs))):
             steps_of_pair = first[step_pair == number], last[step_pair == number]
-            runs_there[part] = activity.covered_ns(steps_of_pair, start[work[part]], end[work[part]]) > 0
+            runs_there[part] = intervals.covered_ns(steps_of_pair, start[work[part]], end[work[part]]) > 0
         work, pair = work[runs_there], pair[runs_there]
     copies, copying = work[trace.rows("kind", MEMCPY)[work]], pair[trace.rows("kind", MEMCPY)[work]]
     kernels, pair = work[counts[work]], pair[counts[work]]

@@ -17,9 +17,10 @@ import pandas as pd
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
 from perfkit_core.language.messages import message
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import RANK, STEP, Column, count, duration, operations, share
 from perfkit_core.model.schema import BACKWARD, FORWARD
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, first_of_call, limits, timed

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import MEMORY
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import selected
 from perfkit_core.views.steps.step_rows import step_rows

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import matches
 from perfkit_core.language.messages import mark
 from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, RATIO, added_by, count, size
@@ -39,14 +40,14 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
     # the sizes of the blocks may not add up to the total of the pool: add rows for the rest
-    known = np.bincount(events.pool[event], events.change[event], pools).astype(np.int64)
+    known = groupby.sums(events.pool[event], pools, events.change[event])
     old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
     freed = np.zeros(pools, np.int64)
     np.add.at(freed, events.pool[old], events.change[old])
     rest: list[dict[str, Any]] = []
     for number in np.flatnonzero(total != MISSING):
-        older = int(level.start[number] + freed[number])
-        sizes = {BEFORE: older, UNEXPLAINED: int(total[number] - known[number]) - older}
+        older = int(level.start[number]) + int(freed[number])
+        sizes = {BEFORE: older, UNEXPLAINED: int(total[number]) - int(known[number]) - older}
         rest += [{"name": name, "pool": number, "bytes": size} for name, size in sizes.items() if size]
     beyond = pd.DataFrame(rest, columns=["name", "pool", "bytes"]).astype({"pool": "int64", "bytes": "Int64"})
 

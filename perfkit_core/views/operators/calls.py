@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, copied, filled, matches
 from perfkit_core.language.messages import mark
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.tables import texts
 
@@ -88,13 +89,13 @@ def is_nested(trace: Trace) -> BoolArray:
     return mask
 
 
-def gathered(trace: Trace, values: IntArray) -> IntArray:
-    """Add the values of re-dispatches and operator details to the operators that they belong to. Set theirs to 0."""
-    total = values.astype(np.int64)
+def gather(trace: Trace, values: IntArray) -> None:
+    """Add the values of re-dispatches and operator details to the operators that they belong to, and set theirs to 0.
+    ``values`` is changed."""
     rows, operators = _parts(trace)
-    np.subtract.at(total, rows, values[rows])
-    np.add.at(total, operators, values[rows])
-    return total
+    moved = values[rows]
+    values[rows] = 0
+    np.add.at(values, operators, moved)
 
 
 @once
@@ -114,7 +115,12 @@ def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
 def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
     """Return the self time of each host event in ns, shape (rows,): its duration less the union of its children. If
     ``native``, the sum of the children is subtracted instead."""
-    return gathered(trace, _less_each_child(trace) if native else np.maximum(trace.ints("self_ns"), 0))
+    _parts(trace)  # first, because it needs much memory
+    self_ns = _less_each_child(trace) if native else copied(trace.ints("self_ns"))
+    if not native:
+        np.maximum(self_ns, 0, out=self_ns)
+    gather(trace, self_ns)
+    return self_ns
 
 
 def native_self_sum_ns(trace: Trace) -> int:
@@ -122,7 +128,7 @@ def native_self_sum_ns(trace: Trace) -> int:
 
 
 def _less_each_child(trace: Trace) -> IntArray:
-    parent, self_ns = trace.ints("parent"), trace.ints("dur_ns").copy()
+    parent, self_ns = trace.ints("parent"), copied(trace.ints("dur_ns"))
     children = np.flatnonzero(is_nested(trace) & (parent != NO_ROW))
     np.subtract.at(self_ns, parent[children], trace.ints("dur_ns")[children])
     return self_ns
@@ -143,13 +149,16 @@ def _operators_self_device_ns(trace: Trace) -> IntArray:
 
 
 def _self_device_ns(trace: Trace, events: BoolArray) -> IntArray:
+    _parts(trace)  # first, because it needs much memory
     owner = attribution.owners(trace)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW))
-    launcher = nesting.nearest_on_path(trace.ints("parent"), events)[owner[work]]
+    owner = owner[work]
+    launcher = nesting.nearest_on_path(trace.ints("parent"), events)[owner]
     launched = launcher != NO_ROW
-    self_ns = np.zeros(len(trace), np.int64)
+    self_ns = filled(len(trace), 0)
     np.add.at(self_ns, launcher[launched], trace.ints("dur_ns")[work[launched]])
-    return gathered(trace, self_ns)
+    gather(trace, self_ns)
+    return self_ns
 
 
 @once
@@ -159,9 +168,9 @@ def worked_on(trace: Trace) -> Codes:
     place = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
-    devices, codes = np.zeros(len(trace), np.int64), place.codes.astype(np.int64)
+    devices, codes = filled(len(trace), 0), place.codes.astype(np.int64)
     for code in np.unique(place.codes[work]):
-        launches = np.zeros(len(trace), np.int64)
+        launches = filled(len(trace), 0)
         launches[owner[work & (place.codes == code)]] = 1
         launched = trace.host & (nesting.sum_up(trace.ints("parent"), launches) > 0)
         devices += launched

@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.cache import once
+from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
@@ -148,7 +149,7 @@ def forward_of(trace: Trace, rows: IntArray) -> tuple[IntArray, BoolArray]:
         for side, ascending in ((backward, True), (frame[~is_backward], False))
     ]
     pairs = sides[0].merge(sides[1], on=[*keys, "call", "calls"], suffixes=("", "_forward"))
-    inferred = np.full(len(trace), NO_ROW, np.int64)
+    inferred = filled(len(trace), NO_ROW)
     inferred[pairs["row"].to_numpy(np.int64)] = pairs["row_forward"].to_numpy(np.int64)
     return inferred[rows], inferred[rows] != NO_ROW
 
@@ -168,7 +169,7 @@ def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
     key, first = groupby.distinct([trace.ints("rank")[both], sequence[both]], len(both))
     last = np.full(len(first), NO_ROW, np.int64)
     last[key[len(backward) :]] = root[forward]  # if several operators have one number, the last is kept
-    result = np.full(len(trace), NO_ROW, np.int64)
+    result = filled(len(trace), NO_ROW)
     result[root[backward]] = last[key[: len(backward)]]
     return result[rows]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, ON_DEVICE, OPERATOR_NAME, Share, added_by, share
 from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
@@ -45,7 +46,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     groups = group(keys | grouping.keys(trace, request, rows, GROUPINGS))
     # Device work counts for the runtime call that launched it, because this view has rows for runtime calls. The module
     # `attribution` would count it for the event around the call.
-    launched_by, launched_ns = trace.ints("launched_by"), np.zeros(len(trace), np.int64)
+    launched_by, launched_ns = trace.ints("launched_by"), filled(len(trace), 0)
     work = trace.rows("kind", *DEVICE_WORK) & (launched_by != arrays.NO_ROW)
     np.add.at(launched_ns, launched_by[work], trace.ints("dur_ns")[work])
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")

@@ -17,7 +17,8 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.flops.registry import OperatorFormula, by_canonical_name
 from perfkit_core.flops.work import Work
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.cache import once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 
 _VALUES: Final = r'"Concrete Inputs": ?(?P<values>\[(?:"(?:[^"\\]|\\.)*"(?:, ?)?)*\])'

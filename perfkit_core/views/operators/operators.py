@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled, spread
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns, schema
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import DEVICE, HOST, Share, size
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, NativeTables, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import attribution, grouping, select
@@ -102,10 +103,10 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     rows = np.flatnonzero(counted & (totals_only or calls.is_call(trace)) & chosen(trace, request))
     groups = group(keys(trace, request, rows) | {what: texts(trace.codes(what), rows)})
     nothing = integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
-    self_cpu_ns = groups.sum(calls.self_cpu_ns(trace, summed)[rows])
-    self_device_ns = groups.sum(calls.self_device_ns(trace, counted)[rows])
-    cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
-    device = groups.statistics(attribution.total_device_ns(trace)[rows], "device")
+    self_cpu_ns = groups.sum(spread(calls.self_cpu_ns(trace, summed), rows))
+    self_device_ns = groups.sum(spread(calls.self_device_ns(trace, counted), rows))
+    cpu = groups.statistics(spread(trace.ints("dur_ns"), rows), "cpu")
+    device = groups.statistics(spread(attribution.total_device_ns(trace), rows), "device")
     has_device_work = trace.rows("kind", *schema.DEVICE_WORK).any()
     known_on_device = np.full(len(groups), request.native or has_device_work)
     self_sum = int(self_cpu_ns.sum())
@@ -128,11 +129,14 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     cells |= dict.fromkeys(_BYTES, nothing)
     if trace.rows("kind", schema.MEMORY).any():
         for name, values in zip(_BYTES, host_bytes(trace, summed), strict=True):
-            values = calls.gathered(trace, values) if name.startswith("self_") else values
-            cells[name] = groups.known_sum(values[rows], np.ones(len(rows), np.bool_))
-    flops = (trace.ints("flops") if request.native else operator_flops(trace))[rows]
+            if name.startswith("self_"):
+                values = values.copy()
+                calls.gather(trace, values)
+            cells[name] = groups.known_sum(spread(values, rows), np.ones(len(rows), np.bool_))
+    flops = spread(trace.ints("flops") if request.native else operator_flops(trace), rows)
     known = flops != UNKNOWN
-    cells["flops"] = groups.known_sum(np.where(known, flops, 0), known | request.native)
+    flops[~known] = 0
+    cells["flops"] = groups.known_sum(flops, known | request.native)
     return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
 
 
@@ -187,11 +191,11 @@ def host_bytes(trace: Trace, native: bool = False) -> tuple[IntArray, ...]:
     for on_host in (True, False):
         change = _changes(trace, on_host)
         if not native:
-            inside, self_bytes = (change != 0) & (parent != NO_ROW), np.zeros(len(trace), np.int64)
+            inside, self_bytes = (change != 0) & (parent != NO_ROW), filled(len(trace), 0)
             np.add.at(self_bytes, parent[inside], change[inside])
             results += self_bytes, nesting.sum_up(parent, self_bytes)
             continue
-        total = np.zeros(len(trace), np.int64)
+        total = filled(len(trace), 0)
         for code in range(count):
             events = np.flatnonzero((change != 0) & (rank == code))  # in order of time, as searchsorted needs
             sums = np.append(0, np.cumsum(change[events]))
@@ -224,7 +228,7 @@ def uncovered(trace: Trace) -> BoolArray:
 def _changes(trace: Trace, on_host: bool) -> IntArray:
     """Return the change in allocated bytes of each event: on the host if ``on_host``, else on devices."""
     events = memory_events(trace)
-    change = np.zeros(len(trace), np.int64)
+    change = filled(len(trace), 0)
     change[events.row] = counted_bytes(events)
     change[trace.host != on_host] = 0
     return change

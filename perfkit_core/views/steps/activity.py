@@ -19,9 +19,9 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.assembly.labels import HOST
 from perfkit_core.model import schema
+from perfkit_core.model.cache import once
 from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, OVERHEAD, STEP
-from perfkit_core.model.trace import Trace, once
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.model.trace import Trace
 from perfkit_core.views.communication.instances import POINT_TO_POINT, communication, descriptions
 from perfkit_core.views.select import marked, rows_of_rank, threads
 
@@ -138,24 +138,3 @@ def exclusive_ns(layers: Sequence[Intervals], starts: IntArray, ends: IntArray) 
         passed = np.append(0, np.cumsum(np.where(owner == index, width, 0)))
         result[:, index] = passed[end] - passed[begin]
     return result
-
-
-def covered_ns(layer: Intervals, starts: IntArray, ends: IntArray) -> IntArray:
-    """Return how much of each window [start, end) the interval set covers, in ns, shape (windows,)."""
-    first, last = layer
-    covered = np.empty(len(starts), np.int64)
-    _cover(first, last, np.append(0, np.cumsum(last - first)), starts, ends, covered)
-    return covered
-
-
-@compiled(steps=5)
-def _cover(first, last, passed, starts, ends, covered):  # type: ignore[no-untyped-def]
-    for i in range(len(starts)):
-        covered[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
-
-
-@compiled
-def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
-    """Return the time that the intervals cover before ``time``. The first i of the intervals cover ``passed[i]``."""
-    begun = np.searchsorted(first, time, side="right")
-    return passed[begun] - max(last[begun - 1] - time, 0) if begun else 0

@@ -18,7 +18,7 @@ from perfkit_core.model.columns import count, duration, share, size, text
 from perfkit_core.model.schema import MEMCPY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.views.steps.activity import activities, covered_ns
+from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import OF_STEP, chosen_steps, position, step_frame, step_rows
 
 
@@ -59,7 +59,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     ranks, code = np.unique(trace.ints("rank")[steps][step], return_inverse=True)
     hidden = np.zeros(steps_count, np.int64)
     for rank, in_rank in zip(ranks.tolist(), groupby.parts(code, len(ranks)), strict=True):
-        np.add.at(hidden, step[in_rank], covered_ns(acts.of(trace, rank).compute, first[in_rank], last[in_rank]))
+        np.add.at(
+            hidden, step[in_rank], intervals.covered_ns(acts.of(trace, rank).compute, first[in_rank], last[in_rank])
+        )
     return result.assign(hidden_copy_ns=hidden)
 
 

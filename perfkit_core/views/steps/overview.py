@@ -13,10 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, intervals
 from perfkit_core.language.messages import message
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
 from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK
 from perfkit_core.model.trace import Trace
@@ -24,7 +26,6 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
 from perfkit_core.views.attribution import native_counted
 from perfkit_core.views.communication.distributed import distinct, native_communication
-from perfkit_core.views.steps.activity import covered_ns
 from perfkit_core.views.steps.step_phases import phase_rows
 from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
@@ -46,46 +47,54 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         result = _native_table(trace, request)
         return result.assign(**{RUNNING_NS: result["time_ns"]})
     column = "category" if request.by else "kind"
-    in_steps = select.in_steps(trace, request)
-    codes = trace.codes(column)
-    kinds = len(codes.values)
-    group = codes.codes + ~trace.host * np.int32(kinds)  # device events: code + kinds
-    group[codes.codes < 0] = -1
-    counted = np.where(select.selected(trace, request), group, -1)
+    kinds = trace.codes(column).values
+    counted = _groups(trace, column, request)
     result = pd.DataFrame({
-        column: pd.Series(codes.values * 2, dtype=object),
-        "place": ["host"] * kinds + ["device"] * kinds,
-        "calls": groupby.sums(counted, 2 * kinds, np.ones(len(group), np.bool_)),
-        "time_ns": _covered_ns(trace, counted, 2 * kinds),
+        column: pd.Series(kinds * 2, dtype=object),
+        "place": ["host"] * len(kinds) + ["device"] * len(kinds),
+        "calls": groupby.sums(counted, 2 * len(kinds), np.ones(len(counted), np.bool_)),
+        "time_ns": _covered_ns(trace, counted, 2 * len(kinds)),
     })  # fmt: skip
+    del counted  # to save memory
 
-    # The ratio counts events that started in any step, but only their time inside the chosen steps.
-    rank, ranks = select.rank_codes(trace)
-    group = _by_rank(np.where(select.accounted(trace, request), group, -1), rank, ranks)
-    group, start, end = intervals.union_by(group, 2 * kinds * ranks, trace.ints("start_ns"), trace.end_ns)
-    span_rank, first, last = select.spans(trace, in_steps)
-    span_rank, first, last = intervals.union_by(span_rank, ranks, first, last)
-    running = np.zeros(2 * kinds, np.int64)
-    parts: list[Any] = [slice(None)] if ranks == 1 else groupby.parts(group % ranks, ranks)
-    for number, rows in enumerate(parts):
-        in_rank = span_rank == number
-        np.add.at(running, group[rows] // ranks, covered_ns((first[in_rank], last[in_rank]), start[rows], end[rows]))
-    result[RUNNING_NS] = running
-    result["ratio"] = ratio(running, _step_time_ns(trace, request, result))
+    result[RUNNING_NS] = _running_ns(trace, request, column)
+    result["ratio"] = ratio(result[RUNNING_NS], _step_time_ns(trace, request, result))
     return result[result["calls"] > 0].reset_index(drop=True)
 
 
-def _covered_ns(trace: Trace, group: arrays.IntArray, count: int) -> arrays.IntArray:
+def _running_ns(trace: Trace, request: ViewRequest, column: str) -> arrays.IntArray:
+    """Return the part of the step time during which events of each group run. All events count, also those that started
+    in other steps, but only their time inside the chosen steps. Shape (groups,)."""
+    steps = select.spans_of_ranks(trace, select.in_steps(trace, request))
+    group = _by_rank(trace, _groups(trace, column, replace(request, steps=None)))
+    count = 2 * len(trace.codes(column).values)
+    of_rank = intervals.length_inside(group, count * len(steps), trace.ints("start_ns"), trace.end_ns, steps)
+    running: arrays.IntArray = of_rank.reshape(count, len(steps)).sum(axis=1)
+    return running
+
+
+@once
+def _groups(trace: Trace, column: str, request: ViewRequest) -> npt.NDArray[np.int32]:
+    """Return the group of each selected event: the code of its ``column``, with a different number for events on
+    devices; -1 for other events. Shape (rows,)."""
+    codes = trace.codes(column)
+    group = codes.codes.copy()
+    np.add(group, np.int32(len(codes.values)), out=group, where=~trace.host)  # in place, to save memory
+    group[(codes.codes < 0) | ~select.selected(trace, request)] = -1
+    return group
+
+
+def _covered_ns(trace: Trace, group: npt.NDArray[Any], count: int) -> arrays.IntArray:
     """Return the time that the events of each group cover: the unions on each rank, summed over the ranks."""
-    rank, ranks = select.rank_codes(trace)
-    group = _by_rank(group, rank, ranks)
-    time = intervals.union_length_by(group, count * ranks, trace.ints("start_ns"), trace.end_ns)
+    ranks = len(select.ranks(trace))
+    time = intervals.union_length_by(_by_rank(trace, group), count * ranks, trace.ints("start_ns"), trace.end_ns)
     total: arrays.IntArray = time.reshape(count, ranks).sum(axis=1)
     return total
 
 
-def _by_rank(group: arrays.IntArray, rank: arrays.IntArray, ranks: int) -> arrays.IntArray:
+def _by_rank(trace: Trace, group: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return for each event a number that is unique to its pair of group and rank, or -1 if the group is -1."""
+    rank, ranks = select.rank_codes(trace)
     return group if ranks == 1 else np.where(group < 0, -1, group * np.int64(ranks) + rank)
 
 

@@ -30,9 +30,10 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.language.messages import message
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
 from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPTIMIZER, OTHER, PHASES, STEP
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
@@ -85,8 +86,9 @@ def segments(trace: Trace, chosen: BoolArray, within_step: bool = True) -> Segme
     spans = trace.rows("kind", *PHASES)[rows]
     first = np.ones(len(rows), np.bool_)
     first[1:] = spans[1:] | spans[:-1]
-    for values in (threads(trace).code, trace.ints("step"), phase):
-        first[1:] |= np.diff(values[rows]) != 0
+    first[1:] |= np.diff(threads(trace).code[rows]) != 0
+    first[1:] |= np.diff(trace.ints("step")[rows]) != 0
+    first[1:] |= np.diff(phase[rows]) != 0
     first |= _interrupted(trace, rows, phase[rows])
     at = np.flatnonzero(first)
     if not len(at):
@@ -126,10 +128,10 @@ def _phase_index(trace: Trace) -> npt.NDArray[np.int8]:
 @once
 def _roots(trace: Trace) -> IntArray:
     """Return the rows of the outermost host events of each phase, sorted by thread and time."""
+    all_threads = threads(trace)
     phase, parent = _phase_index(trace), trace.ints("parent")
     phased = trace.host & trace.rows("kind", *NESTED_KINDS) & (phase >= 0) & (phase != PHASES.index(OTHER))
     rows = np.flatnonzero(phased & ((parent == NO_ROW) | (phase[parent] != phase)))
-    all_threads = threads(trace)
     ordered: IntArray = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
     return ordered
 

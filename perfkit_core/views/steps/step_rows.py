@@ -14,9 +14,10 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.model.cache import once
 from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Column, Share, by_name, count, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
-from perfkit_core.model.trace import Trace, once
+from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.views import attribution, select

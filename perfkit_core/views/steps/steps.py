@@ -18,11 +18,10 @@ from perfkit_core.views.steps import step_phases, step_rows
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its host segments."""
     steps = step_rows.chosen_steps(trace, request)
-    start, end = trace.ints("start_ns"), trace.end_ns
     result = step_rows.step_frame(trace, steps)
     ranks, rank = np.unique(trace.ints("rank")[steps], return_inverse=True)
-    first = groupby.extremes(rank, len(ranks), start[steps])[0]
-    result.insert(2, "start_ns", start[steps] - first[rank])
+    start = trace.ints("start_ns")[steps]
+    result.insert(2, "start_ns", start - groupby.extremes(rank, len(ranks), start)[0][rank])
     segments = step_phases.segments(trace, in_steps(trace, request))
     step = step_rows.position(trace, steps, segments.rank, segments.step)
     unknown = np.full(len(steps), not len(segments.phase))
@@ -35,7 +34,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             result[f"{name}_ns"] = pd.Series(pd.arrays.IntegerArray(time, unknown))
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
     step = step_rows.position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
-    result["device_launched_ns"] = intervals.union_length_by(step, len(steps), start[work], end[work])
+    edges = trace.ints("start_ns")[work], trace.end_ns[work]
+    result["device_launched_ns"] = intervals.union_length_by(step, len(steps), *edges)
     return result
 
 

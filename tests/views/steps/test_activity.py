@@ -1,4 +1,4 @@
-"""Exclusive and covered times of windows, against a count of single nanoseconds."""
+"""Exclusive times of windows, against a count of single nanoseconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.algorithms import intervals
-from perfkit_core.views.steps.activity import covered_ns, exclusive_ns
+from perfkit_core.views.steps.activity import exclusive_ns
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 15)).map(lambda p: (p[0], p[0] + p[1])), max_size=8)
@@ -32,13 +32,6 @@ def test_each_nanosecond_belongs_to_the_first_layer_that_covers_it(layers: list[
     for row, (start, end) in zip(found.tolist(), windows, strict=True):
         owners = [first(layers, time) for time in range(start, end)]
         assert row == [owners.count(index) for index in range(len(layers) + 1)]
-
-
-@given(PAIRS, PAIRS)
-def test_covered_is_the_intersection_with_each_window(layer: Pairs, windows: Pairs) -> None:
-    union = intervals.union(*arrays(layer))
-    expected = [intervals.length(intervals.intersect(union, intervals.union(*arrays([window])))) for window in windows]
-    assert covered_ns(union, *arrays(windows)).tolist() == expected
 
 
 def test_times_beyond_floats_are_exact() -> None:
