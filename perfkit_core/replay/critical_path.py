@@ -19,8 +19,8 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArra
 from perfkit_core.algorithms.trees import parents, preorder
 from perfkit_core.language.messages import mark, message
 from perfkit_core.model import columns
-from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
 from perfkit_core.model.cache import once
+from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.replay import build, graph, played_steps
@@ -31,7 +31,7 @@ from perfkit_core.replay.waits import RETURN_NS
 from perfkit_core.runtime.compile import compiled
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
-from perfkit_core.views.tables import integers
+from perfkit_core.views.tables import categorical, group, integers, plain
 
 GROUPINGS: Final = ("step", "rank")
 PATH: Final = mark("critical path")
@@ -187,23 +187,13 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     replay = replay_of(trace)
     steps, path = critical_path(trace)
     wanted = _wanted(trace, request, steps)
-    parts = pd.DataFrame({"step": path.step, "node": path.node, "cause": path.cause, "time_ns": path.time_ns})
-    parts = parts[wanted[parts["step"].to_numpy(np.int64)]] if len(parts) else parts
+    at = np.flatnonzero(wanted[path.step])
+    parts = _Rows(path.node[at], path.cause[at], path.step[at], path.time_ns[at], np.full(len(at), -1))
     on_path = np.zeros(len(replay.graph), np.bool_)
-    on_path[parts["node"][parts["node"] >= 0]] = True
-    place, name = _named(trace, replay.graph)
-    node = parts["node"].to_numpy(np.int64)
-    waits = np.array([*_WAITS.values(), UNEXPLAINED], object)[parts["cause"].to_numpy(np.int64)]
-    found = pd.DataFrame({
-        "root": PATH, "place": np.where(node >= 0, place[node], WAITS), "name": np.where(node >= 0, name[node], waits),
-        "step": parts["step"], "time_ns": parts["time_ns"], "slack_ns": pd.array([pd.NA] * len(parts), "Int64"),
-    })  # fmt: skip
+    on_path[parts.node[parts.node >= 0]] = True
     rest = _off_path(replay, steps, wanted, on_path)
-    others = pd.DataFrame({
-        "root": OFF, "place": place[rest.node], "name": name[rest.node], "step": rest.step,
-        "time_ns": replay.graph.dur_ns[rest.node], "slack_ns": integers(rest.slack_ns, rest.slack_ns >= 0),
-    })  # fmt: skip
-    return _tree(pd.concat([found, others], ignore_index=True), steps, request)
+    both = (_summed(replay, steps, request, rows).assign(root=root) for root, rows in ((PATH, parts), (OFF, rest)))
+    return _tree(pd.concat(both, ignore_index=True), request)
 
 
 def _wanted(trace: Trace, request: ViewRequest, steps: Steps) -> BoolArray:
@@ -214,44 +204,67 @@ def _wanted(trace: Trace, request: ViewRequest, steps: Steps) -> BoolArray:
     return np.isin(steps.number, np.array(request.steps, np.int64))
 
 
-def _named(trace: Trace, played: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the place and the name of each node, shape (nodes,)."""
+def _named(trace: Trace, played: Graph, node: IntArray, cause: IntArray | None = None) -> dict[str, pd.Categorical]:
+    """Return the places and the names of nodes, and of edges with a ``cause``, whose node is -1. Shape (len(node),)."""
     names = operator_names(trace)
-    values = np.array([*names.values, OUTSIDE], object)
-    code = np.append(names.codes, len(names.values))[played.row]
-    return np.where(played.on_host, HOST, DEVICE).astype(object), values[np.where(code < 0, len(names.values), code)]
+    row = played.row[node]
+    code = np.append(names.codes, -1)[row]
+    code[code < 0] = len(names.values)
+    place = np.where(played.on_host[node], 0, 1)
+    if cause is not None:
+        waits = len(names.values) + 1 + cause % (len(_WAITS) + 1)
+        code, place = np.where(node >= 0, code, waits), np.where(node >= 0, place, 2)
+    values = [*names.values, OUTSIDE, *_WAITS.values(), UNEXPLAINED]
+    return {"place": categorical(place, (HOST, DEVICE, WAITS)), "name": categorical(code, values)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class _Rows:
+    """Parts of the path, or events that are not on it. All arrays have the same shape."""
+
     node: IntArray
+    cause: IntArray
     step: IntArray  # index of the step
-    slack_ns: IntArray
+    time_ns: IntArray
+    slack_ns: IntArray  # -1 if unknown
 
 
-def _off_path(replay: Replay, steps: Steps, wanted: BoolArray, on_path: BoolArray) -> _Rest:
+def _off_path(replay: Replay, steps: Steps, wanted: BoolArray, on_path: BoolArray) -> _Rows:
     """Return the nodes of events in the wanted steps that are not on the path."""
     played = replay.graph
     node = np.flatnonzero((played.row >= 0) & (played.dur_ns > 0) & ~on_path)
     step = steps.position(replay.trace, played.row[node])
     kept = (step >= 0) & np.append(wanted, False)[step]
-    return _Rest(node[kept], step[kept], slack(replay, steps)[node[kept]])
+    node = node[kept]
+    return _Rows(node, np.full(len(node), -1), step[kept], played.dur_ns[node], slack(replay, steps)[node])
+
+
+def _summed(replay: Replay, steps: Steps, request: ViewRequest, rows: _Rows) -> pd.DataFrame:
+    """Return the number, the time and the least slack of the rows with equal names, places and groupings."""
+    numbers = {"step": steps.number, "rank": steps.rank}
+    keys: dict[str, Any] = {name: numbers[name][rows.step] for name in request.by if name in numbers}
+    groups = group(keys | _named(replay.trace, replay.graph, rows.node, rows.cause))
+    never = np.iinfo(np.int64).max
+    least = groupby.extremes(groups.code, len(groups), np.where(rows.slack_ns < 0, never, rows.slack_ns))[0]
+    cells: dict[str, Any] = {
+        "parts": groups.calls(),
+        "time_ns": groups.sum(rows.time_ns),
+        "slack_ns": integers(least, least < never),
+    }
+    return plain(groups.keys).assign(**cells)
 
 
 _LEVELS: Final = ("root", "place", "name")
 """The columns of the names at depths 0, 1 and 2."""
 
 
-def _tree(rows: pd.DataFrame, steps: Steps, request: ViewRequest) -> pd.DataFrame:
+def _tree(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """Return the rows as a tree: the path and the rest, places below them, and names below the places."""
-    numbers = {"step": steps.number, "rank": steps.rank}
-    by = [name for name in request.by if name in numbers]
-    index = rows["step"].to_numpy(np.int64)
-    rows = rows.assign(**{name: numbers[name][index] for name in by})
+    by = [name for name in request.by if name in rows]
     levels = []
     for depth in range(len(_LEVELS)):
         sums = rows.groupby([*by, *_LEVELS[: depth + 1]], sort=True).agg(
-            parts=("time_ns", "size"), time_ns=("time_ns", "sum"), slack_ns=("slack_ns", "min")
+            parts=("parts", "sum"), time_ns=("time_ns", "sum"), slack_ns=("slack_ns", "min")
         )
         levels.append(sums.reset_index().assign(depth=depth))
     table = pd.concat(levels, ignore_index=True)
@@ -297,9 +310,8 @@ def marks(trace: Trace) -> dict[str, IntArray]:
     played = replay_of(trace).graph
     nodes = np.unique(path.node[path.node >= 0])
     nodes = nodes[played.row[nodes] >= 0]
-    place, name = _named(trace, played)
     found: dict[str, IntArray] = {PATH: np.unique(played.row[nodes])}
-    for names in (place[nodes], name[nodes]):
+    for names in _named(trace, played, nodes).values():
         code, values = pd.factorize(names)
         found |= {
             str(value): np.unique(played.row[nodes[part]])
