@@ -25,7 +25,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 _SPARE: Final = 2
 """Cached results are dropped until this multiple of the required size is free, because temporary arrays follow."""
 _SMALL: Final = 1 << 20
-"""Results of fewer bytes are not dropped."""
+"""Fewer bytes are not checked, and smaller results are not dropped."""
 
 _limit: float = float("inf")
 
@@ -58,8 +58,9 @@ def is_limited() -> bool:
 
 def require(size: float, purpose: str) -> None:
     """Make room for ``size`` more bytes: if the process would exceed its limit, drop cached results. Raises UsageError
-    if this is not enough. Takes 10 µs if nothing is dropped, or less if there is no limit."""
-    if not is_limited():
+    if this is not enough. A size of 0 means that memory has already been used. A check takes 10 µs; sizes below 1 MB
+    are not checked."""
+    if not is_limited() or 0 < size < _SMALL:
         return
     used = resident()
     if used + _SPARE * size > _limit:
