@@ -64,13 +64,13 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def alone(trace: Trace, view: View) -> float:
     """Return the seconds of one view on a trace without computed columns."""
-    fresh = replace(trace, _cache={})
+    fresh = replace(trace, _cache=None)
     return seconds(lambda: view.table(fresh, ViewRequest()))
 
 
 def one_after_the_other(trace: Trace, views: Sequence[View]) -> list[float]:
     """Return the seconds of each view on one trace."""
-    fresh = replace(trace, _cache={})
+    fresh = replace(trace, _cache=None)
     return [seconds(lambda view=view: view.table(fresh, ViewRequest())) for view in views]  # type: ignore[misc]
 
 
