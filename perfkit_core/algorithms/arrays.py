@@ -76,7 +76,7 @@ def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
         raise MemoryError(f"no memory for {size} bytes ({error})") from None
 
 
-def unwritten(count: int, kind: Any = np.int64) -> npt.NDArray[Any]:
+def new_array(count: int, kind: Any = np.int64) -> npt.NDArray[Any]:
     """Return an array as :func:`allocate` does, all of which will be written. Raises UsageError if it would exceed the
     limit of memory."""
     memory_limit.require(count * np.dtype(kind).itemsize, "an array of the events")
@@ -84,16 +84,16 @@ def unwritten(count: int, kind: Any = np.int64) -> npt.NDArray[Any]:
 
 
 def filled(count: int, value: int, kind: Any = np.int64) -> npt.NDArray[Any]:
-    """Return an array that has ``value`` in each cell. Raises UsageError as :func:`unwritten` does."""
-    cells = unwritten(count, kind)
+    """Return an array that has ``value`` in each cell. Raises UsageError as :func:`new_array` does."""
+    cells = new_array(count, kind)
     if value or cells.nbytes <= SMALL_BYTES:  # larger arrays are zero at first
         cells.fill(value)
     return cells
 
 
 def copied(values: npt.NDArray[Any], kind: Any = np.int64) -> npt.NDArray[Any]:
-    """Return a copy of the values that can be written. Raises UsageError as :func:`unwritten` does."""
-    cells = unwritten(len(values), kind)
+    """Return a copy of the values that can be written. Raises UsageError as :func:`new_array` does."""
+    cells = new_array(len(values), kind)
     cells[:] = values
     return cells
 
@@ -155,7 +155,7 @@ def spread(table: np.ndarray[Any, Any], numbers: np.ndarray[Any, Any]) -> np.nda
     """Return ``table[numbers]``. Negative numbers count from the end. The range is not checked."""
     if len(numbers) <= BLOCK or table.dtype.hasobject:
         return table.take(numbers)
-    cells = unwritten(len(numbers), table.dtype)
+    cells = new_array(len(numbers), table.dtype)
     # np.take copies its indexes to 64 bits, so short blocks save memory. Mode "wrap" avoids another buffer, which numpy
     # uses to check the range.
     for begin in range(0, len(numbers), BLOCK):

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, copied, filled, unwritten
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, copied, filled, new_array
 from perfkit_core.runtime.compile import compiled
 
 _INITIAL_SLOTS: Final = 64
@@ -52,7 +52,7 @@ def nest_in_order(
 
 def renumbered(parent: IntArray, order: IntArray) -> IntArray:
     """Return for each row in ``order`` its parent's position there, or -1 if the parent is missing or comes later."""
-    row, parents = unwritten(len(order)), unwritten(len(order))
+    row, parents = new_array(len(order)), new_array(len(order))
     _renumbered(parent, order, row, parents)
     return parents
 
@@ -68,7 +68,7 @@ def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArr
 def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Return :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. All children count, also
     those outside the mask. The table must be sorted by start, then longest first."""
-    own, covered = unwritten(len(parent)), unwritten(len(parent))
+    own, covered = new_array(len(parent)), new_array(len(parent))
     _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
     return own
 
@@ -103,21 +103,21 @@ def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
 
 def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return, for each row, the last row of the mask ``wanted`` on the path from the root to the row, or -1."""
-    rows = unwritten(len(parent))
+    rows = new_array(len(parent))
     _nearest_on_path(parent, wanted, rows)
     return rows
 
 
 def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return the row of each row's nearest ancestor in the mask ``wanted``, or -1 if there is none."""
-    rows = unwritten(len(parent))
+    rows = new_array(len(parent))
     _nearest_above(parent, wanted, rows)
     return rows
 
 
 def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
     """Return, for each row, the first row of the mask ``wanted`` on the path from the root to the row, or -1."""
-    rows = unwritten(len(parent))
+    rows = new_array(len(parent))
     _outermost(parent, wanted, rows)
     return rows
 

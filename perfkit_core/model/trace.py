@@ -267,7 +267,7 @@ class Trace:
         """End of each event, shape (rows,)."""
 
         def ends() -> IntArray:
-            end, at = arrays.unwritten(len(self)), 0
+            end, at = arrays.new_array(len(self)), 0
             for start, dur in self.blocks("start_ns", "dur_ns"):
                 np.add(start, dur, out=end[at : at + len(start)])
                 at += len(start)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, copied, filled, matches
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, copied, filled, matches, new_array
 from perfkit_core.language.messages import mark
 from perfkit_core.model.cache import once
 from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
@@ -116,9 +116,7 @@ def self_cpu_ns(trace: Trace, native: bool = False) -> IntArray:
     """Return the self time of each host event in ns, shape (rows,): its duration less the union of its children. If
     ``native``, the sum of the children is subtracted instead."""
     _parts(trace)  # first, because it needs much memory
-    self_ns = _less_each_child(trace) if native else copied(trace.ints("self_ns"))
-    if not native:
-        np.maximum(self_ns, 0, out=self_ns)
+    self_ns = _less_each_child(trace) if native else np.maximum(trace.ints("self_ns"), 0, out=new_array(len(trace)))
     gather(trace, self_ns)
     return self_ns
 
