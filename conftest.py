@@ -15,8 +15,6 @@ from types import SimpleNamespace
 import hypothesis
 import pytest
 
-from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted
-
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
 TRACES = Path(os.environ.get("PERFKIT_TRACES", ROOT.parent / "shared" / "traces"))
@@ -89,12 +87,6 @@ def _no_processes() -> Iterator[None]:
         process.join(10)
         process.kill()
         process.join()
-
-
-@pytest.fixture(autouse=True)
-def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test begins as a process does, without compiled code; with PERFKIT_COMPILED=1 all of it is compiled."""
-    monkeypatch.setattr(Interpreted, "cells", ENOUGH_CELLS if os.environ.get("PERFKIT_COMPILED") else 0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

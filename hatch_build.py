@@ -2,10 +2,14 @@
 
 - Babel compiles the catalogues of translations.
 - The JavaScript libraries of the pages are taken out of the Python packages that contain them.
+- numba compiles the loops over events (docs/decisions/0019). This imports perfkit, so it needs perfkit's dependencies.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
 import zlib
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -26,6 +30,12 @@ LIBRARIES: Final = {
 class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
     """Writes the files below the packages, also for editable installs. Git ignores the files."""
 
+    def dependencies(self) -> list[str]:
+        """Return what the build needs in addition to ``build-system.requires``."""
+        if self.target_name == "sdist":
+            return []
+        return ["numba>=0.60", *self.build_config.builder.metadata.core.dependencies]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write all files."""
         if self.target_name == "sdist":  # the wheel that is built from it makes them
@@ -33,6 +43,16 @@ class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
         core = Path(self.root, "perfkit_core")
         compile_catalogues(core / "language")
         copy_libraries(core / "renderers" / "html" / "libraries")
+        command = [sys.executable, "-m", "perfkit_core.runtime.build"]
+        subprocess.run(command, cwd=self.root, check=True)
+        build_data |= {"pure_python": False, "tag": f"py3-none-{platform_tag()}"}
+
+
+def platform_tag() -> str:
+    """Return the platforms on which the wheel runs. On Linux, the compiled code needs no library of the system."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    system, _, machine = platform.partition("_")
+    return f"manylinux_2_17_{machine}.musllinux_1_1_{machine}" if system == "linux" else platform
 
 
 def compile_catalogues(folder: Path) -> None:

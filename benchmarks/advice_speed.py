@@ -2,7 +2,7 @@
 
 The measured work is the replay graph, all rules, the predictions and the combined saving. The trace is one long
 recording of one rank: a real training, repeated in memory. It has no computed columns. Each size runs in a separate
-process. Functions are compiled before the measurement. The numbers are medians of the rounds.
+process. The numbers are medians of the rounds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure the time and memory of perfkit commands: ``python -m benchmarks.command [--rounds N]``
 
-The time is that of the whole process, including all imports. Byte code, compiled functions and files are cached. The
+The time is that of the whole process, including all imports. Byte code and files are cached. The
 commands alternate, and the numbers are medians.
 """
 

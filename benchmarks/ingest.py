@@ -1,7 +1,7 @@
 """Compare perfkit with other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
 Each time is measured in a new process, from opening the file to the complete result, without imports. The file is in
-the page cache, and compiled functions are cached. The tools alternate, and the numbers are medians. "Again" is the
+the page cache. The tools alternate, and the numbers are medians. "Again" is the
 second read in the same process.
 
 - "Time ÷ stored run", "CPU time ÷ stored run": divided by the time in the row "perfkit, stored run", which writes the
@@ -44,7 +44,7 @@ def measure(file: Path, readers: Sequence[Reader], rounds: int, say: Callable[[s
             continue
         arguments = ["-m", "benchmarks.measure", one.name, str(file)]
         contenders.append((one.name, arguments, rounds))
-    run(["-m", "benchmarks.measure", MEMORY, str(file)])  # compiles functions and loads the file into the page cache
+    run(["-m", "benchmarks.measure", MEMORY, str(file)])  # loads the file into the page cache
     return [*take_turns(contenders, rounds, say), *too_large]
 
 

@@ -87,7 +87,7 @@ def profiled(steps: int, memory: bool) -> Any:
 
 
 def measure(way: Way, events: int, memory: bool) -> dict[str, float]:
-    """Return the numbers to print. A small recording comes first, so that imports and compilation are not measured."""
+    """Return the numbers to print. A small recording comes first, so that imports are not measured."""
     with tempfile.TemporaryDirectory() as folder:
         way(profiled(2, memory), Path(folder))()
     with tempfile.TemporaryDirectory() as folder:

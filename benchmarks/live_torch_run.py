@@ -72,7 +72,7 @@ def profiled(steps: int, device: str = "cpu") -> Any:
 
 
 def measure(way: Way, events: int, device: str = "cpu") -> dict[str, float]:
-    """Return the numbers to print. A small recording comes first, so that imports and compilation are not measured. It
+    """Return the numbers to print. A small recording comes first, so that imports are not measured. It
     also shows how many events a step has."""
     with tempfile.TemporaryDirectory() as folder:
         profiler = profiled(2, device)

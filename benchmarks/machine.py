@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 LIBRARIES = (
-    "perfkit", "numpy", "numba", "pyarrow", "pandas", "msgspec", "isal", "torch", "paddlepaddle", "distributed",
+    "perfkit", "numpy", "pyarrow", "pandas", "msgspec", "isal", "torch", "paddlepaddle", "distributed",
     "HolisticTraceAnalysis", "orjson", "duckdb", "polars", "pysimdjson",
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 - ``seconds``, ``cpu_seconds``: from the file to the result, without imports.
 - ``peak_bytes``: peak memory on top of the interpreter and the imports.
-- ``again_seconds``: a second read in the same process, with compiled functions already loaded.
+- ``again_seconds``: a second read in the same process.
 """
 
 from __future__ import annotations

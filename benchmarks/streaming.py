@@ -49,7 +49,7 @@ def streamed(file: Path, folder: Path) -> dict[str, float]:
 
 
 def _load_code(file: Path, folder: Path) -> None:
-    """Import and compile all code that streaming this file needs."""
+    """Import all code that streaming this file needs."""
     from perfkit_core.readers.load import stream
     from perfkit_core.readers.scanner import chunks  # noqa: F401
     from perfkit_core.readers.scanner.scanner import Scanner, padded

@@ -80,7 +80,7 @@ def peak_mb() -> int:
 
 
 def main() -> None:
-    """Load the sources (which compiles functions), repeat the events, and measure."""
+    """Load the sources, repeat the events, and measure."""
     options = _options()
     views = [view for name, view in get_plugins().views().items() if not options.view or name in options.view]
     one_after_the_other(load(options.sources), views)

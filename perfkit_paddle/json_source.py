@@ -28,7 +28,7 @@ from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import Reading, file_findings
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_paddle import findings, json_dialect, operator_names
 from perfkit_paddle.findings import make_meta, processes
 
@@ -49,8 +49,8 @@ def parents(
     by_thread = nodes[np.argsort(thread[nodes], kind="stable")]
     odd = 0
     for rows in np.split(by_thread, np.flatnonzero(np.diff(thread[by_thread])) + 1) if len(nodes) else ():
-        above, sound = _level_by_level(host[rows], start[rows], end[rows], slack[rows])
-        if not sound:
+        above = np.full(len(rows), NO_ROW, np.int64)
+        if not _level_by_level(host[rows], start[rows], end[rows], slack[rows], above):
             odd += 1
             above = nesting.nest(np.zeros(len(rows), np.int64), start[rows], end[rows])
         parent[rows] = np.where(above == NO_ROW, NO_ROW, rows[above])
@@ -58,13 +58,11 @@ def parents(
 
 
 @compiled
-def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
-    """Return the parents within one thread, and a flag: False if some event fits into no possible parent."""
-    count = len(host)
-    parent = np.full(count, -1, np.int64)
+def _level_by_level(host: BoolArray, start: IntArray, end: IntArray, slack: IntArray, parent: Out[IntArray]) -> bool:
+    """Set the parents within one thread. Return False if some event fits into no possible parent."""
     node = -1  # the last host event; runtime calls and memory events after it belong to it
     current = -1  # the parent of the last host event, -1 for the root
-    for i in range(count):
+    for i in range(len(host)):
         if not host[i]:
             parent[i] = node
             continue
@@ -77,10 +75,10 @@ def _level_by_level(host, start, end, slack):  # type: ignore[no-untyped-def]
         if candidate < 0 and current >= 0 and _misfit(current, i, start, end) <= slack[current] + slack[i]:
             candidate = current  # Paddle does not sort siblings that overlap
         if candidate < 0:
-            return parent, False
+            return False
         current = candidate
         parent[i] = candidate
-    return parent, True
+    return True
 
 
 @compiled

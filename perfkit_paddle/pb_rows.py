@@ -21,7 +21,7 @@ from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
-from perfkit_core.runtime.compile import compiled_at_once
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_paddle import names
 from perfkit_paddle.names import Columns
 from perfkit_paddle.pb_table import MISSING, OWNER, Table, operator_inputs
@@ -319,8 +319,8 @@ def _parent_rows(host: Table) -> IntArray:
     return np.where((key[nearest] == key[count:]) & (nearest < np.arange(count)), nearest, NO_ROW)
 
 
-@compiled_at_once
-def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
+@compiled
+def _place(thread: IntArray, node: IntArray, wanted: IntArray, above: Out[IntArray]) -> bool:
     """Set ``above`` to the parents' rows. Return False if the nodes of a thread are not numbered from 0."""
     begin = 0
     for i in range(len(node)):
@@ -332,8 +332,8 @@ def _place(thread, node, wanted, above):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled_at_once
-def _renumber(kept, above, row, parent):  # type: ignore[no-untyped-def]
+@compiled
+def _renumber(kept: BoolArray, above: IntArray, row: Out[IntArray], parent: Out[IntArray]) -> None:
     count = 0
     row[len(kept)] = NO_ROW
     for i in range(len(kept)):

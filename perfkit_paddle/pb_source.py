@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,7 +27,7 @@ from perfkit_core.model.schema import CPU, MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import negative_durations
-from perfkit_core.runtime.compile import compiled_at_once
+from perfkit_core.runtime.compiled import compiled
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_paddle import findings, operator_names, pb_table
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
@@ -201,7 +202,7 @@ class Pieces:
         while length and self._has(1):
             self._has(min(wanted, length))
             held = self._window.data[:length]
-            end = len(held) if len(held) == length else int(_whole(np.frombuffer(held, np.uint8)))
+            end = len(held) if len(held) == length else _whole(np.frombuffer(held, np.uint8))
             if end == 0 and self._has(len(held) + 1):  # the next node does not fit in the bytes read
                 wanted *= 2
                 continue
@@ -220,12 +221,12 @@ class Pieces:
         if the next bytes are not a field."""
         self._has(_FIELD_HEAD)
         data = np.frombuffer(self._window.data[:_FIELD_HEAD], np.uint8)
-        tag, start = map(int, read_number(data, 0, len(data)))
+        tag, start = read_number(data, 0, len(data))
         wire = tag & 7
         if start < 0 or wire not in (_VARINT, _EIGHT, _TEXT, _FOUR) or tag >> 3 < 1:
             self._broken(PROBLEMS[1] if start < 0 else PROBLEMS[3])
             return tag, 0, 0
-        value, end = map(int, read_number(data, start, len(data))) if wire in (_VARINT, _TEXT) else (0, start)
+        value, end = read_number(data, start, len(data)) if wire in (_VARINT, _TEXT) else (0, start)
         if end < 0 or (value < 0 and wire == _TEXT):
             self._broken(PROBLEMS[1] if end < 0 else PROBLEMS[2])
             return tag, 0, 0
@@ -256,19 +257,19 @@ def _message(nodes: bytes) -> bytes:
     return bytes([_THREAD]) + length + bytes([count]) + nodes
 
 
-@compiled_at_once
-def _whole(data):  # type: ignore[no-untyped-def]
+@compiled
+def _whole(data: npt.NDArray[np.uint8]) -> int:
     """Return the end of the last complete field, or 0 if there is none."""
     done = 0
     while done < len(data):
         tag, position = read_number(data, done, len(data))
         wire = tag & 7
-        size = np.int64(0)
+        size = 0
         if position >= 0 and (wire == 0 or wire == 2):
             size, position = read_number(data, position, len(data))
-            size = size if wire == 2 else np.int64(0)
+            size = size if wire == 2 else 0
         elif wire == 1 or wire == 5:
-            size = np.int64(8 if wire == 1 else 4)
+            size = 8 if wire == 1 else 4
         else:
             return done
         if position < 0 or size < 0 or size > len(data) - position:

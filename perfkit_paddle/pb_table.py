@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.addresses import WORD, byte, inlined, load8
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.runtime.compile import compiled_at_once
+from perfkit_core.algorithms.addresses import WORD, load8
+from perfkit_core.algorithms.arrays import BoolArray, Int32Array, IntArray
+from perfkit_core.runtime.compiled import Out, compiled, inlined
+from perfkit_core.runtime.primitives import byte
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"
@@ -23,18 +24,22 @@ MISSING: Final = -(2**63)
 """Value of a cell if the file does not contain the field."""
 
 
-@compiled_at_once
-def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
+def intern(data: int, offset: IntArray, length: IntArray, present: BoolArray) -> tuple[Int32Array, IntArray]:
     """Number the distinct texts. Return the number of each row's text, and the first row of each distinct text. A row
     without a text (``present`` is false) gets the number 0. ``data`` is the address of the texts' bytes."""
-    size = 16
-    while size < 2 * len(offset):
-        size *= 2
-    slots = np.full(size, -1, np.int32)
-    hashes = np.empty(len(offset), np.uint64)
-    first = np.empty(len(offset), np.int64)
+    slots = np.full(max(16, 2 << (len(offset) - 1).bit_length()), -1, np.int32)
+    hashes, first = np.empty((2, len(offset)), np.int64)
     codes = np.zeros(len(offset), np.int32)
-    count = 0
+    count = _intern(data, offset, length, present, slots, hashes, first, codes)
+    return codes, first[:count]
+
+
+@compiled
+def _intern(
+    data: int, offset: IntArray, length: IntArray, present: BoolArray,
+    slots: Out[Int32Array], hashes: Out[IntArray], first: Out[IntArray], codes: Out[Int32Array],
+) -> int:  # fmt: skip
+    size, count = len(slots), 0
     for i in range(len(offset)):
         if not present[i]:
             continue
@@ -42,17 +47,17 @@ def intern(data, offset, length, present):  # type: ignore[no-untyped-def]
         slot = hashed & np.uint64(size - 1)
         while slots[slot] >= 0:
             other = first[slots[slot]]
-            same_hash = hashes[slots[slot]] == hashed and length[other] == length[i]
+            same_hash = np.uint64(hashes[slots[slot]]) == hashed and length[other] == length[i]
             if same_hash and _equal(data + offset[other], data + offset[i], length[i]):
                 break
             slot = (slot + np.uint64(1)) & np.uint64(size - 1)
         if slots[slot] < 0:
             slots[slot] = count
-            hashes[count] = hashed
+            hashes[count] = np.int64(hashed)
             first[count] = i
             count += 1
         codes[i] = slots[slot]
-    return codes, first[:count]
+    return count
 
 
 @inlined

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import IntArray, allocate
+from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate
 from perfkit_core.runtime import parallel
-from perfkit_core.runtime.compile import compiled_at_once
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_paddle.pb_table import MISSING, OWNER, Table
 
 PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the enclosing message",
@@ -123,7 +123,7 @@ def layout() -> Layout:
     tables = tuple(message.table for message in MESSAGES.values() if message.table)
     columns: dict[str, list[str]] = {table: [OWNER] for table in tables}
     shape = (len(names), FIELDS)
-    compiled = Layout(
+    plan = Layout(
         np.full(shape, SKIP, np.int64),
         np.zeros(shape, np.int64),
         np.array([tables.index(m.table) if m.table else -1 for m in MESSAGES.values()], np.int64),
@@ -131,8 +131,8 @@ def layout() -> Layout:
         tables,
         (),
     )
-    _add("file", "file", compiled, columns)
-    return replace(compiled, columns=tuple(tuple(columns[table]) for table in tables))
+    _add("file", "file", plan, columns)
+    return replace(plan, columns=tuple(tuple(columns[table]) for table in tables))
 
 
 def _holds_rows(name: str) -> bool:
@@ -172,8 +172,9 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     widths = np.array([len(columns) for columns in plan.columns], np.int64)
     schema = plan.actions, plan.targets, plan.table_of, plan.holds_rows, widths
     marks = np.zeros((parallel.threads() if len(data) >= _PARALLEL_BYTES else 1, _COUNTS + len(widths)), np.int64)
-    none = np.zeros(len(widths), np.int64)
-    counts, _, _ = _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0], len(data), marks)
+    none, counts = np.zeros((2, len(widths)), np.int64)
+    levels = np.zeros((5, _DEPTH), np.int64)
+    _walk(data, *schema, none, none, np.empty(0, np.int64), clip, marks[0].copy(), len(data), marks, counts, levels)
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts * widths)])
     cells = allocate(int(bases[-1]), np.int64)
     # Several walks may fill a row of the file or of a top-level message. Therefore set MISSING before the walks.
@@ -181,8 +182,8 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
         cells[bases[number] : bases[number + 1]] = MISSING
 
     def fill(part: tuple[IntArray, int]) -> tuple[IntArray, int, int]:
-        result: tuple[IntArray, int, int] = _walk(data, *schema, bases, counts, cells, clip, *part, marks[:0])
-        return result
+        filled, levels = np.empty(len(widths), np.int64), np.zeros((5, _DEPTH), np.int64)
+        return filled, *_walk(data, *schema, bases, counts, cells, clip, *part, marks[:0], filled, levels)
 
     begun = [marks[0], *(mark for mark in marks[1:] if mark[_POSITION])]  # an unused mark contains only zeros
     ends = [*(int(mark[_POSITION]) for mark in begun[1:]), len(data)]
@@ -197,8 +198,8 @@ def scan(content: bytes | memoryview, clip: bool = False) -> Scan:
     return Scan(tables, PROBLEMS[problem], int(at))
 
 
-@compiled_at_once
-def read_number(data, position, end):  # type: ignore[no-untyped-def]
+@compiled
+def read_number(data: npt.NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
     """Return a base-128 number and the position after it. The position is -1 if the number is cut off or too long."""
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -207,12 +208,12 @@ def read_number(data, position, end):  # type: ignore[no-untyped-def]
         position += 1
         value |= (byte & np.uint64(0x7F)) << shift if shift < np.uint64(64) else np.uint64(0)
         if byte < np.uint64(128):
-            return np.int64(value), position
+            return int(np.int64(value)), position
         shift += np.uint64(7)
-    return np.int64(0), -1
+    return 0, -1
 
 
-@compiled_at_once
+@compiled
 def _fixed(data, position):  # type: ignore[no-untyped-def]
     value = np.int64(0)
     for i in range(4):
@@ -220,28 +221,32 @@ def _fixed(data, position):  # type: ignore[no-untyped-def]
     return value
 
 
-@compiled_at_once
-def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cells, clip, mark, stop, marks):  # type: ignore[no-untyped-def]
+@compiled
+def _walk(
+    data: npt.NDArray[np.uint8], actions: Annotated[IntArray, 2], targets: Annotated[IntArray, 2], table_of: IntArray,
+    holds_rows: BoolArray, widths: IntArray, bases: IntArray, room: IntArray, cells: Out[IntArray], clip: int,
+    mark: IntArray, stop: int, marks: Out[Annotated[IntArray, 2]], counts: Out[IntArray],
+    levels: Out[Annotated[IntArray, 2]],
+) -> tuple[int, int]:  # fmt: skip
     """Walk over the messages from ``mark`` to byte ``stop``, and count rows. Unless ``cells`` is empty, also write the
-    rows. Return the number of rows of each table, the problem (an index into PROBLEMS), and the byte where the walk
-    ended. The numbers of rows include the rows before ``mark``.
+    rows. Return the problem (an index into PROBLEMS), and the byte where the walk ended.
 
     - ``mark``: where the walk begins, with the numbers of rows up to there. All zeros mean the start of the file.
     - ``bases``: index in ``cells`` at which each table begins. The columns of a table follow each other.
     - ``room``: number of rows for which each column of a table has room.
     - ``marks``: receives marks at which other walks can begin, each between two fields of a top-level message.
     - ``cells``: the cells of all tables, or an empty array to count only.
+    - ``counts``: receives the number of rows of each table, with the rows before ``mark``.
+    - ``levels``: working memory of shape (5, _DEPTH), which must be 0.
 
     Cells without a value become MISSING. Exceptions are the rows of the file and of the top-level messages. Several
     walks may write to one such row, so the caller must set these rows to MISSING before the walks.
     """
     fill = len(cells) > 0
-    counts = mark[_COUNTS:].copy()
-    ends = np.zeros(_DEPTH, np.int64)
-    messages = np.zeros(_DEPTH, np.int64)
-    rows = np.zeros(_DEPTH, np.int64)
-    homes = np.zeros(_DEPTH, np.int64)  # index of the row's first cell
-    strides = np.zeros(_DEPTH, np.int64)  # distance between adjacent cells of a row
+    for table in range(len(counts)):
+        counts[table] = mark[_COUNTS + table]
+    # ``homes`` are the indices of the rows' first cells, and ``strides`` the distances between adjacent cells of a row
+    ends, messages, rows, homes, strides = levels[0], levels[1], levels[2], levels[3], levels[4]
     ends[0] = len(data)
     ends[1], messages[1], rows[1] = mark[_END], mark[_MESSAGE], mark[_ROW]
     for level in range(2):
@@ -254,16 +259,17 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
     while True:
         while position >= ends[depth]:
             if depth == 0:
-                return counts, _TOO_LONG if clipped else _OK, position
+                return _TOO_LONG if clipped else _OK, position
             depth -= 1
         if depth == 1:
             if position == stop:
-                return counts, _OK, position
+                return _OK, position
             if number < len(marks) and position >= number * len(data) // len(marks):
                 new = marks[number]
                 new[_POSITION], new[_CLIPPED], new[_END] = position, clipped, ends[1]
                 new[_MESSAGE], new[_ROW] = messages[1], rows[1]
-                new[_COUNTS:] = counts
+                for table in range(len(counts)):
+                    new[_COUNTS + table] = counts[table]
                 number += 1
         end = ends[depth]
         begin = position
@@ -271,25 +277,25 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
         field = tag >> 3
         wire = tag & 7
         if position < 0 or tag > 0xFFFFFFFF or field < 1:
-            return counts, _OPEN_NUMBER if position < 0 else _NO_FIELD, begin
+            return _OPEN_NUMBER if position < 0 else _NO_FIELD, begin
         action = actions[messages[depth], field] if field < FIELDS else 0
         cell = homes[depth] + targets[messages[depth], field] * strides[depth] if field < FIELDS else 0
         if wire == 0:
             value, position = read_number(data, position, end)
             if position < 0:
-                return counts, _OPEN_NUMBER, begin
+                return _OPEN_NUMBER, begin
             if action == INTEGER:
                 if fill:
                     cells[cell] = value
             elif action:
-                return counts, _WRONG_TYPE, begin
+                return _WRONG_TYPE, begin
         elif wire == 2:
             length, position = read_number(data, position, end)
             if position < 0:
-                return counts, _OPEN_NUMBER, begin
+                return _OPEN_NUMBER, begin
             if length < 0 or length > end - position:
                 if not (clip and action == MESSAGE and end == len(data)):
-                    return counts, _TOO_LONG, begin
+                    return _TOO_LONG, begin
                 clipped = True
                 length = end - position
             inner = targets[messages[depth], field] if action == MESSAGE else 0
@@ -319,17 +325,17 @@ def _walk(data, actions, targets, table_of, holds_rows, widths, bases, room, cel
                         cells[cell] = position
                         cells[cell + strides[depth]] = length
                 elif action:
-                    return counts, _WRONG_TYPE, begin
+                    return _WRONG_TYPE, begin
                 position += length
         elif wire == 5 or wire == 1:
             size = 4 if wire == 5 else 8
             if size > end - position:
-                return counts, _TOO_LONG, begin
+                return _TOO_LONG, begin
             if action == FLOAT and wire == 5:
                 if fill:
                     cells[cell] = _fixed(data, position)
             elif action:
-                return counts, _WRONG_TYPE, begin
+                return _WRONG_TYPE, begin
             position += size
         else:
-            return counts, _NO_FIELD, begin
+            return _NO_FIELD, begin

@@ -12,13 +12,13 @@ import gc
 import io
 import pickle
 import pickletools
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.errors import SourceError
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import compiled
 
 _NUMBERS: Final = ("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
 _OTHERS: Final = (
@@ -53,7 +53,7 @@ def _rules() -> npt.NDArray[np.uint8]:
 
 
 @compiled
-def _checked(data, rules):  # type: ignore[no-untyped-def]
+def _checked(data: npt.NDArray[np.uint8], rules: Annotated[npt.NDArray[np.uint8], 2]) -> int:
     """Return the position of the first instruction that is refused, or ``len(data)`` if the pickle ends too early. The
     result is -1 if all instructions are allowed, and -2 if the pickle has too many containers."""
     at, numbers, memoized = 0, 0, 0

@@ -23,13 +23,12 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,6 @@ LAST = ("pairs/sgd-loop", "pairs/zeros-on-host", "pairs/light-loader", "pairs/la
         "pairs/full-memory")  # fmt: skip
 """Second pairs of a rule, and pairs whose fix saves no time."""
 PRELOADED = ("torch", "perfkit_torch", "perfkit_torch.on_trace_ready", "perfkit_core.readers.load")
-COMPILING = ("-m", "benchmarks.live_torch_run", "perfkit", "200000")
-"""Fills numba's cache, so that no measurement contains compilation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,25 +213,6 @@ def started(device: str, work: Path) -> Any:
     return multiprocessing.get_context("spawn")
 
 
-def untimed(part: Part) -> bool:
-    """Return whether a part measures no times, so that something else may run meanwhile."""
-    return part.name.startswith(("programs", "checks"))
-
-
-@contextlib.contextmanager
-def compiling(wanted: bool) -> Iterator[Callable[[], object]]:
-    """Compile perfkit's functions in a process beside. The call that the block gets waits for its end."""
-    if not wanted:
-        yield lambda: None
-        return
-    output = subprocess.DEVNULL
-    with subprocess.Popen((sys.executable, *COMPILING), cwd=ROOT, stdout=output, stderr=output) as process:
-        try:
-            yield process.wait
-        finally:
-            process.kill()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder of the results")
@@ -248,11 +226,9 @@ def main() -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler prints a line whenever it starts or stops
     chosen = [part for part in parts() if not options.only or set(options.only) & {part.name, part.name.split("/")[0]}]
     results = Results(options.out)
-    with tempfile.TemporaryDirectory() as work, compiling(not all(map(untimed, chosen))) as compiled:
+    with tempfile.TemporaryDirectory() as work:
         context = started(options.device, Path(work))
         for part in chosen:
-            if not untimed(part):
-                compiled()
             left = options.limit + PART_S / 2 - (time.monotonic() - begin)
             folder = Path(work) / part.name
             folder.mkdir(parents=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "benchmarks.readers.numba_imports", "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.algorithms.addresses",
+    "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.algorithms.addresses",
     "perfkit_core.cli.builtin", "perfkit_core.readers.load", "perfkit_core.readers.scanner.chunks",
     "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
     "perfkit_torch.source",

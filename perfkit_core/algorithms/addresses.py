@@ -1,68 +1,20 @@
-"""Memory access by address in compiled code: unaligned loads and stores, copies, and reordering of strings. Importing
-this module loads numba. No access is checked: the caller must keep the memory alive and pass valid addresses."""
+"""Strings by their addresses: copies in compiled code, and reordering. No access is checked: the caller must keep the
+memory alive and pass valid addresses."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from perfkit_core.algorithms.arrays import OFFSETS_END, IntArray, allocate, valid
-from perfkit_core.runtime import compile
+from perfkit_core.algorithms.arrays import OFFSETS_END, BoolArray, Int32Array, IntArray, allocate, valid
+from perfkit_core.runtime.compiled import Out, compiled, inlined
+from perfkit_core.runtime.primitives import byte, put_byte, put_uint64, uint64
 
 WORD: Final = 8
-
-by_address = functools.partial(compile.compiled_at_once, error_model="numpy", _nrt=False)
-"""Compile a function without reference counting. The function must not allocate memory."""
-inlined = functools.partial(by_address, forceinline=True)
-"""Compile a function without reference counting, and inline it. Used for small functions and for functions with a
-single caller. Without inlining, numba returns tuples through memory."""
-
-
-def _loader(bits: int, result: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def load(typing: Any, address: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            loaded = builder.load(_pointer(builder, args, bits))
-            loaded.align = 1
-            return loaded
-
-        return result(types.int64, types.int64), generate
-
-    return load
-
-
-def _storer(bits: int, kind: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def store(typing: Any, address: Any, index: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            stored = builder.store(args[2], _pointer(builder, args, bits))
-            stored.align = 1
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind), generate
-
-    return store
-
-
-def _pointer(builder: Any, args: Any, bits: int) -> Any:
-    base = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-    return builder.gep(base, [args[1]])
-
-
-byte, put_byte = _loader(8, types.uint8), _storer(8, types.uint8)
-"""``byte(address, index)`` returns one item of the array of bytes at ``address``. ``put_byte(address, index, value)``
-sets an item. The functions below do the same for arrays of larger items."""
-int32, put_int32 = _loader(32, types.int32), _storer(32, types.int32)
-int64, put_int64 = _loader(64, types.int64), _storer(64, types.int64)
-uint64, put_uint64 = _loader(64, types.uint64), _storer(64, types.uint64)
 
 
 @inlined
@@ -112,10 +64,10 @@ def _ends_and_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray
     return ends, np.frombuffer(text, np.uint8) if text is not None and text.size else np.empty(0, np.uint8)
 
 
-@by_address
+@compiled
 def _copy(
-    text: Any, size: Any, ends: Any, replaced: Any, rows: Any, other_text: Any, other_size: Any, other_ends: Any,
-    order: Any, new_text: Any, new_ends: Any,
+    text: int, size: int, ends: Int32Array, replaced: BoolArray, rows: IntArray, other_text: int, other_size: int,
+    other_ends: Int32Array, order: IntArray, new_text: int, new_ends: Out[Int32Array],
 ) -> None:  # fmt: skip
     at = 0
     new_ends[0] = 0
@@ -123,14 +75,15 @@ def _copy(
         wanted = order[row]
         if len(replaced) and replaced[wanted]:
             other = np.searchsorted(rows, wanted)
-            at = _put(new_text, at, other_text, other_size, other_ends[other], other_ends[other + 1])
+            first, last = np.int64(other_ends[other]), np.int64(other_ends[other + 1])
+            at = _put(new_text, at, other_text, other_size, first, last)
         else:
-            at = _put(new_text, at, text, size, ends[wanted], ends[wanted + 1])
+            at = _put(new_text, at, text, size, np.int64(ends[wanted]), np.int64(ends[wanted + 1]))
         new_ends[row + 1] = at
 
 
 @inlined
-def _put(out: Any, to: Any, text: Any, size: Any, first: Any, last: Any) -> Any:
+def _put(out, to, text, size, first, last):  # type: ignore[no-untyped-def]
     """Copy one string, and return the position after it. Up to 7 bytes too many are copied. The next string overwrites
     them; ``out`` has a spare word at its end."""
     if last + WORD <= size:

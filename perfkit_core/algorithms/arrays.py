@@ -22,6 +22,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 ByteArray = npt.NDArray[np.int8]
+Int32Array = npt.NDArray[np.int32]
 
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 

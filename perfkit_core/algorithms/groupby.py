@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BLOCK, IntArray, filled
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.algorithms.arrays import BLOCK, BoolArray, Int32Array, IntArray, filled
+from perfkit_core.runtime.compiled import Out, compiled
 
 
 def distinct(columns: Iterable[Any], rows: int) -> tuple[IntArray, IntArray]:
@@ -158,7 +158,7 @@ def _codes(column: Any) -> tuple[IntArray, int]:
 
 
 @compiled
-def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
+def _by_appearance(key: IntArray, number: Out[IntArray], code: Out[IntArray], first: Out[IntArray]) -> int:
     count = 0
     for i in range(len(key)):
         if key[i] < 0:
@@ -173,14 +173,14 @@ def _by_appearance(key, number, code, first):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _add(code, values, total):  # type: ignore[no-untyped-def]
+def _add(code: IntArray | Int32Array, values: IntArray | BoolArray, total: Out[IntArray]) -> None:
     for i in range(len(code)):
         if code[i] >= 0:
             total[code[i]] += values[i]
 
 
 @compiled
-def _limit(code, values, least, most):  # type: ignore[no-untyped-def]
+def _limit(code: IntArray, values: IntArray, least: Out[IntArray], most: Out[IntArray]) -> None:
     for i in range(len(code)):
         if code[i] >= 0:
             least[code[i]] = min(least[code[i]], values[i])

@@ -4,15 +4,17 @@ arrays, the starts and the ends, each of shape (n,). Its intervals are sorted an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.algorithms.arrays import Int32Array, IntArray
+from perfkit_core.runtime.compiled import Out, compiled
 
 Intervals = tuple[IntArray, IntArray]
 
+_BEFORE_ALL: Final = np.iinfo(np.int64).min
 EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -40,14 +42,18 @@ def length(intervals: Intervals) -> int:
 def union_length_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> IntArray:
     """Return the time covered by the intervals of each group 0 ≤ g < count, shape (count,). Ignores other groups."""
     starts, ends, groups = _by_start(starts, ends, groups)
-    total: IntArray = _covered(groups, starts, ends, np.zeros(count, np.int64))
+    total, reach = np.zeros(count, np.int64), np.full(count, _BEFORE_ALL)
+    _covered(groups, starts, ends, reach, total)
     return total
 
 
 def union_by(groups: IntArray, count: int, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return the :func:`union` of each group 0 ≤ g < count as arrays, sorted by group and start: group, start, end."""
     starts, ends, groups = _by_start(starts, ends, groups)
-    group, start, end = _merged(groups.astype(np.int64, copy=False), starts, ends, count)
+    group, start, end = (np.empty(len(starts), np.int64) for _ in range(3))
+    current = np.full(count, -1, np.int64)
+    merged = _merged(groups.astype(np.int64, copy=False), starts, ends, current, group, start, end)
+    group, start, end = group[:merged], start[:merged], end[:merged]
     order = groupby.stable_order(group, count)  # the intervals of each group are already sorted by start
     start = start[order]  # one array after the other, so that the unsorted one is freed
     end = end[order]
@@ -71,7 +77,8 @@ def length_inside(
     first, last = (np.concatenate([window[edge] for window in windows]) for edge in (0, 1))
     passed = np.concatenate([np.append(0, np.cumsum(window[1] - window[0])) for window in windows])
     bounds = np.cumsum([0, *(len(window[0]) for window in windows)])
-    total: IntArray = _inside(groups, starts, ends, first, last, passed, bounds, np.zeros(count, np.int64))
+    total, reach = np.zeros(count, np.int64), np.full(count, _BEFORE_ALL)
+    _inside(groups, starts, ends, first, last, passed, bounds, reach, total)
     return total
 
 
@@ -103,20 +110,22 @@ def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
 
 
 @compiled
-def _covered(groups, starts, ends, total):  # type: ignore[no-untyped-def]
-    reach = np.full(len(total), np.iinfo(np.int64).min)
+def _covered(
+    groups: IntArray | Int32Array, starts: IntArray, ends: IntArray, reach: Out[IntArray], total: Out[IntArray]
+) -> None:
     for i in range(len(groups)):
         group = groups[i]
         if group >= 0 and ends[i] > starts[i] and ends[i] > reach[group]:
             total[group] += ends[i] - max(starts[i], reach[group])
             reach[group] = ends[i]
-    return total
 
 
-@compiled(steps=5)
-def _inside(groups, starts, ends, first, last, passed, bounds, total):  # type: ignore[no-untyped-def]
+@compiled
+def _inside(
+    groups: IntArray | Int32Array, starts: IntArray, ends: IntArray, first: IntArray, last: IntArray,
+    passed: IntArray, bounds: IntArray, reach: Out[IntArray], total: Out[IntArray],
+) -> None:  # fmt: skip
     """``bounds`` are the first windows of each set, and ``passed`` has one item more than ``first`` for each set."""
-    reach = np.full(len(total), np.iinfo(np.int64).min)
     for i in range(len(groups)):
         group = groups[i]
         if group >= 0 and ends[i] > starts[i] and ends[i] > reach[group]:
@@ -125,11 +134,12 @@ def _inside(groups, starts, ends, first, last, passed, bounds, total):  # type: 
             before = _until(first[begin:end], last[begin:end], passed[begin + owner :], max(starts[i], reach[group]))
             total[group] += _until(first[begin:end], last[begin:end], passed[begin + owner :], ends[i]) - before
             reach[group] = ends[i]
-    return total
 
 
-@compiled(steps=5)
-def _cover(first, last, passed, starts, ends, covered):  # type: ignore[no-untyped-def]
+@compiled
+def _cover(
+    first: IntArray, last: IntArray, passed: IntArray, starts: IntArray, ends: IntArray, covered: Out[IntArray]
+) -> None:
     for i in range(len(starts)):
         covered[i] = _until(first, last, passed, ends[i]) - _until(first, last, passed, starts[i])
 
@@ -142,9 +152,11 @@ def _until(first, last, passed, time):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
-    current = np.full(count, -1, np.int64)
-    group, start, end = np.empty_like(starts), np.empty_like(starts), np.empty_like(starts)
+def _merged(
+    groups: IntArray, starts: IntArray, ends: IntArray,
+    current: Out[IntArray], group: Out[IntArray], start: Out[IntArray], end: Out[IntArray],
+) -> int:  # fmt: skip
+    """``current`` holds the last interval of each group."""
     merged = 0
     for i in range(len(groups)):
         if groups[i] < 0 or ends[i] <= starts[i]:
@@ -156,11 +168,11 @@ def _merged(groups, starts, ends, count):  # type: ignore[no-untyped-def]
             current[groups[i]] = merged
             group[merged], start[merged], end[merged] = groups[i], starts[i], ends[i]
             merged += 1
-    return group[:merged], start[:merged], end[:merged]
+    return merged
 
 
 @compiled
-def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
+def _is_sorted(starts: IntArray, rows: IntArray) -> bool:
     sorted_so_far = True
     for k in range(1, len(rows)):
         sorted_so_far &= starts[rows[k]] >= starts[rows[k - 1]]
@@ -168,7 +180,7 @@ def _is_sorted(starts, rows):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _united(rows, starts, ends, first, last):  # type: ignore[no-untyped-def]
+def _united(rows: IntArray, starts: IntArray, ends: IntArray, first: Out[IntArray], last: Out[IntArray]) -> int:
     merged = 0
     for i in rows:
         if ends[i] <= starts[i]:

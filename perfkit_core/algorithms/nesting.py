@@ -11,22 +11,19 @@ parent precedes its children.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, copied, filled, new_array
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.algorithms.arrays import BoolArray, ByteArray, Int32Array, IntArray, copied, filled, new_array
+from perfkit_core.runtime.compiled import Out, Strided, compiled
 
 _INITIAL_SLOTS: Final = 64
 """Initial slots of the hash table of threads, a power of two. The table is enlarged when it is half full."""
 _FACTOR: Final = 0x1E3779B97F4A7C15
 
-F = TypeVar("F")
 N = TypeVar("N", bound="np.integer[Any]")
-_compiled: Callable[[F], F] = compiled
 
 
 def nest(thread: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
@@ -122,37 +119,52 @@ def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
     return rows
 
 
-@_compiled
 def lies_in(parent: IntArray, wanted: BoolArray) -> BoolArray:
     """Return the mask of rows with an ancestor in the mask ``wanted``."""
-    mask = np.empty(len(parent), np.bool_)
-    for i in range(len(parent)):
-        p = parent[i]
-        mask[i] = p >= 0 and (wanted[p] or mask[p])
+    mask = new_array(len(parent), np.bool_)
+    _lies_in(parent, wanted, mask)
     return mask
 
 
-@_compiled
 def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
     """Return the mask of rows with a descendant in the mask ``wanted``."""
-    mask = np.zeros(len(parent), np.bool_)
-    for i in range(len(parent) - 1, -1, -1):
-        if parent[i] >= 0 and (wanted[i] or mask[i]):
-            mask[parent[i]] = True
+    mask = filled(len(parent), 0, np.bool_)
+    _holds(parent, wanted, mask)
     return mask
 
 
-@_compiled
 def is_own(rows: IntArray) -> BoolArray:
     """Return the mask of positions i with ``rows[i] == i``: in a result of :func:`outermost`, the outermost rows."""
-    own = np.empty(len(rows), np.bool_)
-    for i in range(len(rows)):
-        own[i] = rows[i] == i
+    own = new_array(len(rows), np.bool_)
+    _is_own(rows, own)
     return own
 
 
 @compiled
-def _nest_in_order(inside, process, thread, start, end, parent, table):  # type: ignore[no-untyped-def]
+def _lies_in(parent: IntArray, wanted: BoolArray, mask: Out[BoolArray]) -> None:
+    for i in range(len(parent)):
+        p = parent[i]
+        mask[i] = p >= 0 and (wanted[p] or mask[p])
+
+
+@compiled
+def _holds(parent: IntArray, wanted: BoolArray, mask: Out[BoolArray]) -> None:
+    for i in range(len(parent) - 1, -1, -1):
+        if parent[i] >= 0 and (wanted[i] or mask[i]):
+            mask[parent[i]] = True
+
+
+@compiled
+def _is_own(rows: IntArray, own: Out[BoolArray]) -> None:
+    for i in range(len(rows)):
+        own[i] = rows[i] == i
+
+
+@compiled
+def _nest_in_order(
+    inside: BoolArray, process: Strided[IntArray], thread: Strided[IntArray], start: IntArray, end: IntArray,
+    parent: Out[IntArray], table: Out[Annotated[IntArray, 2]],
+) -> bool:  # fmt: skip
     """Set ``parent``. Return False if the hash table ``table`` has too few slots. Its three rows hold the process, the
     thread, and the thread's last event (-1 in a free slot)."""
     last, free = table.shape[1] - 1, table.shape[1] // 2
@@ -177,7 +189,7 @@ def _nest_in_order(inside, process, thread, start, end, parent, table):  # type:
 
 
 @compiled
-def _renumbered(parent, order, row, parents):  # type: ignore[no-untyped-def]
+def _renumbered(parent: IntArray, order: IntArray, row: Out[IntArray], parents: Out[IntArray]) -> None:
     for i in range(len(order)):
         row[order[i]] = i
     for i in range(len(order)):
@@ -186,7 +198,9 @@ def _renumbered(parent, order, row, parents):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ignore[no-untyped-def]
+def _self_times_in_order(
+    wanted: BoolArray, parent: IntArray, start: IntArray, end: IntArray, own: Out[IntArray], covered: Out[IntArray]
+) -> None:
     for i in range(len(parent)):
         covered[i] = start[i]
         own[i] = end[i] - start[i] if wanted[i] else -1
@@ -199,39 +213,36 @@ def _self_times_in_order(wanted, parent, start, end, own, covered):  # type: ign
                 covered[p] = finish
 
 
-# The functions below write into arrays that the caller allocates: numpy uses huge pages, numba does not.
-
-
 @compiled
-def _sum_up(parent, total):  # type: ignore[no-untyped-def]
+def _sum_up(parent: IntArray, total: Out[IntArray]) -> None:
     for i in range(len(parent) - 1, -1, -1):
         if parent[i] >= 0:
             total[parent[i]] += total[i]
 
 
 @compiled
-def _sum_down(parent, total):  # type: ignore[no-untyped-def]
+def _sum_down(parent: IntArray, total: Out[IntArray]) -> None:
     for i in range(len(parent)):
         if parent[i] >= 0:
             total[i] += total[parent[i]]
 
 
 @compiled
-def _first_on_path(parent, values):  # type: ignore[no-untyped-def]
+def _first_on_path(parent: IntArray, values: Out[IntArray | Int32Array | ByteArray]) -> None:
     for i in range(len(parent)):
         if parent[i] >= 0 and values[parent[i]] >= 0:
             values[i] = values[parent[i]]
 
 
 @compiled
-def _last_on_path(parent, values):  # type: ignore[no-untyped-def]
+def _last_on_path(parent: IntArray, values: Out[IntArray | ByteArray]) -> None:
     for i in range(len(parent)):
         if values[i] < 0:
             values[i] = values[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled
-def _nearest_on_path(parent, wanted, rows):  # type: ignore[no-untyped-def]
+def _nearest_on_path(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
         if wanted[i]:
             rows[i] = i
@@ -240,14 +251,14 @@ def _nearest_on_path(parent, wanted, rows):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _nearest_above(parent, wanted, rows):  # type: ignore[no-untyped-def]
+def _nearest_above(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
         p = parent[i]
         rows[i] = p if p < 0 or wanted[p] else rows[p]
 
 
 @compiled
-def _outermost(parent, wanted, rows):  # type: ignore[no-untyped-def]
+def _outermost(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
         above = rows[parent[i]] if parent[i] >= 0 else -1
         rows[i] = i if above < 0 and wanted[i] else above

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
     root are equal. Events outside the mask are skipped on these paths. Keys must be ≥ 0, and every parent must precede
     its children. The numbers of the nodes do not depend on the order of the events."""
     node = np.empty(len(parent), np.int64)
-    above, keys = _merge_paths(parent, key, member, node)
+    above, keys = _merged_paths(parent, key, member, node)
     level = nesting.sum_down(above, (above != NO_ROW).astype(np.int64))
     by_level = groupby.stable_order(level, int(level.max(initial=0)) + 1)
     number = np.full(len(above) + 1, NO_ROW, np.int64)  # the last item, number[NO_ROW], remains NO_ROW
@@ -56,14 +56,32 @@ def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
     return Tree(number[above[order]], keys[order], number[node])
 
 
-@compiled(steps=5)
-def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
+_INITIAL_PATHS: Final = 512
+"""Number of distinct paths for which there is room at first, a power of two."""
+
+
+def _merged_paths(parent: IntArray, key: IntArray, member: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
     """Number the distinct paths of keys (see :func:`merge`). Return two arrays with one item per path: the number of
     the path above it, and its last key. Set ``node[i]`` to the number of the path of event i. An event outside the mask
     ``member`` has the path of the nearest event above it that is in the mask."""
-    slots = np.full(1024, -1, np.int64)
-    above, keys, count = np.empty(512, np.int64), np.empty(512, np.int64), 0
-    for i in range(len(parent)):
+    above, keys = np.empty(_INITIAL_PATHS, np.int64), np.empty(_INITIAL_PATHS, np.int64)
+    at, count = 0, 0
+    while True:
+        slots = np.full(2 * len(above), -1, np.int64)
+        _spread(above[:count], keys[:count], slots)
+        at, count = _merge_paths(at, count, parent, key, member, slots, above, keys, node)
+        if at == len(parent):
+            return above[:count].copy(), keys[:count].copy()
+        above, keys = np.concatenate((above, above)), np.concatenate((keys, keys))
+
+
+@compiled
+def _merge_paths(
+    begin: int, count: int, parent: IntArray, key: IntArray, member: BoolArray,
+    slots: Out[IntArray], above: Out[IntArray], keys: Out[IntArray], node: Out[IntArray],
+) -> tuple[int, int]:  # fmt: skip
+    """Read the events from ``begin`` on. Return the event for whose path there is no room, and the number of paths."""
+    for i in range(begin, len(parent)):
         up = node[parent[i]] if parent[i] >= 0 else -1
         if not member[i]:
             node[i] = up
@@ -73,35 +91,30 @@ def _merge_paths(parent, key, member, node):  # type: ignore[no-untyped-def]
             slot = (slot + 1) & (len(slots) - 1)
         if slots[slot] < 0:
             if count == len(above):
-                above, keys = np.concatenate((above, above)), np.concatenate((keys, keys))
-                slots = _spread(above, keys, count)
-                slot = _slot(up, key[i], len(slots))
-                while slots[slot] >= 0:
-                    slot = (slot + 1) & (len(slots) - 1)
+                return i, count
             slots[slot], above[count], keys[count] = count, up, key[i]
             count += 1
         node[i] = slots[slot]
-    return above[:count].copy(), keys[:count].copy()
+    return len(parent), count
 
 
 @compiled
-def _slot(above, key, size):  # type: ignore[no-untyped-def]
-    """Return the slot at which a search of the hash table begins. Bits are mixed, as ids and keys are consecutive."""
-    mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64((mixed >> np.uint64(20)) & np.uint64(size - 1))
-
-
-@compiled
-def _spread(above, keys, count):  # type: ignore[no-untyped-def]
-    slots = np.full(2 * len(above), -1, np.int64)
-    for n in range(count):
+def _spread(above: IntArray, keys: IntArray, slots: Out[IntArray]) -> None:
+    """Enter paths into an empty hash table."""
+    for n in range(len(above)):
         slot = _slot(above[n], keys[n], len(slots))
         while slots[slot] >= 0:
             slot = (slot + 1) & (len(slots) - 1)
         slots[slot] = n
-    return slots
+
+
+@compiled
+def _slot(above: int, key: int, size: int) -> int:
+    """Return the slot at which a search of the hash table begins. Bits are mixed, as ids and keys are consecutive."""
+    mixed = (np.uint64(above + 1) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(key) * np.uint64(0xC2B2AE3D27D4EB4F))
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return int(np.int64((mixed >> np.uint64(20)) & np.uint64(size - 1)))
 
 
 def parents(depth: IntArray) -> IntArray:

@@ -31,12 +31,12 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Int32Array, IntArray, texts
 from perfkit_core.assembly.draft import LAYER
 from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import ENOUGH_CELLS, compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 CALL_SEPARATOR: Final = "/"
 LABEL_SEPARATOR: Final = "."
@@ -202,27 +202,27 @@ def _by_marks(
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
     wanted = own[names.codes[rows]]
-    layers: IntArray = _walk(fresh, first, mark[marks], names.codes[marks], listed, start, wanted, known)
+    name = names.codes[marks]
+    path, turn, left, begin = np.zeros((4, len(marks) + 1), np.int64)
+    rest = np.full(int((start[name + 1] - start[name]).sum()), -1, np.int64)
+    layers = np.empty(len(rows), np.int64)
+    _walk(fresh, first, mark[marks], name, listed, start, wanted, known, path, turn, left, begin, rest, layers)
     return layers
 
 
-@compiled(steps=ENOUGH_CELLS)  # compiled even for few nodes, because listed nodes that never occur cost quadratic time
-def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: ignore[no-untyped-def]
-    """Return the layer of each backward node by the rules in the docstring of this module. A call of a layer is open
-    from its mark until all nodes that the mark lists have occurred."""
-    count = len(wanted)
-    found = np.empty(count, np.int64)
-    path = np.empty(len(mark), np.int64)
-    begin = np.empty(len(mark) + 1, np.int64)
-    turn = np.empty(len(mark), np.int64)  # for each call, the last node that was assigned to it
-    left = np.zeros(len(mark), np.int64)  # for each call, how many of the listed nodes have not occurred yet
+@compiled
+def _walk(
+    fresh: BoolArray, first: IntArray, mark: IntArray, name: Int32Array, listed: IntArray, start: IntArray,
+    wanted: IntArray, known: IntArray, path: Out[IntArray], turn: Out[IntArray], left: Out[IntArray],
+    begin: Out[IntArray], rest: Out[IntArray], found: Out[IntArray],
+) -> None:  # fmt: skip
+    """Set ``found`` to the layer of each backward node by the rules in the docstring of this module. A call of a layer
+    is open from its mark until all nodes that the mark lists have occurred.
+
+    The other arrays are working memory. For each call, ``turn`` is the last node that was assigned to it, and ``left``
+    is how many of the listed nodes have not occurred yet. ``rest[begin[c]:begin[c + 1]]`` are these nodes."""
     low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
-    total = 0
-    for m in range(len(mark)):
-        total += start[name[m] + 1] - start[name[m]]
-    rest = np.full(total, -1, np.int64)
-    begin[0] = 0
-    for i in range(count):
+    for i in range(len(wanted)):
         if fresh[i]:
             low = high
         while low < high and left[low] == 0:
@@ -255,7 +255,6 @@ def _walk(fresh, first, mark, name, listed, start, wanted, known):  # type: igno
                 found[i] = path[best]
             else:
                 found[i] = UNKNOWN if fresh[i] else found[i - 1]
-    return found
 
 
 @compiled

@@ -39,7 +39,6 @@ FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
 _MOST_IN_COMMAND: Final = 3
 """Maximum number of sources that are repeated in a command."""
-COMPILING: Final = " (compiling functions; this happens once per machine)"
 _SUFFIXES: Final = {
     "": "text", ".txt": "text", ".log": "text", ".json": "json", ".csv": "csv", ".md": "markdown",
     ".markdown": "markdown", ".html": "html", ".htm": "html",
@@ -174,11 +173,8 @@ def _overwrites(output: Path) -> UsageError:
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with ``text`` while the block runs, if stderr is a terminal.
-
-    The block receives a function that replaces the text. While functions are compiled, the text ends with
-    :data:`COMPILING`.
-    """
+    """Show a spinner with ``text`` while the block runs, if stderr is a terminal. The block receives a function that
+    replaces the text."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -189,20 +185,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
     with Console(stderr=True).status(one_line(text)) as status:
-        shown = [text, ""]
-
-        def say(text: str) -> None:
-            shown[0] = text
-            status.update(one_line("".join(shown)))
-
-        def compiling(begun: bool) -> None:
-            shown[1] = COMPILING if begun else ""
-            say(shown[0])
-
-        from perfkit_core.runtime import compile  # imports numpy, which would slow down --help
-
-        with compile.watched(compiling):
-            yield say
+        yield lambda text: status.update(one_line(text))
 
 
 def reading(sources: Sequence[Path]) -> contextlib.AbstractContextManager[Callable[[str], None]]:

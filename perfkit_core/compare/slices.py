@@ -30,7 +30,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.system import memory_limit
 from perfkit_core.views import select, tables
 from perfkit_core.views.steps import partition, step_rows
@@ -112,15 +112,18 @@ Timeline = tuple[IntArray, IntArray, IntArray]
 def innermost(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
     """Assign each instant to the running event that started last, which is the innermost of nested events."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
-    timeline: Timeline = _innermost(ordered, starts, ends)
-    return timeline
+    stack = np.empty(len(rows) + 1, np.int64)
+    first, last, owner = np.empty((3, 2 * len(rows) + 1), np.int64)
+    count = _innermost(ordered, starts, ends, stack, first, last, owner)
+    return first[:count].copy(), last[:count].copy(), owner[:count].copy()
 
 
 def first_come(rows: IntArray, starts: IntArray, ends: IntArray) -> Timeline:
     """Assign each instant to the running event that started first."""
     ordered = rows[np.lexsort((-ends[rows], starts[rows]))]
-    timeline: Timeline = _first_come(ordered, starts, ends)
-    return timeline
+    first, last, owner = np.empty((3, len(rows)), np.int64)
+    count = _first_come(ordered, starts, ends, first, last, owner)
+    return first[:count].copy(), last[:count].copy(), owner[:count].copy()
 
 
 def under(upper: Timeline, lower: Timeline) -> Timeline:
@@ -141,18 +144,17 @@ def cut(starts: IntArray, ends: IntArray, by: Timeline) -> tuple[IntArray, IntAr
     Return five arrays with one item per part, ordered by window, then by time: the index of the piece that contains the
     part (-1 in a gap), the start and end of the part, the row of the piece's event (-1 in a gap), the window's index.
     """
-    counts = _parts(starts, ends, by[0], by[1])
-    room = [np.empty(int(counts.sum()), np.int64) for _ in range(4)]
-    _cut(starts, ends, by[0], by[1], *room)
-    piece, start, end, window = room
+    count = _parts(starts, ends, by[0], by[1])
+    piece, start, end, window = (np.empty(count, np.int64) for _ in range(4))
+    _cut(starts, ends, by[0], by[1], piece, start, end, window)
     return piece, start, end, np.append(by[2], -1)[piece], window
 
 
 @compiled
-def _innermost(rows, starts, ends):  # type: ignore[no-untyped-def]
-    size = 2 * len(rows) + 1
-    first, last, owner = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
-    open_rows = np.empty(len(rows) + 1, np.int64)
+def _innermost(
+    rows: IntArray, starts: IntArray, ends: IntArray,
+    open_rows: Out[IntArray], first: Out[IntArray], last: Out[IntArray], owner: Out[IntArray],
+) -> int:  # fmt: skip
     depth, found, now = 0, 0, np.iinfo(np.int64).min
     for k in range(len(rows) + 1):
         until = starts[rows[k]] if k < len(rows) else np.iinfo(np.int64).max
@@ -170,41 +172,46 @@ def _innermost(rows, starts, ends):  # type: ignore[no-untyped-def]
         if k < len(rows):
             open_rows[depth] = rows[k]
             depth += 1
-    return first[:found].copy(), last[:found].copy(), owner[:found].copy()
+    return found
 
 
 @compiled
-def _first_come(rows, starts, ends):  # type: ignore[no-untyped-def]
-    first, last, owner = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+def _first_come(
+    rows: IntArray, starts: IntArray, ends: IntArray, first: Out[IntArray], last: Out[IntArray], owner: Out[IntArray]
+) -> int:
     found, reach = 0, np.iinfo(np.int64).min
     for i in rows:
         if ends[i] > starts[i] and ends[i] > reach:
             first[found], last[found], owner[found] = max(starts[i], reach), ends[i], i
             reach = ends[i]
             found += 1
-    return first[:found].copy(), last[:found].copy(), owner[:found].copy()
+    return found
 
 
-@compiled(steps=5)
-def _parts(starts, ends, first, last):  # type: ignore[no-untyped-def]
-    counts = np.zeros(len(starts), np.int64)
+@compiled
+def _parts(starts: IntArray, ends: IntArray, first: IntArray, last: IntArray) -> int:
+    """Return how many parts :func:`_cut` makes."""
+    count = 0
     for w in range(len(starts)):
         now = starts[w]
         k = np.searchsorted(last, now, side="right")
         while now < ends[w]:
             if k == len(first) or first[k] >= ends[w]:
-                counts[w] += 1
+                count += 1
                 break
             if first[k] > now:
-                counts[w] += 1
-            counts[w] += 1
+                count += 1
+            count += 1
             now = last[k]
             k += 1
-    return counts
+    return count
 
 
-@compiled(steps=5)
-def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: ignore[no-untyped-def]
+@compiled
+def _cut(
+    starts: IntArray, ends: IntArray, first: IntArray, last: IntArray,
+    piece: Out[IntArray], begin: Out[IntArray], finish: Out[IntArray], window: Out[IntArray],
+) -> None:  # fmt: skip
     found = 0
     for w in range(len(starts)):
         now = starts[w]
@@ -221,7 +228,6 @@ def _cut(starts, ends, first, last, piece, begin, finish, window):  # type: igno
                 found += 1
                 now = stop
                 k += 1
-    return found
 
 
 EXCLUSIVE: Final = ("device_compute", "exposed_communication", "exposed_copy")

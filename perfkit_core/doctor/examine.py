@@ -21,6 +21,7 @@ def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
         ("version", distributions.versions),
         ("version", machine_checks.machine),
         ("extra", functools.partial(distributions.extras, of_frameworks)),
+        ("compiled", machine_checks.compiled_functions),
         ("folder", machine_checks.folders),
         ("terminal", machine_checks.terminal),
     ]
@@ -28,7 +29,6 @@ def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
         *((f"framework.{one.framework}", functools.partial(frameworks.framework, one)) for one in adapters),
         ("dependency", distributions.dependencies),
         ("plugin", frameworks.plugins),
-        ("compiled", machine_checks.compiled_functions),
     ]
     with ThreadPoolExecutor(len(slow)) as pool:
         waiting = {pool.submit(_results, name, check): name.rpartition(".")[2] for name, check in slow}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import sys
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from perfkit_core.doctor import child_process
 from perfkit_core.language.units import counted, format_bytes
 from perfkit_core.plugins.checks import PROBLEM, Check, Status
 from perfkit_core.system.failures import why_unwritable
@@ -18,11 +18,7 @@ from perfkit_core.system.machine import cpu_model, has_display, usable_cpus
 from perfkit_core.system.paths import user_folder
 
 RUNS: Final = "runs"
-_INDEX: Final = "*.nbi"
-"""numba writes a file with this suffix for each cached function, and others with the code."""
-_CODE: Final = "*.nbc"
-_IN_PACKAGE: Final = "__pycache__"
-_REINSTALL: Final = "pip install --force-reinstall numba llvmlite numpy"
+_REINSTALL: Final = "pip install --force-reinstall --no-deps perfkit"
 
 
 def machine() -> Iterator[Check]:
@@ -31,38 +27,27 @@ def machine() -> Iterator[Check]:
     yield Check("version.processor", "ok", f"{cpu_model()}, {counted(cores, 'usable core')}", data={"cores": cores})
 
 
-def compiled_functions() -> Sequence[Check]:
-    """Return a check of the functions that numba compiled and keeps on disk."""
-    return child_process.checks_of("compiled.cache", f"{__name__}:cached_functions", fix=_REINSTALL)
-
-
-def cached_functions() -> Iterator[Check]:
-    """Yield where numba keeps compiled functions, and how many. This imports numba."""
-    from perfkit_core.runtime.compile import cache_folder
-
-    place = cache_folder(_nothing)
-    if place is None:
-        fix = "make the folder of perfkit or your cache folder writable, or set NUMBA_CACHE_DIR to a writable folder"
-        text = "compiled functions cannot be kept, so each process compiles them again (up to half a minute)"
-        yield Check("compiled.cache", "warning", text, fix, {"folder": None, "writable": False})
-        return
-    # in the package, each folder of code has its own cache; elsewhere, all are in one folder
-    inside = place.name == _IN_PACKAGE
-    root = place.parents[1] if inside else place.parent
-    packages = place.parents[2].glob("perfkit*") if inside else [root]
-    files = [file for package in packages for pattern in (_INDEX, _CODE) for file in package.rglob(pattern)]
-    functions, size = sum(file.match(_INDEX) for file in files), sum(file.stat().st_size for file in files)
-    reason = why_unwritable(place)
-    data = {"folder": str(root), "bytes": size, "functions": functions, "writable": reason is None}
-    kept = f"{counted(functions, 'compiled function')} ({format_bytes(size)}) in {root}"
-    if reason is not None:
-        yield Check("compiled.cache", "warning", f"{kept}, which is not writable ({reason})", data=data)
+def compiled_functions() -> Iterator[Check]:
+    """Yield whether the libraries of compiled functions of perfkit's packages can be loaded."""
+    folder = Path(__file__).parents[2]
+    libraries = sorted(folder.glob("perfkit_*/_compiled/*.so"))
+    broken = [(path.name, str(error)) for path in libraries if (error := _load_error(path))]
+    size = sum(path.stat().st_size for path in libraries)
+    data = {"folder": str(folder), "bytes": size, "libraries": len(libraries), "broken": [name for name, _ in broken]}
+    if broken or not libraries:
+        text = "{} cannot be loaded ({})".format(*broken[0]) if broken else f"compiled code is missing in {folder}"
+        yield Check("compiled.libraries", PROBLEM, text, _REINSTALL, data)
     else:
-        yield Check("compiled.cache", "ok", kept, data=data)
+        text = f"{counted(len(libraries), 'compiled module')} ({format_bytes(size)}) in {folder}"
+        yield Check("compiled.libraries", "ok", text, data=data)
 
 
-def _nothing() -> None:
-    """Do nothing: numba chooses a folder for the code of this function, but does not compile it."""
+def _load_error(path: Path) -> OSError | None:
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        return error
+    return None
 
 
 def folders() -> Iterator[Check]:

@@ -16,7 +16,7 @@ import numpy as np
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
 """Groups of lanes: complete threads, Python parts of threads, C++ parts, streams, and labels of device work."""
@@ -80,7 +80,9 @@ def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
         order = np.lexsort((-end, start, place[spans]))
-        level[spans[order]] = _first_that_nests(place[spans][order], start[order], end[order])
+        below, top, row = filled(len(spans), -1), filled(len(spans), -1), np.empty(len(spans), np.int64)
+        _first_that_nests(place[spans][order], start[order], end[order], below, top, row)
+        level[spans[order]] = row
     key, example = _numbered(place * (int(level.max(initial=0)) + 1) + level)
     return Lanes(key, described(trace, first[place[example]], group, level[example]))
 
@@ -92,13 +94,13 @@ def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
 
 
 @compiled
-def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
-    count = len(place)
-    level = np.zeros(count, np.int64)
-    below = np.full(count, -1, np.int64)  # the enclosing event in the same row
-    top = np.full(max(count, 1), -1, np.int64)  # per row, the innermost event that has not ended
+def _first_that_nests(
+    place: IntArray, start: IntArray, end: IntArray, below: Out[IntArray], top: Out[IntArray], level: Out[IntArray]
+) -> None:
+    """Set ``level`` to the row of each event. ``below`` holds the event around each event in its row, and ``top`` holds
+    the innermost event of each row that has not ended. Both must be -1 at first."""
     used = 0
-    for i in range(count):
+    for i in range(len(place)):
         if i and place[i] != place[i - 1]:
             top[:used] = -1
             used = 0
@@ -113,7 +115,6 @@ def _first_that_nests(place, start, end):  # type: ignore[no-untyped-def]
         below[i] = top[at]
         top[at] = i
         level[i] = at
-    return level
 
 
 def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) -> list[Lane]:

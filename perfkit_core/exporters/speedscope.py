@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.arrays import ByteArray, IntArray
 from perfkit_core.exporters.chrome import as_bytes, number_member, objects
 from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.exporters.stacks import frame
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 _EVENTS: Final = 1 << 15
@@ -55,7 +55,9 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     order = np.lexsort((-end, start))
-    at, closes, which = _open_and_close(start[order] - base, end[order] - base)
+    at, which = np.empty((2, 2 * len(rows)), np.int64)
+    closes, stack = np.empty(2 * len(rows), np.int8), np.empty(len(rows), np.int64)
+    _open_and_close(start[order] - base, end[order] - base, stack, at, closes, which)
     frames = trace.codes("name").codes[rows[order]].astype(np.int64)[which]
     for begin in range(0, len(at), _EVENTS):
         some = slice(begin, begin + _EVENTS)
@@ -68,12 +70,13 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 
 
 @compiled
-def _open_and_close(start, end):  # type: ignore[no-untyped-def]
-    """Return three arrays with an item per speedscope event: its time, its type (0 opens a frame, 1 closes it) and its
+def _open_and_close(
+    start: IntArray, end: IntArray,
+    stack: Out[IntArray], at: Out[IntArray], closes: Out[ByteArray], which: Out[IntArray],
+) -> None:  # fmt: skip
+    """Fill three arrays with an item per speedscope event: its time, its type (0 opens a frame, 1 closes it) and its
     row. The rows must nest. They must be sorted by start, with outer rows first."""
     count = len(start)
-    at, closes, which = np.empty(2 * count, np.int64), np.empty(2 * count, np.int8), np.empty(2 * count, np.int64)
-    stack = np.empty(count, np.int64)
     depth = written = 0
     for i in range(count + 1):
         while depth and (i == count or end[stack[depth - 1]] <= start[i]):
@@ -85,4 +88,3 @@ def _open_and_close(start, end):  # type: ignore[no-untyped-def]
             written += 1
             stack[depth] = i
             depth += 1
-    return at, closes, which

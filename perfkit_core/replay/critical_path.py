@@ -9,7 +9,7 @@ longer without delaying the step.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import Graph, Replay
 from perfkit_core.replay.played_steps import Steps
 from perfkit_core.replay.waits import RETURN_NS
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
 from perfkit_core.views.tables import categorical, group, integers, plain
@@ -90,13 +90,16 @@ def critical_path(trace: Trace) -> tuple[Steps, Path]:
 def _walked(*arrays: IntArray | BoolArray | ByteArray) -> IntArray:
     """Return the parts of all paths, shape (parts, 6), in the order of the fields of :class:`Path`."""
     parts = np.empty((len(arrays[-1]) + 4, len(fields(Path))), np.int64)
-    while (used := _walk(*arrays, parts)) < 0:
+    while (used := _walk(*arrays, parts)) < 0:  # type: ignore[call-arg, arg-type]
         parts = np.empty((2 * len(parts), len(fields(Path))), np.int64)
     return parts[:used]
 
 
 @compiled
-def _walk(first, after, into, order, src, lag, from_start, cause, dur, start, parts):  # type: ignore[no-untyped-def]
+def _walk(
+    first: IntArray, after: IntArray, into: IntArray, order: IntArray, src: IntArray, lag: IntArray,
+    from_start: BoolArray, cause: ByteArray, dur: IntArray, start: IntArray, parts: Out[Annotated[IntArray, 2]],
+) -> int:  # fmt: skip
     """Fill ``parts``. Return their number, or -1 if there is too little room."""
     used = 0
     for step in range(len(first)):
@@ -111,21 +114,26 @@ def _walk(first, after, into, order, src, lag, from_start, cause, dur, start, pa
                 if best < 0 or ends > latest:
                     best, latest = edge, ends
             if best < 0:  # nothing explains when this node starts
-                parts[used] = step, -1, -1, now - begin, now, -1
+                _put(parts[used], step, -1, -1, now - begin, now, -1)
                 used += 1
                 break
             since = start[src[best]] + (0 if from_start[best] else dur[src[best]])
             if now > max(since, begin):
                 why = cause[best] if latest >= now else -1
-                parts[used] = step, -1, why, now - max(since, begin), now, src[best]
+                _put(parts[used], step, -1, why, now - max(since, begin), now, src[best])
                 used += 1
             now = min(now, since)
             node = src[best]
             if now > max(start[node], begin):
-                parts[used] = step, node, -1, now - max(start[node], begin), now, -1
+                _put(parts[used], step, node, -1, now - max(start[node], begin), now, -1)
                 used += 1
             now = min(now, start[node])
     return used
+
+
+@compiled
+def _put(part, step, node, cause, time_ns, until_ns, source):  # type: ignore[no-untyped-def]
+    part[0], part[1], part[2], part[3], part[4], part[5] = step, node, cause, time_ns, until_ns, source
 
 
 def _with_unlaunched_work(replay: Replay, path: Path) -> Path:
@@ -170,7 +178,9 @@ def slack(replay: Replay, steps: Steps) -> IntArray:
 
 
 @compiled
-def _pull(src, dst, lag, from_start, dur, latest):  # type: ignore[no-untyped-def]
+def _pull(
+    src: IntArray, dst: IntArray, lag: IntArray, from_start: BoolArray, dur: IntArray, latest: Out[IntArray]
+) -> None:
     """Lower ``latest``, the latest start of each node. The edges must be in replay order."""
     never = np.iinfo(np.int64).max
     for at in range(len(src)):

@@ -11,7 +11,7 @@ import numpy as np
 from perfkit_core.algorithms.arrays import BoolArray, ByteArray, IntArray
 from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 T = TypeVar("T")
 
@@ -178,14 +178,18 @@ def ordered(graph: Graph) -> Graph:
 def _order(graph: Graph) -> IntArray:
     """Return the order in which all edges into the source of an edge come before this edge. Raises CyclicGraphError."""
     order = np.empty(len(graph.edges), np.int64)
-    played = _sort(graph.edges.src, graph.edges.dst, len(graph), order)
+    waits_for, ready, after = (np.zeros(len(graph) + extra, np.int64) for extra in (0, 0, 1))
+    by_source = np.zeros(len(graph.edges), np.int64)
+    played = _sort(graph.edges.src, graph.edges.dst, waits_for, after, by_source, ready, order)
     if played < len(graph):
         raise CyclicGraphError(f"{len(graph) - played} of {len(graph)} nodes of the replay wait for each other")
     return order
 
 
 @compiled
-def _play(src, dst, lag, from_start, dur, start):  # type: ignore[no-untyped-def]
+def _play(
+    src: IntArray, dst: IntArray, lag: IntArray, from_start: BoolArray, dur: IntArray, start: Out[IntArray]
+) -> None:
     for edge in range(len(src)):
         begin = start[src[edge]] + lag[edge]
         if not from_start[edge]:
@@ -195,23 +199,28 @@ def _play(src, dst, lag, from_start, dur, start):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _sort(src, dst, nodes, order):  # type: ignore[no-untyped-def]
-    """Fill ``order``. Return the number of nodes that could start: fewer than all if the graph has a cycle."""
-    waits_for = np.zeros(nodes, np.int64)  # number of edges into each node whose source has not started
-    ends = np.zeros(nodes + 1, np.int64)
+def _sort(
+    src: IntArray, dst: IntArray,
+    waits_for: Out[IntArray], after: Out[IntArray], by_source: Out[IntArray], ready: Out[IntArray],
+    order: Out[IntArray],
+) -> int:  # fmt: skip
+    """Fill ``order``. Return the number of nodes that could start: fewer than all if the graph has a cycle.
+
+    ``waits_for`` counts the edges into each node whose source has not started. The edges from node i are in
+    ``by_source[after[i]:after[i + 1]]``. ``ready`` holds the nodes that can start. All arrays must be 0 at first."""
     for edge in range(len(src)):
         waits_for[dst[edge]] += 1
-        ends[src[edge] + 1] += 1
-    for node in range(nodes):
-        ends[node + 1] += ends[node]
-    begins = ends[:nodes].copy()
-    by_source = np.empty(len(src), np.int64)  # the edges from node i are by_source[ends[i]:ends[i + 1]]
-    for edge in range(len(src)):
-        by_source[begins[src[edge]]] = edge
-        begins[src[edge]] += 1
-    ready = np.empty(nodes, np.int64)
+        after[src[edge] + 1] += 1
+    for node in range(len(waits_for)):
+        after[node + 1] += after[node]
+    for edge in range(len(src)):  # moves each item of ``after`` to the end of its edges, which is the next item
+        by_source[after[src[edge]]] = edge
+        after[src[edge]] += 1
+    for node in range(len(waits_for), 0, -1):
+        after[node] = after[node - 1]
+    after[0] = 0
     ready_count = 0
-    for node in range(nodes):
+    for node in range(len(waits_for)):
         if waits_for[node] == 0:
             ready[ready_count] = node
             ready_count += 1
@@ -220,7 +229,7 @@ def _sort(src, dst, nodes, order):  # type: ignore[no-untyped-def]
     while done < ready_count:
         node = ready[done]
         done += 1
-        for position in range(ends[node], ends[node + 1]):
+        for position in range(after[node], after[node + 1]):
             edge = by_source[position]
             order[count] = edge
             count += 1

@@ -14,7 +14,7 @@ from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.model.schema import NESTED_KINDS
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views.select import threads
 
 
@@ -43,15 +43,21 @@ def host_segments(trace: Trace) -> Segments:
     room = 2 * len(rows) + 2 * len(number) + 2
     start, end, owner, thread = (np.empty(room, np.int64) for _ in range(4))
     first, after = np.full(len(trace), -1, np.int64), np.full(len(trace), -1, np.int64)
-    count = _cut(rows, code, trace.ints("start_ns"), trace.end_ns, start, end, owner, thread, first, after)
+    stack, least = (np.empty(len(rows) + 1, np.int64) for _ in range(2))
+    start_ns, end_ns = trace.ints("start_ns"), trace.end_ns
+    count = _cut(rows, code, start_ns, end_ns, stack, least, start, end, owner, thread, first, after)
     return Segments(start[:count], end[:count], owner[:count], thread[:count], len(number), first, after)
 
 
 @compiled
-def _cut(rows, code, start_ns, end_ns, start, end, owner, thread, first, after):  # type: ignore[no-untyped-def]
-    """Fill the segment arrays. Return the number of segments. ``rows`` must be sorted by thread, then by position."""
+def _cut(
+    rows: IntArray, code: IntArray, start_ns: IntArray, end_ns: IntArray, stack: Out[IntArray], least: Out[IntArray],
+    start: Out[IntArray], end: Out[IntArray], owner: Out[IntArray], thread: Out[IntArray], first: Out[IntArray],
+    after: Out[IntArray],
+) -> int:  # fmt: skip
+    """Fill the segment arrays. Return the number of segments. ``rows`` must be sorted by thread, then by position.
+    ``stack`` and ``least`` are working memory (see :func:`_close`)."""
     count, depth, now = 0, 0, 0
-    stack, least = np.empty(len(rows) + 1, np.int64), np.empty(len(rows) + 1, np.int64)
     for k in range(len(rows)):
         i = rows[k]
         if k == 0 or code[k] != code[k - 1]:

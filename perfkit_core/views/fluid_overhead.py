@@ -26,7 +26,7 @@ from perfkit_core.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATO
 from perfkit_core.model.trace import Trace
 from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import in_order_of, ratio
@@ -131,7 +131,10 @@ def _covered(trace: Trace, root: IntArray, rows: IntArray, around: IntArray | No
 
 
 @compiled
-def _cut(rows, starts, ends, threads, root, around, start, end, thread):  # type: ignore[no-untyped-def]
+def _cut(
+    rows: IntArray, starts: IntArray, ends: IntArray, threads: IntArray, root: IntArray, around: IntArray,
+    start: Out[IntArray], end: Out[IntArray], thread: Out[IntArray],
+) -> None:  # fmt: skip
     for k in range(len(rows)):
         i = rows[k]
         top, outer = root[i], around[i]

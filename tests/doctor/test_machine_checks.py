@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,33 +12,21 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.bare
 
-COMPILE = """
-import json, sys
-from perfkit_core.doctor.machine_checks import cached_functions
-from perfkit_core.runtime.compile import compiled_at_once
-import kernels
-done = [compiled_at_once(getattr(kernels, name)) for name in ("double", "triple")]
-for function in done:
-    function(1)
-(check,) = cached_functions()
-print(json.dumps([check.status, dict(check.data), done[0].stats.cache_path]))
-"""
 
-
-def test_compiled_functions_are_counted_where_numba_keeps_them(tmp_path: Path) -> None:
-    """In a folder of its own, numba keeps exactly the two functions that this test compiles."""
-    code = "def double(x):\n    return 2 * x\n\ndef triple(x):\n    return 3 * x\n"
-    (tmp_path / "kernels.py").write_text(code, encoding="utf-8")
-    cache = tmp_path / "cache"
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, env=environment, check=True)
-    status, data, folder = json.loads(done.stdout)
-    files = [path for path in cache.rglob("*.nb*") if path.is_file()]
-    assert status == "ok"
-    assert Path(folder).parent == cache
-    assert data == {
-        "folder": str(cache), "bytes": sum(path.stat().st_size for path in files), "functions": 2, "writable": True,
-    }  # fmt: skip
+def test_compiled_modules_are_counted_and_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (check,) = machine_checks.compiled_functions()
+    files = [*ROOT.glob("perfkit_*/_compiled/*.so")]
+    assert check.status == "ok"
+    assert check.data["libraries"] == len(files)
+    assert check.data["bytes"] == sum(path.stat().st_size for path in files)
+    monkeypatch.setattr(machine_checks, "__file__", str(tmp_path / "perfkit_core" / "doctor" / "machine_checks.py"))
+    assert [check.text for check in machine_checks.compiled_functions()] == [f"compiled code is missing in {tmp_path}"]
+    (tmp_path / "perfkit_core" / "_compiled").mkdir(parents=True)
+    (tmp_path / "perfkit_core" / "_compiled" / "a.so").write_bytes(b"no library")
+    (check,) = machine_checks.compiled_functions()
+    assert (check.status, check.data["broken"]) == ("problem", ["a.so"])
+    assert check.text.startswith("a.so cannot be loaded (")
+    assert "perfkit" in check.fix
 
 
 def test_the_folders_are_those_that_perfkit_writes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

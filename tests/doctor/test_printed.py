@@ -15,7 +15,9 @@ pytestmark = pytest.mark.bare
 CHECKS = [
     Check("dependency.numpy", "ok", "numpy 2.0"),
     Check("dependency.pandas", "ok", "pandas 3.0"),
-    Check("dependency.numba", "problem", "numba is not installed", 'pip install "numba>=0.60"', {"version": None}),
+    Check(
+        "dependency.msgspec", "problem", "msgspec is not installed", 'pip install "msgspec>=0.19"', {"version": None}
+    ),
     Check("extra.duckdb", "note", "duckdb is not installed", 'pip install "perfkit[sql]"'),
     Check("framework.x", "warning", "no device"),
 ]
@@ -29,8 +31,8 @@ perfkit doctor: 1 problem, 1 warning, 1 note
 
 Dependencies
 ok       numpy 2.0, pandas 3.0
-PROBLEM  numba is not installed
-         → pip install "numba>=0.60"
+PROBLEM  msgspec is not installed
+         → pip install "msgspec>=0.19"
 
 Extras
 note     duckdb is not installed
@@ -47,8 +49,8 @@ def test_json_has_every_field() -> None:
     content = json.loads(printed.document(CHECKS))
     assert content["status"] == "problem"
     assert content["checks"][2] == {
-        "name": "dependency.numba", "status": "problem", "text": "numba is not installed",
-        "fix": 'pip install "numba>=0.60"', "data": {"version": None},
+        "name": "dependency.msgspec", "status": "problem", "text": "msgspec is not installed",
+        "fix": 'pip install "msgspec>=0.19"', "data": {"version": None},
     }  # fmt: skip
     assert [printed.broken(checks) for checks in (CHECKS, CHECKS[3:])] == [True, False]
 

@@ -1,8 +1,8 @@
 """Attack everything that perfkit reads: ``python -m tests.fuzz [--minutes 5] [--target NAME] [--seed N]``.
 
 Each target runs in a process of its own, so that a crash of compiled code ends only this process. Array accesses of
-compiled code are checked (``NUMBA_BOUNDSCHECK``). Inputs that are handled wrongly are kept in the folder of findings;
-``--repeat FILE`` runs one again. With atheris, texts of options are chosen by the code that they reach."""
+compiled code are checked. Inputs that are handled wrongly are kept in the folder of
+findings; ``--repeat FILE`` runs one again. With atheris, texts of options are chosen by the code that they reach."""
 
 from __future__ import annotations
 
@@ -103,8 +103,7 @@ def _attack(name: str, arguments: argparse.Namespace, seconds: float) -> tuple[i
     """Run a target in processes until its time is over. Return the numbers of inputs, accepted inputs and findings."""
     end, findings, seed = time.monotonic() + seconds, 0, arguments.seed
     inputs = accepted = 0
-    environment = {"NUMBA_BOUNDSCHECK": "1", **os.environ, "PERFKIT_COMPILED": "1", "PYTHONFAULTHANDLER": "1"}
-    environment.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / "perfkit-fuzz-cache"))
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
     while findings < 20:
         with tempfile.TemporaryDirectory(prefix="perfkit-fuzz-", dir=_fast()) as folder:
             shared = Path(folder) / "progress"
@@ -135,6 +134,8 @@ def _attack(name: str, arguments: argparse.Namespace, seconds: float) -> tuple[i
 def _work(arguments: argparse.Namespace) -> int:
     """Run one target in this process, until the time is over or an input is handled wrongly."""
     (name,) = arguments.target
+    from perfkit_core.runtime import build
+    from perfkit_core.runtime.compiled import Mode
     from tests.fuzz import targets
 
     guided = arguments.repeat is None and name in _GUIDED and importlib.util.find_spec("atheris") is not None
@@ -144,6 +145,7 @@ def _work(arguments: argparse.Namespace) -> int:
             print("accepted" if target.run(arguments.repeat.read_bytes()) else "refused")
             target.end()
         return 0
+    Mode.instead = build.checked
     target = targets.all_targets(arguments.worker.parent)[name]
     progress = Progress(arguments.worker)
 

@@ -18,7 +18,8 @@ from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks import files as partial_results
 from perfkit_core.readers.load import load_one
-from perfkit_core.runtime.compile import ENOUGH_CELLS, Interpreted
+from perfkit_core.runtime.build import checked as checking_indices
+from perfkit_core.runtime.compiled import Mode, in_python
 from perfkit_core.verify import ledger
 from tests.fuzz.event_texts import extents
 from tests.fuzz.mutation import mutated
@@ -110,9 +111,9 @@ def _loaded(path: Path) -> None:
     for partial in (True, False):
         results: list[Trace | str] = []
         refused: PerfkitError | None = None
-        for cells in (ENOUGH_CELLS, 0):
+        for instead in (checking_indices, in_python):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Interpreted, "cells", cells)
+                patch.setattr(Mode, "instead", instead)
                 try:
                     results.append(load_one(path, partial))
                 except PerfkitError as error:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.readers.scanner import members, tokens
 from perfkit_core.readers.scanner.scanner import padded
+from perfkit_core.runtime import build
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**19), 10**19) | st.floats(allow_nan=False, allow_infinity=False)
@@ -19,13 +20,17 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=12,
 )  # fmt: skip
+# Python code cannot call these functions, only other compiled functions can: numba compiles them for the tests
+VALUE = build.dispatcher(tokens.value)
+MICROSECONDS = build.dispatcher(tokens.microseconds)
+BEFORE_DURATION = build.dispatcher(members.before_duration)
 NUMBER = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?", fullmatch=True)
 
 
 def scanned(text: bytes) -> tuple[int, bytes, bool]:
     """Return the end, the written text and ``odd`` for the value at the beginning of a text."""
     buffer, out = padded(text), np.zeros(len(text) + 16, np.uint8)
-    end, to, odd = tokens.value(buffer.ctypes.data, 0, out.ctypes.data, 0)
+    end, to, odd = VALUE(buffer.ctypes.data, 0, out.ctypes.data, 0)
     return end, out[:to].tobytes(), odd
 
 
@@ -84,7 +89,7 @@ def test_invalid_json_has_no_end(text: str) -> None:
 @example("-1.0005")
 def test_microseconds_are_those_of_decimal(text: str) -> None:
     buffer = padded(text.encode() + b",")
-    end, ns = tokens.microseconds(buffer.ctypes.data, 0)
+    end, ns = MICROSECONDS(buffer.ctypes.data, 0)
     if end >= 0:
         assert end == len(text)
         assert ns == to_ns([text])[0]
@@ -93,7 +98,7 @@ def test_microseconds_are_those_of_decimal(text: str) -> None:
 def test_usual_times_need_no_reference() -> None:
     for text in ("1712195495622745.963", "1623142624338553", "0.040", "2.7700000209733844", "5639"):
         buffer = padded(text.encode() + b",")
-        assert tokens.microseconds(buffer.ctypes.data, 0)[0] == len(text)
+        assert MICROSECONDS(buffer.ctypes.data, 0)[0] == len(text)
 
 
 def test_durations_are_cut_off_names() -> None:
@@ -102,5 +107,5 @@ def test_durations_are_cut_off_names() -> None:
              "a[1 us] ": None, "a[1 ks]": None}  # fmt: skip
     for name, bare in cases.items():
         buffer = padded(name.encode())
-        end = members.before_duration(buffer.ctypes.data, 0, len(name))
+        end = BEFORE_DURATION(buffer.ctypes.data, 0, len(name))
         assert (None if end < 0 else name[:end]) == bare

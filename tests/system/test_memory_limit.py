@@ -23,7 +23,7 @@ SIZES: dict[Callable[[Path, int], None], tuple[str, int]] = {
     extremes.long_name: ("trace.json.gz", 50 * MEGABYTE),
     extremes.long_argument: ("trace.json.gz", 12 * MEGABYTE),
     extremes.long_header: ("trace.json.gz", 12 * MEGABYTE),
-    extremes.equal_events: ("trace.json.gz", 400_000),
+    extremes.equal_events: ("trace.json.gz", 1_000_000),
     extremes.stored: ("run.perfkit.parquet", 1 << 20),
 }
 _PEAK = """

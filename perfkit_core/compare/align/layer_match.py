@@ -15,16 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms.arrays import FloatArray, IntArray
 from perfkit_core.assembly.layers import CALL_SEPARATOR, LABEL_SEPARATOR
 from perfkit_core.compare.align.units import units
 from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 
 LEAST_LIKENESS: Final = 0.35
 """Two layers match only if their similarity, from 0 to 1, is at least this value."""
@@ -166,19 +167,21 @@ def aligned(likeness: npt.NDArray[np.float64], least: float = LEAST_LIKENESS) ->
     the similarity of item i of the first sequence to item j of the second, from 0 to 1."""
     if not likeness.size:
         return []
-    rows, columns = _pairs(np.where(likeness >= least, likeness, -1.0))
-    return list(zip(rows[::-1].tolist(), columns[::-1].tolist(), strict=True))
+    best = np.zeros((likeness.shape[0] + 1, likeness.shape[1] + 1))
+    rows, columns = np.empty((2, min(likeness.shape)), np.int64)
+    count = _pairs(np.where(likeness >= least, likeness, -1.0), best, rows, columns)
+    return list(zip(rows[:count][::-1].tolist(), columns[:count][::-1].tolist(), strict=True))
 
 
-@compiled(steps=5)
-def _pairs(gain):  # type: ignore[no-untyped-def]
+@compiled
+def _pairs(
+    gain: Annotated[FloatArray, 2], best: Out[Annotated[FloatArray, 2]], rows: Out[IntArray], columns: Out[IntArray]
+) -> int:
     n, m = gain.shape
-    best = np.zeros((n + 1, m + 1))
     for i in range(n):
         for j in range(m):
             skipped = max(best[i, j + 1], best[i + 1, j])
             best[i + 1, j + 1] = max(skipped, best[i, j] + gain[i, j]) if gain[i, j] >= 0 else skipped
-    rows, columns = np.empty(min(n, m), np.int64), np.empty(min(n, m), np.int64)
     found = 0
     while n and m:  # Follow the best choices back. So the last pair comes first.
         if best[n, m] == best[n - 1, m]:
@@ -189,4 +192,4 @@ def _pairs(gain):  # type: ignore[no-untyped-def]
             n, m = n - 1, m - 1
             rows[found], columns[found] = n, m
             found += 1
-    return rows[:found], columns[:found]
+    return found

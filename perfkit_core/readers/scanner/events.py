@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms.addresses import by_address, byte, inlined, int64, put_int32, put_int64
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
 from perfkit_core.readers.scanner import state
 from perfkit_core.readers.scanner.members import context_of, key, member, pair
 from perfkit_core.readers.scanner.state import AUX, number_of
 from perfkit_core.readers.scanner.tokens import past_space
+from perfkit_core.runtime.compiled import compiled, inlined
+from perfkit_core.runtime.primitives import byte, int64, put_int32, put_int64
 
 _BITS: Final = 20
 _MASK: Final = (1 << _BITS) - 1
@@ -36,7 +37,7 @@ def origin_parts(key: int, lanes: list[int]) -> tuple[int, int, int, int]:
 _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 
-@by_address
+@compiled
 def place(memory, label, process):  # type: ignore[no-untyped-def]
     """Return (number of the event's device, whether the slower reference reader must read the event). The number is
     negative if the dictionary of devices is full."""
@@ -70,8 +71,8 @@ CLEAN, CLOSED, BROKEN, ROWS_FULL, GROW, NEW_PAIR = range(6)
 _COMMA, _OPEN, _CLOSE, _CLOSE_LIST = 0x2C, 0x7B, 0x7D, 0x5D
 
 
-@by_address
-def scan(buffer, at, end, memory, columns):  # type: ignore[no-untyped-def]
+@compiled
+def scan(buffer: int, at: int, end: int, memory: state.MemoryRecord, columns: state.ColumnsRecord) -> tuple[int, int]:
     """Read events. The first begins at ``at``. Return (reason to stop, position after the last event read)."""
     while columns.rows < columns.capacity:
         columns.serial += 1
@@ -133,7 +134,7 @@ def _clear(memory, columns):  # type: ignore[no-untyped-def]
         put_int64(memory.aux, i, 0)
 
 
-@by_address
+@compiled
 def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
     """Read the event at ``at`` into the first unused row. Return (end, kind). A negative end is an error code of
     :mod:`state`. The kind is FLOW for an event to skip, and OTHER for an event left to the reference reader."""

@@ -6,22 +6,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.algorithms.addresses import (
-    by_address,
-    byte,
-    inlined,
-    int32,
-    int64,
-    put_byte,
-    put_bytes,
-    put_int32,
-    put_int64,
-)
+from perfkit_core.algorithms.addresses import put_bytes
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.scanner import state, tokens
 from perfkit_core.readers.scanner.state import FULL, intern, number_of, slice_end
 from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, microseconds, past_space, string, value
+from perfkit_core.runtime.compiled import compiled, inlined
+from perfkit_core.runtime.primitives import byte, int32, int64, put_byte, put_int32, put_int64
 
 _QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x2D, 0x30, 0x39
 _OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
@@ -58,7 +50,7 @@ def context_of(number, kind):  # type: ignore[no-untyped-def]
     return (number + 1) * state.CONTEXTS + (kind & (state.CONTEXTS - 1))
 
 
-@by_address
+@compiled
 def arguments(buffer, at, memory, columns, on_device, kind):  # type: ignore[no-untyped-def]
     """Read the object of arguments at ``at``. Return (end of the object, end of the copied text in ``rest``, whether
     the slower reference reader must read the event). ``kind`` is the number of the event's category."""
@@ -141,7 +133,7 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
     return end, to, odd
 
 
-@by_address
+@compiled
 def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
     """Read one value of a text column. Return (position after the value, code). Equal values have equal codes."""
     end, _, _ = value(buffer, start, out, to)
@@ -171,7 +163,7 @@ def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
     return end, at == first or at != end - 1, -integer if negative else integer
 
 
-@by_address
+@compiled
 def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
     """Read a time like ``"1064.277 us"``. Return (end, time in ns or NULL, whether the reference reader is needed)."""
     end, _, odd = value(buffer, start, out, to)
@@ -189,7 +181,7 @@ def _offset(buffer, start, out, to):  # type: ignore[no-untyped-def]
     return end, np.int64(NULL), odd
 
 
-@by_address
+@compiled
 def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
     """Return the end of the name in a text such as ``matmul[12.345 us]``, or -1 if the text has no duration."""
     at = end - 1
@@ -212,7 +204,7 @@ def before_duration(buffer, start, end):  # type: ignore[no-untyped-def]
     return at - 1 if at > start and byte(buffer, at - 1) == 0x5B else -1
 
 
-@by_address
+@compiled
 def _digits_before(buffer, start, end):  # type: ignore[no-untyped-def]
     at = end
     while at > start and 0x30 <= byte(buffer, at - 1) <= 0x39:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.addresses import (
-    by_address,
-    inlined,
-    int32,
-    int64,
-    put_bytes,
-    put_int32,
-    put_int64,
-    put_uint64,
-    uint64,
-)
+from perfkit_core.algorithms.addresses import put_bytes
 from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
+from perfkit_core.runtime.compiled import compiled, inlined
+from perfkit_core.runtime.primitives import int32, int64, put_int32, put_int64, put_uint64, uint64
 
 FULL: Final = -1
 """Result of :func:`intern` and :func:`number_of` if there is no room for a new item."""
@@ -41,6 +33,7 @@ INTERNER: Final = np.dtype([(name, np.int64) for name in (
     "wanted",  # length of a string that did not fit, or 0
 )])  # fmt: skip
 """A dictionary that assigns numbers to distinct byte strings."""
+InternerRecord = Annotated[Any, INTERNER]
 
 
 class Interner:
@@ -52,7 +45,7 @@ class Interner:
         for text in slices:
             buffer = np.frombuffer(text + bytes(PAD), np.uint8)
             at = buffer.ctypes.data
-            intern(record, at, 0, len(text), np.uint64(hashed(at, 0, len(text))))
+            intern(record, at, 0, len(text), hashed(at, 0, len(text)))
 
     def __len__(self) -> int:
         return int(self.record["count"])
@@ -90,8 +83,8 @@ class Interner:
             self.record[name] = value
 
 
-@by_address
-def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
+@compiled
+def intern(interner: InternerRecord, buffer: int, start: int, end: int, key: np.uint64) -> int:
     """Return the id of string ``buffer[start:end]`` with hash ``key``, adding it if new; FULL if no room is left."""
     length = end - start
     slot = np.int64(key >> np.uint64(32)) & interner.mask
@@ -100,10 +93,10 @@ def intern(interner, buffer, start, end, key):  # type: ignore[no-untyped-def]
         begin = int64(interner.ends, number)
         same = uint64(interner.hashes, number) == key and int64(interner.ends, number + 1) - begin == length
         if same and equal(interner.bytes, begin, buffer, start, length):
-            return number
+            return int(number)
         slot = (slot + 1) & interner.mask
         number = np.int64(int32(interner.slots, slot))
-    return _added(interner, buffer, start, length, key, slot)
+    return int(_added(interner, buffer, start, length, key, slot))
 
 
 @inlined
@@ -115,7 +108,7 @@ def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
     return start + length if equal(interner.bytes, begin, buffer, start, length) else np.int64(-1)
 
 
-@by_address
+@compiled
 def _added(interner, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
     number, begin = interner.count, int64(interner.ends, interner.count)
     if number >= interner.capacity or begin + length + PAD > interner.arena:
@@ -129,8 +122,8 @@ def _added(interner, buffer, start, length, key, slot):  # type: ignore[no-untyp
     return number
 
 
-@by_address
-def _fill(interner):  # type: ignore[no-untyped-def]
+@compiled
+def _fill(interner: InternerRecord) -> None:
     for number in range(interner.count):
         slot = np.int64(uint64(interner.hashes, number) >> np.uint64(32)) & interner.mask
         while int32(interner.slots, slot) >= 0:
@@ -177,6 +170,8 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
 """The columns that the scanner fills."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
+"""A dictionary that assigns numbers to distinct integers."""
+KeysRecord = Annotated[Any, KEYS]
 
 NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
 """Kinds of events, according to their ``ph``."""
@@ -212,6 +207,8 @@ MEMORY: Final = np.dtype(
     )]
 )  # fmt: skip
 """All memory of a scanner: dictionaries of texts, dictionaries of integers, the current event, and other fields."""
+ColumnsRecord = Annotated[Any, COLUMNS]
+MemoryRecord = Annotated[Any, MEMORY]
 
 
 class Keys:
@@ -221,7 +218,7 @@ class Keys:
         self.record = record
         self._allocate(capacity)
         for key in keys:
-            number_of(record, key)
+            add_number(record, key)
 
     def __len__(self) -> int:
         return int(self.record["count"])
@@ -237,7 +234,7 @@ class Keys:
         held = self.values()
         self._allocate(2 * self.capacity)
         for key in held:
-            number_of(self.record, key)
+            add_number(self.record, key)
 
     def _allocate(self, capacity: int) -> None:
         self._slots = np.full(2 * capacity, -1, np.int32)
@@ -273,3 +270,9 @@ def number_of(table, key):  # type: ignore[no-untyped-def]
     put_int64(table.keys, number, key)
     table.count = number + 1
     return number
+
+
+@compiled
+def add_number(table: KeysRecord, key: int) -> None:
+    """Give the integer ``key`` a number in ``table``, in which there must be room."""
+    number_of(table, key)

@@ -11,14 +11,13 @@ token, so loops need no bounds. Loads of 8 bytes may reach into the zero bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from perfkit_core.algorithms.addresses import by_address, byte, inlined, load8, put_byte, put_bytes
+from perfkit_core.algorithms.addresses import load8, put_bytes
+from perfkit_core.runtime.compiled import compiled, inlined
+from perfkit_core.runtime.primitives import byte, put_byte, trailing_zeros
 
 PAD: Final = 16
 
@@ -38,16 +37,6 @@ _SHIFT: Final = np.uint64(32)
 _BYTE_PAIRS: Final = np.uint64(0x000000FF000000FF)
 _EIGHT: Final = np.uint64(8)
 _ONE: Final = np.uint64(1)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of zero bits below the lowest set bit of ``word``, which must not be 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], cgutils.true_bit)
-
-    return types.int64(types.uint64), generate
 
 
 @inlined
@@ -96,8 +85,8 @@ def first_bytes(word, count):  # type: ignore[no-untyped-def]
     return word & ((_ONE << (np.uint64(count) * _EIGHT)) - _ONE)
 
 
-@by_address
-def hashed(buffer, start, end):  # type: ignore[no-untyped-def]
+@compiled
+def hashed(buffer: int, start: int, end: int) -> np.uint64:
     """Return the hash of ``buffer[start:end]``. :func:`string` returns the same hash for the same bytes."""
     state, at = _SEED, start
     while at + 8 <= end:
@@ -271,7 +260,7 @@ def _is_odd(decimals, first_significant, digits, integer_is_zero):  # type: igno
     return digits + decimals > _SIGNIFICANT_DIGITS
 
 
-@by_address
+@compiled
 def _literal(buffer, at):  # type: ignore[no-untyped-def]
     word = load8(buffer, at)
     if first_bytes(word, 4) == np.uint64(0x65757274) or first_bytes(word, 4) == np.uint64(0x6C6C756E):  # true, null
@@ -297,7 +286,7 @@ def scalar(buffer, at, out, to):  # type: ignore[no-untyped-def]
     return end, to + max(end - at, 0), odd
 
 
-@by_address
+@compiled
 def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """Copy any value to ``out`` without white space. Return (end, end in ``out``, odd). ``odd`` means that the
     reference reader may write the value differently."""
@@ -346,7 +335,7 @@ def value(buffer, at, out, to):  # type: ignore[no-untyped-def]
             return at, to, odd
 
 
-@by_address
+@compiled
 def _member_name(buffer, at, out, to):  # type: ignore[no-untyped-def]
     """Copy an object's key to ``out``. Return (start of its value, end in ``out``, odd). ``odd`` means that
     the key has escapes or bytes that are not ASCII."""

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, nesting, trees
+from perfkit_core.algorithms.arrays import BoolArray, Int32Array, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views import attribution
 from perfkit_core.views.operators import calls, operators
 from perfkit_core.views.select import threads
@@ -47,7 +48,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     }
     parent, all_threads = nesting.nearest_above(trace.ints("parent"), counted), threads(trace)
     by_thread = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
-    outermost = _is_outermost(parent, codes.codes, by_thread, len(trace), len(codes.values))[rows]
+    path, on_path = np.empty(len(rows) + 1, np.int64), np.zeros(len(codes.values) + 1, np.int64)
+    is_outermost = np.zeros(len(trace), np.bool_)
+    _find_outermost(parent, codes.codes, by_thread, path, on_path, is_outermost)
+    outermost = is_outermost[rows]
     totals = {name: np.where(outermost, values[name], 0) for name in ("calls", "total_cpu_ns", "total_device_ns")}
     parts = [_sums(kinds, 0, values | totals), _sums(inner, 1, values)]
     for reason, work in operators.unowned(trace, request).items():
@@ -75,12 +79,14 @@ def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.
 
 
 @compiled
-def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-def]
-    """Return the mask of the ``rows`` that have no ancestor of the same ``kind``, shape (count,). ``rows`` are sorted
-    by thread and time. ``around`` is the parent of each row."""
-    outermost = np.zeros(count, np.bool_)
-    path, depth = np.empty(len(rows) + 1, np.int64), 0
-    on_path = np.zeros(kinds + 1, np.int64)
+def _find_outermost(
+    around: IntArray, kind: Int32Array, rows: IntArray,
+    path: Out[IntArray], on_path: Out[IntArray], outermost: Out[BoolArray],
+) -> None:  # fmt: skip
+    """Set the mask ``outermost`` of the ``rows`` that have no ancestor of the same ``kind``. ``rows`` are sorted by
+    thread and time. ``around`` is the parent of each row. ``on_path`` counts the events of each kind on the ``path`` to
+    the current row."""
+    depth = 0
     for row in rows:
         while depth and path[depth - 1] != around[row]:
             depth -= 1
@@ -92,12 +98,12 @@ def _is_outermost(around, kind, rows, count, kinds):  # type: ignore[no-untyped-
                 depth += 1
                 on_path[kind[above] + 1] += 1
                 above = around[above]
-            path[:depth] = path[:depth][::-1].copy()
+            for k in range(depth // 2):
+                path[k], path[depth - 1 - k] = path[depth - 1 - k], path[k]
         outermost[row] = on_path[kind[row] + 1] == 0
         path[depth] = row
         depth += 1
         on_path[kind[row] + 1] += 1
-    return outermost
 
 
 COLUMNS: Final = (

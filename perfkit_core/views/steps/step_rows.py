@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Colu
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
-from perfkit_core.runtime.compile import compiled
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views import attribution, select
 from perfkit_core.views.tables import ratio, rounded_division, stacked
 
@@ -86,7 +86,9 @@ def position(trace: Trace, steps: IntArray, rank: IntArray, step: IntArray) -> I
 
 
 @compiled
-def _look_up(table, ranks, low, rank, step, indices):  # type: ignore[no-untyped-def]
+def _look_up(
+    table: Annotated[IntArray, 2], ranks: IntArray, low: int, rank: IntArray, step: IntArray, indices: Out[IntArray]
+) -> None:
     """Set each ``indices[i]`` to the item of ``table`` for ``rank[i]`` and ``step[i]``, or to -1 if there is none.
     ``table`` has a row per rank of ``ranks`` and a column per step number, from ``low`` upwards."""
     at = 0
