@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from perfkit_core.storage.bytestream import open_bytes
 
 _NUMBER = re.compile(
@@ -30,13 +32,18 @@ MEGABYTE = TRACES / "torch" / "h100-bert-small.json.gz"
 _TIME, _LINK, _INDEX, _STEP = range(4)
 
 
+class _File(msgspec.Struct):
+    traceEvents: msgspec.Raw  # noqa: N815 - the name in the file
+
+
 class Template:
     """A trace whose text is split at the numbers that differ between copies. ``numbers[i]`` follows ``texts[i]``. Its
     kind, such as time or step, is ``kinds[i]``. One more text ends the events."""
 
     def __init__(self, data: bytes) -> None:
-        begin = data.index(b"[", data.index(b'"traceEvents"')) + 1
-        end = data.rindex(b"}", begin, data.rindex(b"]", begin)) + 1
+        events = msgspec.json.decode(data, type=_File).traceEvents
+        begin = data.index(bytes(events)) + 1
+        end = data.rindex(b"}", begin, begin + len(bytes(events)) - 1) + 1
         self.head, self.tail = data[:begin], data[end:]
         self.texts: list[bytes] = []
         self.numbers: list[int] = []

@@ -25,6 +25,12 @@ def _ingest(options: Options) -> Section:
     return ingest.section([large(size) for size in sizes], READERS, options.rounds, console.progress)
 
 
+def _files(options: Options) -> Section:
+    from benchmarks import real_files
+
+    return real_files.section(5 if options.quick else real_files.SIZE_MB, options.rounds, console.progress)
+
+
 def _streaming(options: Options) -> Section:
     sizes = (20,) if options.quick else (*streaming.SIZES_MB, *([streaming.HUGE_MB] if options.huge else []))
     return streaming.section(sizes, options.rounds, console.progress)
@@ -86,6 +92,7 @@ def _false_alarms(options: Options) -> Section:
 
 SUITES: dict[str, Callable[[Options], Section]] = {
     "ingest": _ingest,
+    "files": _files,
     "streaming": _streaming,
     "command": _command,
     "views": _views,

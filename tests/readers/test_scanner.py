@@ -190,7 +190,7 @@ def test_text_and_file_give_the_same_table(tmp_path: Path) -> None:
 
     decoded.add(DECODER.decode(b"[" + text + b"]"), times)
     assert scanned.recorded().columns.to_pylist() == decoded.recorded().columns.to_pylist()
-    for wrong in (text[:-1], text + b"}", text + b",{}"):
+    for wrong in (text[:-1], text + b"}", text + b"," + json.dumps(event("more", 1)).encode()):
         with pytest.raises(ValueError, match=r"events|JSON|truncated"):
             scanned.add_text(wrong, times)
     assert scanned.held == 0

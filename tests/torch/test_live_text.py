@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.readers.chrome import recorder  # noqa: E402
-from perfkit_core.readers.chrome.scanned_rows import Portion  # noqa: E402
 from perfkit_torch import live_events, on_trace_ready  # noqa: E402
 from tests.support.torch_activities import Activity, Results, plain_columns  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _scanned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the scanner for small recordings too."""
-    monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 0)
 
 
 def columns(results: Any, with_flops: bool = False) -> pa.Table:
@@ -128,22 +119,6 @@ def test_a_number_that_json_does_not_have_is_kept_as_text(value: str) -> None:
 def test_an_operator_says_itself_which_it_is() -> None:
     run = (Activity(("cpu_op", "aten::mm", 10, 11, 1, 1, 5, 0, '"External id": 4, "note": 1')),)
     assert columns(Results(run))["external"].to_pylist() == [5]
-
-
-def test_small_recordings_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    add_scanned = recorder.Recorder._add_scanned
-
-    def counted(self: Any, portion: Portion, times: Any) -> None:
-        read.append(sum(stretch.rows for stretch in portion.stretches))
-        add_scanned(self, portion, times)
-
-    read: list[int] = []
-    monkeypatch.setattr(recorder.Recorder, "_add_scanned", counted)
-    monkeypatch.setattr(recorder, "SCAN_FROM_BYTES", 2000)
-    monkeypatch.delitem(sys.modules, "perfkit_core.readers.scanner.scanner", raising=False)
-    monkeypatch.setattr(live_events, "_BATCH", 6)
-    assert_equal(columns(Results(DEVICE_RUN * 3)), plain_columns(Results(DEVICE_RUN * 3)))
-    assert read == [6]  # the first two batches have less than 2,000 bytes
 
 
 def test_nothing_recorded() -> None:

@@ -153,8 +153,8 @@ class Dialect:
         return None
 
 
-SCAN_FROM_BYTES: Final = 4 << 20
-"""Loading the scanner's compiled code pays off if a process reads at least this many bytes."""
+SCAN_FROM_BYTES: Final = 1 << 16
+"""Smaller files are read by the slower reference reader, because starting the scanner's threads would take longer."""
 
 
 def integer(value: Any) -> int | None:

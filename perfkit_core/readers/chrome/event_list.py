@@ -180,8 +180,6 @@ class EventList:
         return repair.next_event(self.window.data, self.position, self.window.finished)
 
 
-_MIN_SCAN_BYTES: Final = 1 << 16
-"""The slower reference reader, which needs no compiled code, reads all files below this size."""
 _LONG_SCAN_BYTES: Final = 16 << 20
 _MAX_BATCHES: Final = 64
 
@@ -190,21 +188,15 @@ class Turns:
     """Decides which reader reads next: the scanner, or the slower reference reader. After a long scan, the reference
     reader reads one batch. After a short scan, it reads twice as many batches as last time, up to _MAX_BATCHES."""
 
-    small_bytes = 0
-    """Total size of the files that this process has read without the scanner because they were small."""
-
     def __init__(self, window: Window, dialect: Dialect) -> None:
         self._window, self._dialect = window, dialect
-        self._enough = min(max(SCAN_FROM_BYTES - Turns.small_bytes, _MIN_SCAN_BYTES), SCAN_FROM_BYTES)
         self._batches, self._next_batches = 0, 1
         self._ahead: ScanAhead | None = None
 
     def scan_next(self) -> bool:
         if self._ahead is None:
-            while (missing := self._enough - len(self._window.data)) > 0 and self._window.more(missing):
+            while (missing := SCAN_FROM_BYTES - len(self._window.data)) > 0 and self._window.more(missing):
                 pass
-            if missing > 0:
-                Turns.small_bytes += len(self._window.data)
             return missing <= 0
         self._batches -= 1
         return self._batches < 0

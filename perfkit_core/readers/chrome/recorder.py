@@ -3,7 +3,6 @@ scanner, or as text from live captures."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,6 @@ from perfkit_core.model import schema
 from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
-    SCAN_FROM_BYTES,
     ChromeEvent,
     Dialect,
     Label,
@@ -60,7 +58,6 @@ class Recorder:
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
         self._scanner: Scanner | None = None
-        self._text_bytes = 0
 
     @property
     def held(self) -> int:
@@ -77,10 +74,7 @@ class Recorder:
     def add_text(self, text: bytes, times: tuple[IntArray, IntArray]) -> None:
         """Add the events in ``text``, which is a JSON array without its brackets. ``times`` are their starts and
         durations in ns. If the text is not valid or has another number of events, raise ValueError and add nothing."""
-        self._text_bytes += len(text)
-        # Loading the compiled scanner takes as long as the reference reader (Python) takes for a few megabytes.
-        loaded = self._text_bytes >= SCAN_FROM_BYTES or "perfkit_core.readers.scanner.scanner" in sys.modules
-        if loaded and self._dialect.scan_rules and text.startswith(b"{"):
+        if self._dialect.scan_rules and text.startswith(b"{"):
             from perfkit_core.readers.scanner import chunks, events
             from perfkit_core.readers.scanner.scanner import Scanner, padded
 

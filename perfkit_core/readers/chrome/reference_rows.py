@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
@@ -19,12 +20,13 @@ _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
 
 
 class RowLists:
-    """The cells of some events, in one Python list for each column."""
+    """The cells of some events. A column has the cells that are not empty, by the number of their row."""
 
     def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
         self._dialect, self._labels = dialect, labels
-        self._integers: dict[str, list[int | None]] = {column: [] for column in _INTEGERS}
-        self.texts: dict[str, list[str | None]] = {column: [] for column in rows.ARGUMENT_TEXTS}
+        self._columns = dialect.arguments
+        self._integers: dict[str, dict[int, int]] = {column: {} for column in _INTEGERS}
+        self.texts: dict[str, dict[int, str]] = {column: {} for column in rows.ARGUMENT_TEXTS}
         self.origins: list[rows.Origin] = []
         self._args: list[str | None] = []
 
@@ -44,39 +46,53 @@ class RowLists:
         if not on_host or label.kind == schema.MEMORY:
             device = dialect.device(label, event.pid, args)
         pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
+        row = len(self.origins)
         self.origins.append(of_label(label, category, name, device, pid, tid))
-        values: dict[str, Any] = {}
+        filled: set[str] = set()
         rest = {}  # the arguments without a column, which are stored as JSON
         for key, value in args.items():
-            column = dialect.arguments.get(key)
+            column = self._columns.get(key)
             if column == "stream" and on_host:  # for a host call, this is the stream of the launched work
                 column = None
-            # the value is not a 64-bit integer, or is the integer that stands for null
-            unfit = column in _INTEGERS and value is not None and integer(value) in (None, rows.NULL)
-            if column is None or values.get(column) is not None or unfit:
+            if column is None or column in filled or (value is not None and not self._put(column, row, value)):
                 rest[key] = value
-            else:
-                values[column] = value
+            elif value is not None:
+                filled.add(column)
         self._args.append(msgspec.json.encode(rest).decode() if rest else None)
-        for column, integers in self._integers.items():
-            integers.append(integer(values.get(column)))
-        for column, texts in self.texts.items():
-            texts.append(as_text(values.get(column)))
+
+    def _put(self, column: str, row: int, value: Any) -> bool:
+        """Set a cell. Return False if the value is not a 64-bit integer, or is the integer that stands for null."""
+        integers = self._integers.get(column)
+        if integers is None:
+            text = as_text(value)
+            if text is not None:
+                self.texts[column][row] = text
+            return True
+        number = integer(value)
+        if number is None or number == rows.NULL:
+            return False
+        integers[row] = number
+        return True
 
     def rows(
         self, start_ns: IntArray, dur_ns: IntArray, origins: rows.Origins, vocabularies: Mapping[str, rows.Vocabulary]
     ) -> rows.Rows:
-        integers = {
-            column: np.array([rows.NULL if value is None else value for value in values], np.int64)
-            for column, values in self._integers.items() if any(value is not None for value in values)
-        }  # fmt: skip
-        texts = {
-            column: vocabularies[column].numbers(values)
-            for column, values in self.texts.items() if any(value is not None for value in values)
-        }  # fmt: skip
+        integers, texts = {"start_ns": start_ns, "dur_ns": dur_ns}, {}
+        for column, numbers in self._integers.items():
+            if numbers:
+                integers[column] = _spread(np.full(len(self._args), rows.NULL, np.int64), numbers)
+        for column, cells in self.texts.items():
+            if cells:
+                codes = map(vocabularies[column].number, cells.values())
+                texts[column] = _spread(np.full(len(self._args), -1, np.int32), dict(zip(cells, codes, strict=True)))
         args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
         origin = np.fromiter(map(origins.number, self.origins), np.int32, len(self.origins))
-        return rows.Rows(len(self._args), origin, {"start_ns": start_ns, "dur_ns": dur_ns, **integers}, texts, args)
+        return rows.Rows(len(self._args), origin, integers, texts, args)
+
+
+def _spread(column: npt.NDArray[Any], cells: Mapping[int, int]) -> npt.NDArray[Any]:
+    column[list(cells)] = list(cells.values())
+    return column
 
 
 def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:

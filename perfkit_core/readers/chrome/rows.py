@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -111,19 +112,24 @@ class Origins:
         self._numbers: dict[Origin, int] = {}
         self.distinct: list[Origin] = []
         self._vocabularies = {column: Vocabulary() for column in ORIGIN_TEXTS}
-        self._texts = {column: Numbers(np.int32) for column in ORIGIN_TEXTS}
-        self._integers = {column: Numbers(np.int64) for column in ORIGIN_INTEGERS}
+        self._texts = {column: np.empty(0, np.int32) for column in ORIGIN_TEXTS}
+        self._integers = {column: np.empty(0, np.int64) for column in ORIGIN_INTEGERS}
 
     def number(self, origin: Origin) -> int:
         number = self._numbers.setdefault(origin, len(self.distinct))
         if number == len(self.distinct):
             self.distinct.append(origin)
-            for column, texts in self._texts.items():
-                texts.append(self._vocabularies[column].number(getattr(origin, column)))
-            for column, integers in self._integers.items():
-                value = getattr(origin, column)
-                integers.append(NULL if value is None else value)
         return number
+
+    def _fill(self) -> None:
+        """Add the origins that are new since the last call to the columns."""
+        new = self.distinct[len(self._texts["name"]) :]
+        for column, codes in self._texts.items():
+            more = self._vocabularies[column].numbers(map(attrgetter(column), new))
+            self._texts[column] = np.append(codes, more)
+        for column, integers in self._integers.items():
+            values = [NULL if value is None else value for value in map(attrgetter(column), new)]
+            self._integers[column] = np.append(integers, np.array(values, np.int64))
 
     def used(self, origin: npt.NDArray[Any]) -> BoolArray:
         """Return a mask, shape (len(distinct),). Item i is true if the number i occurs in ``origin``."""
@@ -135,7 +141,8 @@ class Origins:
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
         """Return a dictionary-encoded column, or None if it has no texts. ``origin`` has the number of each event's
         origin. With a mask ``used`` over the origins, the dictionary has only the texts of the origins in the mask."""
-        vocabulary, codes = self._vocabularies[column], self._texts[column].array()
+        self._fill()
+        vocabulary, codes = self._vocabularies[column], self._texts[column]
         values = vocabulary.texts()
         if used is not None:
             values, codes = vocabulary.compact(codes, used)
@@ -143,7 +150,8 @@ class Origins:
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
         """Return an integer column, or None if no origin has a value. ``origin``: see :meth:`texts`."""
-        values = self._integers[column].array()
+        self._fill()
+        values = self._integers[column]
         return spread(values, origin) if (values != NULL).any() else None
 
 

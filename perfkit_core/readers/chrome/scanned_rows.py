@@ -14,7 +14,7 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
 from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_label
-from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, Codes, Origin, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
 """Indexes in ``Stretch.numbers``. The columns ARGUMENT_INTEGERS begin at FIRST_INTEGER. ``offset_ns`` comes last."""
@@ -94,9 +94,10 @@ class Translation:
             if values is not None:
                 integers[column] = values
         texts = {
-            column: self._translated(column, codes, stretch, dict(zip(at.tolist(), lists.texts[column], strict=True)))
-            for column, codes in zip(ARGUMENT_TEXTS, stretch.codes[FIRST_TEXT:], strict=True) if codes is not None
-        }  # fmt: skip
+            column: self._translated(column, codes, stretch, {int(at[row]): text for row, text in slow.items()})
+            for (column, slow), codes in zip(lists.texts.items(), stretch.codes[FIRST_TEXT:], strict=True)
+            if codes is not None
+        }
         args = None
         if len(stretch.rest):
             bits = pa.py_buffer(np.packbits(stretch.rest_ends[1:] > stretch.rest_ends[:-1], bitorder="little"))

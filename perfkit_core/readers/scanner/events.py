@@ -141,6 +141,8 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
     _clear(memory, columns)
     event, number = memory.event, np.int64(-1)
     at = past_space(buffer, at + 1)
+    if byte(buffer, at) == _CLOSE:  # Paddle's list ends with {}
+        return at + 1, state.FLOW
     while True:
         context = context_of(number, event.kind)
         start, _, number, odd = key(buffer, at, memory.tops, memory.next_tops, context, memory.keys)
@@ -163,6 +165,8 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
     event = memory.event
     if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # there are no arguments
+        return end, state.FLOW
+    if event.kind == state.METADATA and not event.odd and not event.coded and event.name > state.THREAD_NAME:
         return end, state.FLOW
     if (event.kind != state.SPAN and event.kind != state.INSTANT) or event.odd or event.name < 0:
         return end, state.OTHER

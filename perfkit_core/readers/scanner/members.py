@@ -229,6 +229,7 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
                 event.kind = state.INSTANT
             else:
                 event.kind = state.FLOW if letter in (0x73, 0x74, 0x66) else state.OTHER  # s, t, f
+                event.kind = state.METADATA if letter == 0x4D else event.kind  # M
             return start + 3
     if number == state.CAT and lead == _QUOTE:
         return _category(buffer, start, memory)

@@ -131,6 +131,8 @@ def _fill(interner: InternerRecord) -> None:
         put_int32(interner.slots, slot, number)
 
 
+THREAD_NAME: Final = 0
+"""Number of the name ``thread_name``. Metadata events with other names have nothing that perfkit keeps."""
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
@@ -173,12 +175,12 @@ KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "
 """A dictionary that assigns numbers to distinct integers."""
 KeysRecord = Annotated[Any, KEYS]
 
-NO_PHASE, SPAN, FLOW, OTHER, INSTANT = range(5)
+NO_PHASE, SPAN, FLOW, OTHER, INSTANT, METADATA = range(6)
 """Kinds of events, according to their ``ph``."""
 
 EVENT: Final = np.dtype([(name, np.int64) for name in (
     "category", "name", "process", "thread", "pair",  # numbers in dictionaries
-    "kind",  # SPAN, FLOW, OTHER, INSTANT or NO_PHASE
+    "kind",  # SPAN, FLOW, OTHER, INSTANT, METADATA or NO_PHASE
     "text",  # end of the event's arguments in ``rest``
     "odd",  # whether the event is left to the slower reference reader
     "bare",  # whether the name does not end with a duration
@@ -246,7 +248,9 @@ class Keys:
 
 def interners(memory: Any) -> dict[str, Interner]:
     """Return the string dictionaries of a MEMORY record. In categories, tokens and texts, 0 means "missing"."""
-    first = {"tops": TOP_KEYS, "categories": (b"",), "tokens": (b"null",), "texts": (b"null",)}
+    first = {
+        "tops": TOP_KEYS, "categories": (b"",), "names": (b"thread_name",), "tokens": (b"null",), "texts": (b"null",),
+    }  # fmt: skip
     return {
         name: Interner(memory[name], *first.get(name, ()))
         for name in MEMORY.names or () if MEMORY.fields and MEMORY.fields[name][0] == INTERNER
