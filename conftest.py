@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
+
+import perfkit_core
+from perfkit_core.runtime import library
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
@@ -31,6 +35,13 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # it measures time, which a busy machine lacks
 )  # fmt: skip
 hypothesis.settings.load_profile("perfkit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Build the compiled functions of the checkout that have changed, once for all workers."""
+    if not hasattr(config, "workerinput") and Path(perfkit_core.__file__).is_relative_to(ROOT):
+        subprocess.run([sys.executable, "-m", "perfkit_core.runtime.build"], cwd=ROOT, check=True)
+        os.environ.setdefault("PERFKIT_COMPILED", library.BUILT)
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ def run(folder: Path, module: str, code: str) -> subprocess.CompletedProcess[str
     (folder / "pyproject.toml").touch()
     (package / "__init__.py").touch()
     (package / f"{module}.py").write_text(HEAD + dedent(code), encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PERFKIT_COMPILED": ""}
     script = "import perfkit_made.caller as caller; print(caller.made(5))"
     return subprocess.run(
         [sys.executable, "-B", "-c", script], cwd=folder, env=environment, capture_output=True, text=True

@@ -99,8 +99,8 @@ def of_label(label: Label, category: str, name: str, device: str, pid: int | Non
     """Return the Origin of an event: values that it shares with many other events, such as its name and thread. Empty
     texts become None, except an empty name."""
     return rows.Origin(
-        name, as_text(label.kind), as_text(category), as_text(device), as_text(label.phase), as_text(label.layer),
-        as_text(label.copy_kind), pid, tid, integer(label.step),
+        name, label.kind or None, category or None, device or None, label.phase or None, label.layer or None,
+        label.copy_kind or None, pid, tid, integer(label.step),
     )  # fmt: skip
 
 

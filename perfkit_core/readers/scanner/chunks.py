@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit_core.algorithms.arrays import allocate
-from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
+from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect, Label
 from perfkit_core.readers.chrome.scanned_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.scanner import Scanned, Scanner
@@ -130,6 +130,7 @@ class ScanAhead:
         self._dialect = dialect
         self._threads = parallel.threads()
         self._idle: SimpleQueue[Scanner] = SimpleQueue()
+        self._labelled: dict[tuple[str, str], tuple[Label, bool]] = {}
 
     def portions(self, window: Window) -> Iterator[Portion]:
         """Yield events in portions, up to the first text that cannot be read. The window then begins with this text."""
@@ -160,7 +161,7 @@ class ScanAhead:
         try:
             scanner = self._idle.get_nowait()
         except Empty:  # each thread creates at most one scanner
-            scanner = Scanner(self._dialect)
+            scanner = Scanner(self._dialect, self._labelled)
         try:
             return scanner.scan(chunk.buffer, 0, chunk.size + chunk.last)  # the last chunk must end with "]"
         finally:

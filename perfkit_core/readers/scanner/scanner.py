@@ -160,10 +160,13 @@ class Scanned:
 class Scanner:
     """Scans one buffer after the other. Only one thread may use it at a time. A name keeps its id in all buffers."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, labelled: dict[tuple[str, str], tuple[Label, bool]] | None = None) -> None:
+        """Several scanners of a file may share ``labelled``, the labels of pairs of category and name, with whether the
+        reference reader must read their events."""
         assert dialect.scan_rules is not None
         self.words = Words()
         self._dialect, self._rules = dialect, dialect.scan_rules
+        self._labelled = {} if labelled is None else labelled
         self._labels: dict[Label, int] = {}
         self._memory = ScannerMemory(dialect, self._rules)
         self._columns = ScannerColumns()
@@ -194,7 +197,7 @@ class Scanner:
 
     def _forget(self) -> None:
         """Forget all numbered texts, because one of them cannot be decoded. Results of earlier scans remain valid."""
-        self.__init__(self._dialect)  # type: ignore[misc]
+        self.__init__(self._dialect, self._labelled)  # type: ignore[misc]
 
     def _label_new_pairs(self) -> bool:
         """Let the dialect label each new pair of category and name. Return False if a pair is not valid text."""
@@ -208,15 +211,21 @@ class Scanner:
             return False
         for number, key in enumerate(memory.pairs.values(len(words.pairs)), len(words.pairs)):
             category, name = words.categories[key >> 32], words.names[key & 0xFFFFFFFF]
-            label = self._dialect.label(category, name)
+            label, slow = self._label(category, name)
             words.pairs.append((category, name, label))
-            slow = self._rules.needs_reference is not None and self._rules.needs_reference(category, name)
             on_device = label.backend is not None
             device_class = -1
             if on_device or label.kind == schema.MEMORY:
                 device_class = self._labels.setdefault(label, len(self._labels))
             memory.set_pair(number, state.ON_DEVICE * on_device + state.SLOW_PAIR * slow, device_class)
         return True
+
+    def _label(self, category: str, name: str) -> tuple[Label, bool]:
+        found = self._labelled.get((category, name))
+        if found is None:
+            slow = self._rules.needs_reference is not None and self._rules.needs_reference(category, name)
+            found = self._labelled[category, name] = self._dialect.label(category, name), slow
+        return found
 
     def _decode_words(self) -> None:
         words, memory = self.words, self._memory
