@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from perfkit_core.algorithms.addresses import reordered
 from perfkit_core.algorithms.arrays import BLOCK, NO_ROW, OFFSETS_END, IntArray, constant, joined
 from perfkit_core.model import schema
 from perfkit_core.model.trace import ROW_REFERENCES, Columns
@@ -128,18 +129,13 @@ def texts_taken(
     ``order`` has no duplicates. ``instead`` maps rows of the column to replacement texts."""
     order = np.arange(len(column)) if order is None else order
     others = pa.chunked_array([list(instead.values())], column.type)
-    small = column.num_chunks == 1 and column.nbytes + others.nbytes <= OFFSETS_END
-    if small and len(column) >= parallel.WORTH_ROWS:
-        from perfkit_core.algorithms.addresses import reordered  # loads numba
-
-        return pa.chunked_array([reordered(column.chunk(0), order, instead)], column.type)
+    if column.nbytes + others.nbytes <= OFFSETS_END:
+        return pa.chunked_array([reordered(joined(column), order, instead)], column.type)
     if instead:
         source = np.arange(len(column))
         source[list(instead)] = np.arange(len(column), len(column) + len(others))
         order, column = source[order], pa.chunked_array([*column.chunks, *others.chunks], column.type)
     rows = pa.array(order)
-    if column.num_chunks == 1 or column.nbytes <= OFFSETS_END:
-        return pa.chunked_array([joined(column).take(rows)], column.type)
     # A string array holds at most 2 GB of text.
     whole = column.cast(pa.large_string()).combine_chunks()
     pieces = [whole.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
