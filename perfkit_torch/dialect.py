@@ -158,7 +158,8 @@ class TorchDialect(Dialect):
         "Sequence number": "sequence",
         "flops": "flops",
     }
-    scan_rules = ScanRules(needs_reference, device_arguments=("device", "Device Type", "Device Id"))
+    # each ``ProfilerStep#N`` is a name of its own: the scanner would ask for the label of each step
+    scan_rules = ScanRules(needs_reference, b"Profiler", device_arguments=("device", "Device Type", "Device Id"))
     communicates = staticmethod(collectives.communicates)
     described = staticmethod(collectives.described)
     serving_step = staticmethod(serving_step)

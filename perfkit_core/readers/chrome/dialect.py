@@ -94,6 +94,7 @@ class ScanRules:
     """
 
     needs_reference: Callable[[str, str], bool] | None = None
+    reference_names: bytes = b""  # 8 bytes, with which the names of events begin that need the reference reader
     glued_durations: bool = False  # whether names end with a duration, as in ``matmul[12.345 us]``
     dropped: frozenset[str] = frozenset()  # arguments that the scanner ignores
     dropped_if_empty: frozenset[str] = frozenset()  # arguments that the scanner ignores if all are present and empty

@@ -62,6 +62,7 @@ class RowTable:
         columns = dict(zip(names, own, strict=True))
         origin = self._ordered(self._rows.origin)
         used = self._origins.used(origin) if compact else None
+        self._origins.fill()
         names = (*ORIGIN_INTEGERS, *ORIGIN_TEXTS)
         shared = parallel.in_order(partial(self._origin_column, origin, used), names, threads)
         columns |= zip(names, shared, strict=True)

@@ -121,8 +121,9 @@ class Origins:
             self.distinct.append(origin)
         return number
 
-    def _fill(self) -> None:
-        """Add the origins that are new since the last call to the columns."""
+    def fill(self) -> None:
+        """Add the origins that are new since the last call to the columns, before :meth:`texts` and :meth:`integers`
+        are called. These run in several threads."""
         new = self.distinct[len(self._texts["name"]) :]
         for column, codes in self._texts.items():
             more = self._vocabularies[column].numbers(map(attrgetter(column), new))
@@ -141,7 +142,6 @@ class Origins:
     def texts(self, column: str, origin: npt.NDArray[Any], used: BoolArray | None) -> pa.DictionaryArray | None:
         """Return a dictionary-encoded column, or None if it has no texts. ``origin`` has the number of each event's
         origin. With a mask ``used`` over the origins, the dictionary has only the texts of the origins in the mask."""
-        self._fill()
         vocabulary, codes = self._vocabularies[column], self._texts[column]
         values = vocabulary.texts()
         if used is not None:
@@ -150,7 +150,6 @@ class Origins:
 
     def integers(self, column: str, origin: npt.NDArray[Any]) -> IntArray | None:
         """Return an integer column, or None if no origin has a value. ``origin``: see :meth:`texts`."""
-        self._fill()
         values = self._integers[column]
         return spread(values, origin) if (values != NULL).any() else None
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.algorithms.addresses import put_bytes
+from perfkit_core.algorithms.addresses import load8, put_bytes
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.scanner import state, tokens
@@ -305,6 +305,9 @@ def _name(buffer, start, memory):  # type: ignore[no-untyped-def]
     close, key, coded = string(buffer, start + 1)
     if close < 0:
         return np.int64(state.BROKEN_TEXT)
+    if memory.slow_names != 0 and load8(buffer, start + 1) == np.uint64(memory.slow_names):
+        event.odd = 1
+        return close + 1
     stop = close
     if memory.glued:
         cut = before_duration(buffer, start + 1, close)

@@ -38,6 +38,7 @@ class ScannerMemory:
         self.record["aux"], self.record["glued"] = self._aux.ctypes.data, rules.glued_durations
         self.record["stream"] = ARGUMENT_INTEGERS.index("stream")
         self.record["empty_keys"] = len(rules.dropped_if_empty)
+        self.record["slow_names"] = int.from_bytes(rules.reference_names, "little")
         self._fit()
         offset = (rules.offset_argument,) if rules.offset_argument else ()
         declared = (*dialect.arguments, *rules.dropped, *rules.dropped_if_empty, *rules.device_arguments, *offset)

@@ -205,6 +205,7 @@ MEMORY: Final = np.dtype(
         "glued",  # whether names end with a duration
         "stream",  # index of ``stream`` in ARGUMENT_INTEGERS
         "empty_keys",  # number of argument keys whose action is DROPPED_IF_EMPTY
+        "slow_names",  # the first 8 bytes of names whose events are left to the reference reader, or 0
         "last_category", "last_process", "last_thread",  # values of the previous event, because most events repeat them
     )]
 )  # fmt: skip

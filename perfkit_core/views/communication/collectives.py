@@ -39,6 +39,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("collectives", request, GROUPINGS)
+    keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
+    if not instances.together(partials, "collectives")["chosen"].astype(bool).any():
+        return pd.DataFrame(columns=[*keys, *_TIMES]).astype(_TIMES)
     calls = stragglers.arrivals(partials)
     calls = calls[calls.pop("chosen").astype(bool)]
     texts = {name: calls[name].astype(object).where(calls[name].notna(), None) for name in ("collective", "group")}
@@ -48,9 +51,6 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
         factor=bus_factors(calls["collective"], calls["group_size"]),
         transfer=stragglers.transfer_ns(calls),
     )
-    keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
-    if calls.empty:
-        return pd.DataFrame(columns=[*keys, *_TIMES]).astype(_TIMES)
     result = calls.groupby(keys, sort=False, dropna=False)[list(calls.columns)].apply(_numbers).reset_index()
     result = result.astype(_TIMES).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     return result[[*keys, *_TIMES]]

@@ -45,10 +45,11 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("point_to_point", request, GROUPINGS)
-    pairs = _waits(matched(instances.together(partials, "messages")), partials)
     keys = [*(["step"] if "step" in request.by else []), *_PAIR]
+    pairs = matched(ends) if len(ends := instances.together(partials, "messages")) else ends
     if pairs.empty:
         return pd.DataFrame(columns=[*keys, *_TYPES]).astype(_TYPES)
+    pairs = _waits(pairs, partials)
     result = pairs.groupby(keys, dropna=False)[list(pairs.columns)].apply(_numbers).reset_index()
     result["group"] = result["group"].where(result["group"] != "", None)
     return result.astype({"sender": "Int64", "receiver": "Int64", **_TYPES})
