@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 BUSY_THREAD: Final = 0.05
 """Least CPU time of a busy thread, as a share of the time of the recorded steps. Threads that feed queues use less."""
 _NAMED_THREADS: Final = 3
+_WAITING_BATCHES: Final = 32
+"""Largest number of batches that wait for the background thread: 262,144 events, of 450 bytes each. If there are more,
+the calling thread makes columns of them, which take 100 bytes for an event."""
 _PROPERTIES: Final = {
     "computeMajor": "major", "computeMinor": "minor", "numSms": "multi_processor_count", "warpSize": "warp_size",
     "maxThreadsPerMultiprocessor": "max_threads_per_multi_processor",
@@ -60,8 +64,9 @@ def trace_handler(
 def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:
     """Take the last cycle of the profiler. ``clock``: the clock of the training, by default that of its schedule.
 
-    Read the events in the calling thread: reading holds the GIL, so another thread would block the training as well.
-    A background thread assembles them, unless Python stacks are recorded: its stacks would be in the next cycle."""
+    Read torch's objects in the calling thread: this holds the GIL, so another thread would block the training as well.
+    A background thread makes columns of what was read, and assembles them, unless Python stacks are recorded: its
+    stacks would be in the next cycle."""
     inner = getattr(profiler, "profiler", profiler)  # torch.autograd.profiler.profile has no inner profiler
     results = getattr(inner, "kineto_results", None)
     if results is None:
@@ -71,7 +76,11 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     batches = live_events.batches(results, with_flops, with_stack)
     if clock is not None and with_stack:  # torch also records the frames of the sampler
         batches = (batch.without_thread(clock.sampler) for batch in batches)
-    held = [read(batches)]
+    waiting = [*islice(batches, _WAITING_BATCHES)][::-1]
+    recorder = Recorder(dialect.TorchDialect())
+    for batch in batches:
+        read(_drained(waiting), recorder)
+        read((batch,), recorder)
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK
 
@@ -90,8 +99,8 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     )
 
     def finish() -> Trace:
-        # ``pop`` removes the last reference to the events, so that their memory is freed as early as possible.
-        trace = assemble(held.pop().recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
+        read(_drained(waiting), recorder)
+        trace = assemble(recorder.recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
         try:
             return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
         except Exception:  # the cycle is complete without them
@@ -130,8 +139,15 @@ def _unrecorded_threads(trace: Trace, threads: Mapping[int, tuple[str, float]]) 
     return trace.with_findings(Finding("threads-not-recorded", text))
 
 
-def read(batches: Iterable[live_events.LiveBatch]) -> Recorder:
-    recorder = Recorder(dialect.TorchDialect())
+def _drained(waiting: list[live_events.LiveBatch]) -> Iterator[live_events.LiveBatch]:
+    """Yield the batches, the last one first, and remove them from the list, so that their memory is freed early."""
+    while waiting:
+        yield waiting.pop()
+
+
+def read(batches: Iterable[live_events.LiveBatch], recorder: Recorder | None = None) -> Recorder:
+    """Add the events of some batches to a recorder, by default to a new one."""
+    recorder = recorder or Recorder(dialect.TorchDialect())
     for batch in batches:
         try:
             recorder.add_text(batch.text(), batch.times)
