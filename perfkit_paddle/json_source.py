@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of
 from perfkit_core.assembly import draft, labels
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Finding, TraceMeta
@@ -178,7 +178,7 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
         dur = events["dur_ns"].to_numpy()
         dur_error = json_dialect.float_error(dur)
         parent, odd = _parents(events, start, dur, start_error + dur_error)
-        memory = _text(events, "kind") == MEMORY
+        memory = one_of(events["kind"], MEMORY)
         errors = (start_error[~memory], dur_error, start_error[memory])
         rounded = findings.rounded(*(int(error.max(initial=0)) for error in errors))
         quality = (rounded, findings.parents_rebuilt(odd))
@@ -189,18 +189,12 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
 
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:
-    kind, on_host = _text(events, "kind"), _text(events, "device") == CPU
-    attached = (kind == MEMORY) | (kind == RUNTIME) | (kind == SYNC)
+    attached = one_of(events["kind"], MEMORY, RUNTIME, SYNC)
     has_thread = ~events["tid"].is_null().to_numpy()
-    host: BoolArray = on_host & ~attached & has_thread
+    host: BoolArray = one_of(events["device"], CPU) & ~attached & has_thread
     ids = [pc.fill_null(events[column], -1).to_numpy() for column in ("pid", "tid")]
-    _, code = np.unique(np.column_stack(ids), axis=0, return_inverse=True)  # numbers the pairs of process and thread
-    thread = np.asarray(code).reshape(-1).astype(np.int64)
+    thread, _ = groupby.distinct(ids, len(host))
     return parents(thread, host, attached & has_thread, start, start + dur, slack)
-
-
-def _text(events: pa.Table, column: str) -> Any:
-    return np.asarray(events[column].cast(pa.string()).to_numpy(zero_copy_only=False))
 
 
 def _inside_parents(parent: IntArray, start: IntArray, dur: IntArray) -> tuple[IntArray, IntArray]:

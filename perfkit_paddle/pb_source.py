@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.assembly import draft, labels
@@ -314,8 +313,8 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
 
 def _part(columns: pa.Table) -> arrays.IntArray:
     calls = np.where(columns["correlation"].is_null().to_numpy(), _HOST, _CALL)
-    of_span = np.where(_is(columns, "device", CPU), calls, _WORK)
-    return np.where(_is(columns, "kind", MEMORY), _BYTES, of_span)
+    of_span = np.where(arrays.one_of(columns["device"], CPU), calls, _WORK)
+    return np.where(arrays.one_of(columns["kind"], MEMORY), _BYTES, of_span)
 
 
 def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
@@ -326,7 +325,7 @@ def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
     holders = np.flatnonzero(has_inputs & (_part(columns) == _HOST))
     if recorded.parent is None or not len(holders):
         return recorded
-    operator = nesting.nearest_on_path(recorded.parent, _is(columns, "category", "Operator"))[holders]
+    operator = nesting.nearest_on_path(recorded.parent, arrays.one_of(columns["category"], "Operator"))[holders]
     at, first = np.unique(np.where(operator == arrays.NO_ROW, holders, operator), return_index=True)
     source = np.arange(columns.num_rows)
     source[holders] = arrays.NO_ROW
@@ -335,7 +334,3 @@ def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
     for name in _INPUTS:
         columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(taken))
     return replace(recorded, columns=columns)
-
-
-def _is(columns: pa.Table, name: str, value: str) -> Any:
-    return pc.fill_null(pc.equal(columns[name].cast(pa.string()), value), False).to_numpy()

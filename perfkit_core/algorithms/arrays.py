@@ -235,6 +235,11 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
     return codes, list(number)
 
 
+def one_of(column: pa.ChunkedArray, *wanted: str) -> BoolArray:
+    """Return the mask of the rows of a text column that have one of the texts ``wanted``; False for null."""
+    return np.asarray(pc.is_in(column.cast(pa.string()), value_set=pa.array(wanted, pa.string())))
+
+
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
     """Return the mask of texts that contain a match of ``pattern``; False for null. Raises UsageError. The pattern is
     in RE2 syntax. RE2 takes linear time and bounded memory, so that no user's pattern can hang."""
