@@ -1,7 +1,7 @@
 """Read all real traces: ``python -m benchmarks.real_files [SIZE_MB]``
 
-Traces of other shapes than the one of the benchmark ``ingest``: Python stacks, memory events, graph replays, texts in
-place of numbers, steps of servers, files of Paddle, and metadata by the hundred thousand. Each trace is repeated until
+The traces have other shapes than the one of the benchmark ``ingest``: Python stacks, memory events, graph replays,
+steps of servers, files of Paddle, and metadata of 100,000 threads. Each trace is repeated until
 it has about the same size. A process reads all files one after the other, with the same tool. The tools alternate, and
 the numbers are medians.
 
@@ -13,6 +13,7 @@ the numbers are medians.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import resource
@@ -30,7 +31,7 @@ from benchmarks.rounds import Result, take_turns
 
 SIZE_MB: Final = 40
 PARSERS: Final = ("perfkit", "orjson", "simdjson")
-METADATA: Final = "threads by the hundred thousand"
+METADATA: Final = "metadata of 100,000 threads"
 _SMALLEST: Final = 20_000
 """Traces of fewer bytes have too few events to be repeated: perfkit would mostly label names."""
 
@@ -56,7 +57,8 @@ def made(size_mb: int) -> dict[str, Path]:
 
 
 def _many_threads(out: Path, size_mb: int) -> Path:
-    """Write a trace with two metadata events for each event, as MTIA's profiler writes them."""
+    """Write a trace with two metadata events for each event, about threads most of which have no event. MTIA's profiler
+    writes such traces."""
     if out.exists():
         return out
     with out.open("w", encoding="utf-8") as file:
@@ -69,7 +71,7 @@ def _many_threads(out: Path, size_mb: int) -> Path:
                 f'"tid": {thread}, "args": {{"name": "worker {thread}"}}}},\n'
                 f'{{"name": "thread_sort_index", "ph": "M", "ts": {thread}.125, "pid": 7, "tid": {thread}, '
                 f'"args": {{"sort_index": {thread}}}}},\n'
-                f'{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": {thread}, "ts": {thread}.5, '
+                f'{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": {thread % 64}, "ts": {thread}.5, '
                 f'"dur": 3.25, "args": {{"External id": {thread}, "Ev Idx": {thread}}}}}'
             )
         file.write("]}\n")
@@ -128,7 +130,10 @@ def _row(name: str, path: Path, results: dict[str, Result]) -> tuple[str, float,
     assert seconds is not None
     assert cpu is not None
     ratios = [results[parser].ratio(results["perfkit"], name) or 0.0 for parser in PARSERS[1:]]
-    return name, path.stat().st_size / 1e6 / seconds, cpu / seconds, ratios[0], ratios[1]
+    size = path.stat().st_size
+    with contextlib.suppress(FileNotFoundError):  # perfkit also reads the graphs that a server captured
+        size += path.with_suffix(".capture.json").stat().st_size
+    return name, size / 1e6 / seconds, cpu / seconds, ratios[0], ratios[1]
 
 
 def _cells(row: tuple[str, float, float, float, float]) -> tuple[str, ...]:

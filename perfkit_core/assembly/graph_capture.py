@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays, groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import by_time
+from perfkit_core.assembly.draft import arranged, by_time
 from perfkit_core.assembly.graph_matching import CapturedGraph, Graphs
 from perfkit_core.assembly.server_steps import CAPTURE, ServingStep, serving_steps
 from perfkit_core.assembly.steps import NO_PHASES
@@ -236,7 +236,7 @@ def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
         tables.append(_events(trace, launches, captured, rows))
         count += len(rows) * len(group)
     own = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()}).events
-    table = pa.concat_tables([own, *tables]).unify_dictionaries().combine_chunks()
+    table = pa.concat_tables([own, *tables]).unify_dictionaries()
     references = {
         "parent": np.concatenate(parents),
         "launched_by": np.append(launched_by, np.full(count - len(trace), NO_ROW)),
@@ -244,7 +244,9 @@ def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
     order = by_time(table["start_ns"].to_numpy(), table["dur_ns"].to_numpy())
     if order is None:
         order = np.arange(count)
-    table = table.take(pa.array(order))
+    types = {field.name: field.type for field in schema.SCHEMA}
+    columns = arranged(dict(zip(table.column_names, table.columns, strict=True)), types, order)
+    table = pa.table([columns[name] for name in types], schema=schema.SCHEMA)
     for name, rows in references.items():
         field = schema.SCHEMA.field(name)
         table = table.set_column(table.column_names.index(name), field, pa.array(nesting.renumbered(rows, order)))
