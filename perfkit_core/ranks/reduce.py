@@ -95,13 +95,14 @@ def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     partials = {name: reduction(views[name]).reduce(trace, understood(views[name], request)) for name in job.views}
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
-    unknown: set[str] = set()  # columns that are empty in at least one table
+    unknown: set[str] = set()  # recorded columns that are empty in at least one table
+    known = {name for name in schema.COLUMN_NAMES if trace.known(name)}
     for name, partial in partials.items():
         tables = list(_tables(partial))
-        unknown |= {str(column) for table in tables for column in table.columns if table[column].isna().all()}
+        unknown |= {column for table in tables for column in known & {*table.columns} if table[column].isna().all()}
         if all(table.empty for table in tables):
             empty[name] = views[name].explain_empty(trace)
-    recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown and trace.known(name))
+    recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown)
     return Partial(Facts(meta, trace.quality, rank_recorded, len(trace), steps, recorded, empty), partials)
 
 

@@ -242,7 +242,8 @@ def row(
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
     """Return a table of the rows with their shares of the host and device time of the steps (NA if unknown)."""
-    result = pd.DataFrame(list(rows), columns=["phase", *_INTEGERS]).astype(dict.fromkeys(_INTEGERS, "Int64"))
+    numbers = {name: pd.array([row.get(name) for row in rows], "Int64") for name in _INTEGERS}
+    result = pd.DataFrame({"phase": [row["phase"] for row in rows], **numbers})
     for side, step_ns in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
         part = result[f"total_{side}_ns"].astype("Float64")
         result[f"{side}_ratio"] = part / step_ns if step_ns else part * 0
