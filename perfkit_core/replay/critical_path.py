@@ -318,16 +318,22 @@ def marks(trace: Trace) -> dict[str, IntArray]:
     """Return the rows of the events on the critical paths, by the names of the rows of the table."""
     _, path = critical_path(trace)
     played = replay_of(trace).graph
-    nodes = np.unique(path.node[path.node >= 0])
-    nodes = nodes[played.row[nodes] >= 0]
-    found: dict[str, IntArray] = {PATH: np.unique(played.row[nodes])}
+    on_path = np.zeros(len(played), np.bool_)
+    on_path[path.node[path.node >= 0]] = True
+    nodes = np.flatnonzero(on_path & (played.row >= 0))
+    nodes = nodes[np.argsort(played.row[nodes], kind="stable")]
+    rows = played.row[nodes]
+    marked: dict[str, IntArray] = {PATH: _distinct(rows)}
     for names in _named(trace, played, nodes).values():
         code, values = pd.factorize(names)
-        found |= {
-            str(value): np.unique(played.row[nodes[part]])
-            for value, part in zip(values, groupby.parts(code, len(values)), strict=True)
-        }
-    return found
+        parts = groupby.parts(code, len(values))
+        marked |= {str(value): _distinct(rows[part]) for value, part in zip(values, parts, strict=True)}
+    return marked
+
+
+def _distinct(rows: IntArray) -> IntArray:
+    """Return sorted rows without those that occur again."""
+    return rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
 
 
 COLUMNS: Final = (

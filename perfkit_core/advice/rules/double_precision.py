@@ -13,6 +13,7 @@ from perfkit_core.advice import operators
 from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import DTYPE
@@ -29,14 +30,14 @@ def _has_double_tensors(trace: Trace) -> BoolArray:
     """Return the mask of the events with an input of 64 bits and at least one dimension. Numbers in Python have 64
     bits, too, but no dimensions."""
     shapes, dtypes = trace.codes("shapes"), trace.codes("dtypes")
-    pairs, at = np.unique(np.stack([shapes.codes, dtypes.codes]), axis=1, return_inverse=True)
-    found = np.zeros(pairs.shape[1], np.bool_)
-    for number, (shape, dtype) in enumerate(pairs.T.tolist()):
+    group, first = groupby.distinct([shapes.codes, dtypes.codes], len(trace))
+    double = np.zeros(len(first), np.bool_)
+    for number, (shape, dtype) in enumerate(zip(shapes.codes[first], dtypes.codes[first], strict=True)):
         if shape >= 0 and dtype >= 0 and "double" in dtypes.values[dtype]:
             types = msgspec.json.decode(dtypes.values[dtype], type=list[str])
             both = zip(operators.shapes_of(shapes.values[shape]), types, strict=False)
-            found[number] = any(size and name == "double" for size, name in both)
-    mask: BoolArray = found[at.ravel()]
+            double[number] = any(size and name == "double" for size, name in both)
+    mask: BoolArray = double[group]
     return mask
 
 
