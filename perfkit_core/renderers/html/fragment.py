@@ -37,8 +37,6 @@ def render(report: Report) -> str:
         ],
         style=style(),
         ids={},
-        longest=sections.LONGEST,
-        shortest=sections.SHORTEST,
     )
 
 

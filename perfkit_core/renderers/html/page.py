@@ -12,7 +12,7 @@ from perfkit_core.language.units import FAMILIES
 from perfkit_core.model.columns import ADDRESS
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
-from perfkit_core.renderers.html import chapters, charts, colours, links, packing, sections
+from perfkit_core.renderers.html import chapters, charts, colours, links, packing, sections, table_rows
 from perfkit_core.system import paths
 
 if TYPE_CHECKING:
@@ -75,18 +75,11 @@ def render(report: Report) -> str:
         ),
         libraries={name: packing.library(name) for name in libraries},
         scripts=[resource(name) for name in scripts],
-        longest=sections.LONGEST,
-        shortest=sections.SHORTEST,
         plain=_MAX_HTML_ROWS,
         language=language(),
         texts={text: said for name in scripts for text, said in texts_of(resource(name)).items()},
         units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
     )
-
-
-def bar(share: float | None) -> str:
-    """Return the share as the width of a bar: a percentage from 0 to 100."""
-    return f"{100 * min(max(share or 0.0, 0.0), 1.0):.1f}"
 
 
 def template(name: str) -> jinja2.Template:
@@ -105,8 +98,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         bytecode_cache=_compiled_templates(),
     )
-    environment.globals.update(say=say, address=ADDRESS, missing_cell=cells.MISSING)
-    environment.filters.update(visible=cells.visible, bar=bar, cut=cells.cut, packed=packing.packed)
+    environment.globals.update(say=say, address=ADDRESS, rows=table_rows.rows)
+    environment.filters.update(visible=cells.visible, bar=table_rows.bar, cut=cells.cut, packed=packing.packed)
     return environment
 
 
