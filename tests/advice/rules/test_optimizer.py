@@ -260,7 +260,8 @@ def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None
 @pytest.mark.parametrize(("foreach", "fused"), [(True, None), (None, True)])
 def test_what_torch_records_of_fused_updates(tmp_path: Path, foreach: bool | None, fused: bool | None) -> None:
     facts = Facts(recorded_torch(tmp_path, foreach, fused, True))
-    assert len(per_tensor(facts)) == (foreach is True)  # operators on lists read all parameters several times
+    # operators on lists read all parameters several times; their share of the time depends on the load of the machine
+    assert len(found(per_tensor, facts.trace, foreach_share=0)) == (foreach is True)
     assert found(per_tensor, facts.trace, foreach_share=1) == []
     assert zeroed_gradients(facts) == []
 
