@@ -37,9 +37,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("perfkit")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Build the compiled functions of the checkout that have changed, once for all workers."""
-    if not hasattr(config, "workerinput") and Path(perfkit_core.__file__).is_relative_to(ROOT):
+    if not hasattr(session.config, "workerinput") and Path(perfkit_core.__file__).is_relative_to(ROOT):
         subprocess.run([sys.executable, "-m", "perfkit_core.runtime.build"], cwd=ROOT, check=True)
         os.environ.setdefault("PERFKIT_COMPILED", library.BUILT)
 

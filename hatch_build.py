@@ -1,4 +1,4 @@
-"""What is made when perfkit is built or installed, so that it runs without the packages that are needed to make it.
+"""Generates files when perfkit is built, so that running it does not need the packages that generate them.
 
 - Babel compiles the catalogues of translations.
 - The JavaScript libraries of the pages are taken out of the Python packages that contain them.
@@ -34,7 +34,7 @@ class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
         """Return what the build needs in addition to ``build-system.requires``."""
         if self.target_name == "sdist":
             return []
-        return ["numba>=0.60", *self.build_config.builder.metadata.core.dependencies]
+        return ["numba>=0.61", *self.build_config.builder.metadata.core.dependencies]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write all files."""

@@ -48,7 +48,7 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 70_000,
+    "product lines": 70_500,
     "files": 525,
     "private functions used once": 0.18,
     "import lines": 0.087,

@@ -1,8 +1,8 @@
 """Compiles the functions of modules, when perfkit is built or installed: ``python -m perfkit_core.runtime.build``.
 
-numba translates the functions to LLVM's language. LLVM optimises all functions of a module together, for any processor
-of the architecture. The C compiler of the system links them to a library, which needs no other library: it fits every
-version of Python, and every Linux of the architecture.
+numba translates the functions to LLVM IR. LLVM optimises all functions of a module together, for any processor of the
+architecture. The C compiler of the system links them to a library, which needs no other library: it works with every
+version of Python, and on every Linux of the architecture.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import importlib
 import itertools
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import types as python_types
-import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,9 +33,10 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import populate_array
 
-from perfkit_core.runtime import library
-from perfkit_core.runtime.compiled import KINDS, CompiledFunction, Mode, Primitive
+from perfkit_core.runtime import freshness, library
+from perfkit_core.runtime.compiled import INLINED, CompiledFunction, Mode, Primitive
 from perfkit_core.runtime.primitives import put_int64
+from perfkit_core.runtime.signature import KINDS, NUMBERS, Array, Record, Signature
 from perfkit_core.system.owner import temporary_name
 
 _LEVEL: Final = {"x86_64": ("x86-64-v2", "+sse4.2,+ssse3,+popcnt,+cx16")}
@@ -43,11 +44,12 @@ _LEVEL: Final = {"x86_64": ("x86-64-v2", "+sse4.2,+ssse3,+popcnt,+cx16")}
 CPU, FEATURES = _LEVEL.get(platform.machine(), ("generic", ""))
 config.CPU_NAME, config.CPU_FEATURES = CPU, FEATURES
 _OPTIONS: Final = {"nogil": True, "error_model": "numpy", "_nrt": False}
-"""Compiled functions count no references and check no division, so that they cannot raise errors."""
+"""Without reference counting and division checks, compiled functions cannot raise errors."""
 _STAMP: Final = "perfkit_stamp"
-"""Name of the text in a library that :func:`library.stamp` returned."""
+"""Name of the text in a library that :func:`freshness.stamp` returned."""
 _ALLOWED: Final = ("llvm.", "memset", "memcpy", "memmove")
-"""Beginnings of the names of functions that compiled code may call. The processor, or any program's libc, has them."""
+"""Beginnings of the names of functions that compiled code may call. LLVM replaces ``llvm.*`` by instructions. Every
+process has the others in its libc."""
 
 
 @functools.cache
@@ -55,7 +57,7 @@ def dispatcher(function: CompiledFunction[..., Any] | Primitive, checked: bool =
     """Return what numba calls if a compiled function calls another one. With ``checked``, it checks array indices."""
     if isinstance(function, Primitive):
         return _instruction(function)
-    return njit(forceinline=function.inline, boundscheck=checked, **_OPTIONS)(function.python)
+    return njit(forceinline=function.traits == INLINED, boundscheck=checked, **_OPTIONS)(function.python)
 
 
 @typeof_impl.register(CompiledFunction)  # type: ignore[untyped-decorator]
@@ -109,17 +111,15 @@ def _record(dtype: np.dtype[Any]) -> Any:
     return intrinsic(lambda typing, address: (record(types.int64), generate))
 
 
-def _array(kind: _Array) -> Any:
-    """Return a function that returns the array at an address, given the lengths of its dimensions. If the array is not
-    to be changed, its type is read only: numba refuses functions that would change it."""
-    array = types.Array(
-        from_dtype(kind.dtype), kind.dimensions, "A" if kind.strided else "C", readonly=not kind.changed
-    )
+def _array(kind: Array, dtype: np.dtype[Any]) -> Any:
+    """Return a function that returns the array at an address, given the lengths of its dimensions, and the stride. If
+    the array is not to be changed, its type is read only: numba refuses functions that would change it."""
+    array = types.Array(from_dtype(dtype), kind.dimensions, "A" if kind.strided else "C", readonly=not kind.changed)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address, lengths = arguments[0], arguments[1 : kind.dimensions + 1]
         made = context.make_array(array)(context, builder)
-        size = context.get_constant(types.intp, kind.dtype.itemsize)
+        size = context.get_constant(types.intp, dtype.itemsize)
         strides = [*arguments[kind.dimensions + 1 :]] or [size]
         for length in lengths[:0:-1]:
             strides.insert(0, builder.mul(strides[0], length))
@@ -133,94 +133,45 @@ def _array(kind: _Array) -> Any:
     return intrinsic(lambda typing, address, n, m: (array(types.int64, types.int64, types.int64), generate))
 
 
-def parameters(function: CompiledFunction[..., Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each combination of array types that a function takes: the end of its name in the library, and its types.
-    A type is a dtype, with the number of dimensions and whether the array is changed; or a record; or a number."""
-    hints = typing.get_type_hints(function.python, include_extras=True)
-    hints.pop("return", None)
-    for choice in itertools.product(*(_alternatives(hint) for hint in hints.values())):
-        arrays = [kind for kind in choice if isinstance(kind, _Array)]
-        yield "".join(f"_{KINDS[array.dtype]}" for array in arrays), list(choice)
-
-
-_NOTES: Final[dict[Any, tuple[str, Any]]] = {
-    "out": ("changed", True),
-    "strided": ("strided", True),
-    2: ("dimensions", 2),
-}
-"""For each annotation of an array, the field of _Array that it sets."""
-
-
-class _Array(typing.NamedTuple):
-    dtype: np.dtype[Any]
-    dimensions: int = 1
-    changed: bool = False
-    strided: bool = False
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers describe an array: its address, the lengths of its dimensions, and the stride."""
-        return 1 + self.dimensions + self.strided
-
-
-def _alternatives(hint: Any) -> list[Any]:
-    if isinstance(hint, python_types.UnionType):
-        return [kind for each in typing.get_args(hint) for kind in _alternatives(each)]
-    if typing.get_origin(hint) is typing.Annotated:
-        inner, *notes = typing.get_args(hint)
-        if inner is Any:
-            return notes
-        return [kind._replace(**dict(_NOTES[note] for note in notes)) for kind in _alternatives(inner)]
-    if typing.get_origin(hint) is np.ndarray:
-        (scalar,) = typing.get_args(typing.get_args(hint)[1])
-        return [_Array(np.dtype(scalar))]
-    return [types.uint64 if hint is np.uint64 else types.int64]
-
-
-def _entry(function: CompiledFunction[..., Any], kinds: list[Any]) -> Any:
-    """Return a C function that takes addresses and numbers, and calls the compiled function. After the address of an
-    array come the lengths of its dimensions. Results of several numbers are written to the address that comes last."""
+def _entry(function: CompiledFunction[..., Any], of: Signature, dtypes: Sequence[np.dtype[Any]]) -> Any:
+    """Return a C function that takes addresses and numbers, and calls the compiled function. ``dtypes`` are those of
+    its arrays. Results of several numbers are written to the address that comes last."""
     names: dict[str, Any] = {"called": dispatcher(function), "put": dispatcher(put_int64), "int64": np.int64}
-    takes: list[str] = []
-    gives: list[Any] = []
+    takes: list[tuple[str, Any]] = []
     passed: list[str] = []
-    for number, kind in enumerate(kinds):
-        takes.append(f"a{number}")
-        if isinstance(kind, _Array):
-            rest = [f"a{number}_{axis}" for axis in range(1, kind.numbers)]
-            takes += rest
-            gives += [types.int64] * kind.numbers
-            names[f"array{number}"] = _array(kind)
-            passed.append(f"array{number}(a{number}, {', '.join(rest)})")
-        elif isinstance(kind, np.dtype):
-            names[f"record{number}"] = _record(kind)
-            gives.append(types.int64)
+    left = iter(dtypes)
+    for number, kind in enumerate(of.parameters):
+        if isinstance(kind, Array):
+            parts = [f"a{number}_{part}" for part in range(kind.numbers)]
+            takes += [(part, types.int64) for part in parts]
+            names[f"array{number}"] = _array(kind, next(left))
+            passed.append(f"array{number}({', '.join(parts)})")
+        elif isinstance(kind, Record):
+            takes.append((f"a{number}", types.int64))
+            names[f"record{number}"] = _record(kind.dtype)
             passed.append(f"record{number}(a{number})")
         else:
-            gives.append(kind)
+            takes.append((f"a{number}", getattr(types, kind)))
             passed.append(f"a{number}")
-    result = function.__annotations__["return"]
-    called = f"called({', '.join(passed)})"
-    if result.startswith("tuple["):
-        takes.append("out")
-        gives.append(types.int64)
-        cells = range(result.count(",") + 1)
-        body = f" result = {called}\n" + "".join(f" put(out, {cell}, int64(result[{cell}]))\n" for cell in cells)
-        gives_back = types.void
-    elif result == "None":
-        body, gives_back = f" {called}\n", types.void
+    called, result = f"called({', '.join(passed)})", types.void
+    if of.several:
+        takes.append(("out", types.int64))
+        puts = [f" put(out, {cell}, int64(result[{cell}]))\n" for cell in range(len(of.results))]
+        body = f" result = {called}\n" + "".join(puts)
+    elif of.results:
+        result = getattr(types, NUMBERS[of.results[0]])
+        body = f" return {called}\n" if result == types.uint64 else f" return int64({called})\n"
     else:
-        gives_back = types.uint64 if result == "np.uint64" else types.int64
-        body = f" return {'' if result == 'np.uint64' else 'int64'}({called})\n"
-    exec(f"def entry({', '.join(takes)}):\n{body}", names)
-    return cfunc(gives_back(*gives), **{key: value for key, value in _OPTIONS.items() if key != "nogil"})(
-        names["entry"]
-    )
+        body = f" {called}\n"
+    exec(f"def entry({', '.join(name for name, _ in takes)}):\n{body}", names)
+    options = {key: value for key, value in _OPTIONS.items() if key != "nogil"}
+    return cfunc(result(*(kind for _, kind in takes)), **options)(names["entry"])
 
 
-def exported(module: python_types.ModuleType) -> list[CompiledFunction[..., Any]]:
-    """Return the compiled functions of a module that Python code can call."""
-    return [function for function in library.functions_of(module) if "return" in function.__annotations__]
+def exported(module: python_types.ModuleType) -> dict[CompiledFunction[..., Any], Signature]:
+    """Return the compiled functions of a module that Python code can call, with their types."""
+    functions = {function: function.signature for function in freshness.functions_of(module)}
+    return {function: of for function, of in functions.items() if of is not None}
 
 
 def object_code(module: python_types.ModuleType) -> bytes:
@@ -228,13 +179,14 @@ def object_code(module: python_types.ModuleType) -> bytes:
     Raises SystemExit if a function could raise an error, or calls a function that is not in the library."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    stamp = library.stamp(module)
+    stamp = freshness.stamp(module)
     entries, linked = [_STAMP], llvm.parse_assembly(f'@{_STAMP} = constant [{len(stamp)} x i8] c"{stamp}"')
-    for function in exported(module):
-        for suffix, kinds in parameters(function):
-            entry = _entry(function, kinds)
+    for function, of in exported(module).items():
+        arrays = [kind.dtypes for kind in of.parameters if isinstance(kind, Array)]
+        for dtypes in itertools.product(*arrays):
+            entry = _entry(function, of, dtypes)
             part = llvm.parse_assembly(entry._library.get_llvm_str())
-            name = function.__name__ + suffix
+            name = function.__name__ + "".join(f"_{KINDS[dtype]}" for dtype in dtypes)
             part.get_function(entry.native_name).name = name
             entries.append(name)
             linked.link_in(part)
@@ -253,21 +205,21 @@ def object_code(module: python_types.ModuleType) -> bytes:
 
 def linked(code: Path, path: Path) -> None:
     """Link machine code to a shared library. Raises SystemExit if no C compiler is installed, or if it fails."""
-    wanted = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
-    compiler = next((found for name in wanted if name and (found := shutil.which(name.split()[0]))), None)
-    if compiler is None:
+    names = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
+    commands = [words for name in names if name and shutil.which((words := shlex.split(name))[0])]
+    if not commands:
         raise SystemExit("perfkit needs a C compiler to be built: install gcc or clang, or set CC")
     alone = ["-dynamiclib", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared", "-nostdlib"]
-    done = subprocess.run([compiler, *alone, "-Wl,-S", "-o", path, code], capture_output=True, text=True)
+    done = subprocess.run([*commands[0], *alone, "-Wl,-S", "-o", path, code], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{compiler} cannot link the compiled functions: {done.stderr.strip()}")
+        raise SystemExit(f"{commands[0][0]} cannot link the compiled functions: {done.stderr.strip()}")
 
 
 def build(name: str) -> None:
     """Write the library of a module, if it is missing or out of date."""
     module = importlib.import_module(name)
     path = library.library_path(name)
-    if not exported(module) or library.is_fresh(path, library.stamp(module)):
+    if not exported(module) or freshness.is_fresh(path, freshness.stamp(module)):
         return
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_name(temporary_name(path.name))
@@ -284,15 +236,22 @@ def build(name: str) -> None:
 def modules(root: Path) -> list[str]:
     """Return the modules of all packages below ``root`` that have compiled functions."""
     files = [file for package in root.glob("perfkit_*") for file in package.rglob("*.py")]
-    marked = [file for file in files if "@compiled" in file.read_text(encoding="utf-8")]
+    marked = [file for file in files if "\n@compiled\n" in file.read_text(encoding="utf-8")]
     return [".".join(file.relative_to(root).with_suffix("").parts) for file in marked]
 
 
 def main(names: Sequence[str]) -> None:
-    """Build the libraries of the modules ``names``, or of all modules, in several processes."""
+    """Build the libraries of the modules ``names``, or of all modules, in several processes. In the second case, remove
+    the libraries of modules that no longer exist."""
     os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"
+    root = Path(__file__).parents[2]
+    wanted = names or modules(root)
+    if not names:
+        for path in root.glob("perfkit_*/_compiled/*.so"):
+            if path.stem not in wanted:
+                path.unlink()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        list(pool.map(build, names or modules(Path(__file__).parents[2])))
+        list(pool.map(build, wanted))
 
 
 if __name__ == "__main__":

@@ -9,36 +9,26 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit_core.runtime import library
+from perfkit_core.runtime.signature import KINDS, Array, Out, Record, Signature, Strided, signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-Out = Annotated[T, "out"]
-"""The annotation of an array that a compiled function changes. It cannot change other arrays."""
-Strided = Annotated[T, "strided"]
-"""The annotation of an array whose items need not be adjacent, such as one that repeats a value. Others are copied."""
-KINDS: Final = {np.dtype(kind): kind for kind in ("i1", "i4", "i8", "u1", "f8", "b1")}
-"""The types of the arrays that compiled functions take, with their names in the names of a library's functions."""
-_RESULTS: Final[dict[str, tuple[Any, Callable[[Any], Any]]]] = {
-    "None": (None, lambda nothing: nothing),
-    "int": (ctypes.c_int64, int),
-    "bool": (ctypes.c_int64, bool),
-    "np.uint64": (ctypes.c_uint64, np.uint64),
-}
-"""For each type of result: the type in the library, and how to make a Python value of it."""
+INLINED: Final = "inlined"
+__all__ = ["CompiledFunction", "Mode", "Out", "Primitive", "Strided", "compiled", "in_python", "inlined"]
 
 
 class Mode:
-    """How compiled functions run. ``instead`` returns what runs in place of a function's machine code, if it is set.
+    """How compiled functions run. If set, ``instead`` takes a compiled function and returns what to run in its place.
     Functions that take numpy records always run as machine code."""
 
     instead: ClassVar[Callable[[CompiledFunction[..., Any]], Callable[..., Any]] | None] = None
@@ -50,10 +40,8 @@ def compiled(function: Callable[P, R]) -> CompiledFunction[P, R]:
     It may call other such functions, and numpy functions that numba knows. It must not allocate memory or raise errors:
     if it could, the build fails. Integers wrap around. Array indices are not checked.
 
-    If its parameters are annotated, Python code can call it, with positional arguments. They are numbers, addresses,
-    numpy records (``Annotated[Any, dtype]``) or arrays of the types in KINDS. A union of types allows each of them.
-    ``Out[…]`` marks an array that the function changes, ``Strided[…]`` one that is not copied if its items are not
-    adjacent, and ``Annotated[…, 2]`` one with two dimensions. The result is None, a number, or a tuple of numbers.
+    If all its parameters are annotated, Python code can call it, with positional arguments (``runtime/signature.py``).
+    The result is None, a number, or a tuple of numbers.
     """
     return CompiledFunction(function)
 
@@ -72,54 +60,61 @@ class CompiledFunction(Generic[P, R]):
     def __init__(self, function: Callable[P, R], inline: bool = False) -> None:
         functools.update_wrapper(self, function)
         self.python: Any = function
-        self.inline = inline
+        self.traits = INLINED if inline else "compiled"
         self._entries: dict[str, Callable[..., Any]] = {}
-        types = dict(function.__annotations__)
-        result = types.pop("return", "None").removeprefix("tuple[").removesuffix("]")
-        self._results = [_RESULTS[name] for name in result.split(", ")] if types else []
-        self._changed = [name.startswith("Out[") for name in types.values()]
-        self._strided = [name.startswith("Strided[") for name in types.values()]
 
-    def __call__(self, *arguments: P.args, **_: P.kwargs) -> R:
-        if Mode.instead is not None and not any(isinstance(argument, np.void) for argument in arguments):
+    @functools.cached_property
+    def signature(self) -> Signature | None:
+        return signature(self.python)
+
+    def __call__(self, *arguments: P.args, **names: P.kwargs) -> R:
+        types = self.signature
+        if Mode.instead is not None and (types is None or not any(isinstance(t, Record) for t in types.parameters)):
             return Mode.instead(self)(*arguments)  # type: ignore[no-any-return]
+        if types is None or names or len(arguments) != len(types.parameters):
+            raise TypeError(f"{self.__name__} takes positional arguments, as many as it has annotated parameters")
         numbers: list[int] = []
         kinds, arrays = "", []  # the arrays keep copies alive until the function has returned
-        for argument, changed, strided in zip(arguments, self._changed, self._strided, strict=True):
-            if isinstance(argument, np.ndarray):
-                array = argument if strided else np.ascontiguousarray(argument)
-                if changed and (array is not argument or not array.flags.writeable):
-                    raise ValueError(f"{self.__name__} changes an array that is read only or not contiguous")
+        for type_, argument in zip(types.parameters, arguments, strict=True):
+            if isinstance(type_, Array):
+                array = self._checked(type_, argument)
                 arrays.append(array)
                 kinds += f"_{KINDS[array.dtype]}"
-                numbers += (array.ctypes.data, *array.shape, *(array.strides if strided else ()))
-            elif isinstance(argument, np.void):
+                numbers += (array.ctypes.data, *array.shape, *(array.strides if type_.strided else ()))
+            elif isinstance(type_, Record):
+                if not isinstance(argument, np.void) or argument.dtype != type_.dtype:
+                    raise TypeError(f"{self.__name__} takes a record of another type than {argument!r:.80}")
                 numbers.append(np.asarray(argument).ctypes.data)  # shares the memory of the record
             else:
-                numbers.append(int(argument))  # type: ignore[call-overload]
-        entry = self._entries.get(kinds) or self._entry(kinds, numbers)
-        if len(self._results) == 1:
-            return self._results[0][1](entry(*numbers))  # type: ignore[no-any-return]
-        cells = (ctypes.c_int64 * len(self._results))()
+                numbers.append(operator.index(argument))  # type: ignore[arg-type]
+        entry = self._entries.get(kinds) or self._entry(kinds, types)
+        if not types.several:
+            result = entry(*numbers)
+            return types.results[0](result) if types.results else result  # type: ignore[no-any-return]
+        cells = (ctypes.c_int64 * len(types.results))()
         entry(*numbers, ctypes.addressof(cells))
-        return tuple(make(cell) for (_, make), cell in zip(self._results, cells, strict=True))  # type: ignore[return-value]
+        return tuple(make(cell) for make, cell in zip(types.results, cells, strict=True))  # type: ignore[return-value]
 
     def __reduce__(self) -> str:
         return self.__name__
 
-    @property
-    def traits(self) -> str:
-        return "inlined" if self.inline else "compiled"
+    def _checked(self, type_: Array, argument: Any) -> npt.NDArray[Any]:
+        if not isinstance(argument, np.ndarray):
+            raise TypeError(f"{self.__module__}.{self.__name__} does not take {type(argument)} as an array")
+        if argument.ndim != type_.dimensions or argument.dtype not in type_.dtypes:
+            what = f"{argument.ndim} dimensions of {argument.dtype}"
+            raise TypeError(f"{self.__module__}.{self.__name__} does not take an array with {what}")
+        contiguous = type_.strided or argument.flags.c_contiguous
+        if type_.changed and not (contiguous and argument.flags.writeable):
+            raise ValueError(f"{self.__name__} changes an array that is read only or not contiguous")
+        return argument if contiguous else np.ascontiguousarray(argument)
 
-    def _entry(self, kinds: str, numbers: Sequence[int]) -> Callable[..., Any]:
-        functions = library.load(self.__module__)
-        try:
-            entry = functions[self.__name__ + kinds]
-        except AttributeError:
-            raise TypeError(f"{self.__module__}.{self.__name__} takes no arrays of the types {kinds}") from None
-        single = len(self._results) == 1
-        entry.argtypes = [ctypes.c_int64] * (len(numbers) + (not single))
-        entry.restype = self._results[0][0] if single else None
+    def _entry(self, kinds: str, types: Signature) -> Callable[..., Any]:
+        entry = library.load(self.__module__)[self.__name__ + kinds]
+        count = sum(type_.numbers if isinstance(type_, Array) else 1 for type_ in types.parameters)
+        entry.argtypes = [ctypes.c_int64] * (count + types.several)
+        unsigned = types.results == (np.uint64,)
+        entry.restype = None if types.several or not types.results else ctypes.c_uint64 if unsigned else ctypes.c_int64
         self._entries[kinds] = entry
         return entry
 
@@ -137,7 +132,7 @@ def in_python(function: CompiledFunction[..., Any]) -> Callable[..., Any]:
 @dataclass(frozen=True)
 class Primitive:
     """A function that is one instruction of the processor in compiled functions. ``python`` does the same.
-    ``instruction`` and ``kind`` tell ``runtime/build.py`` which instruction it is, and of which type its value."""
+    ``instruction`` and ``kind`` tell ``runtime/build.py`` which instruction it is, and the type of its value."""
 
     python: Callable[..., Any]
     instruction: str

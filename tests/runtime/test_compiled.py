@@ -18,6 +18,7 @@ from perfkit_core.algorithms import groupby, nesting, trees
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.readers.scanner import state
 from perfkit_core.runtime import build, library
 from perfkit_core.runtime.compiled import Mode, in_python
 from tests.support.paths import DATA, ROOT
@@ -74,8 +75,17 @@ def test_an_array_that_cannot_be_changed_is_refused() -> None:
 
 
 def test_an_array_of_another_type_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"nesting\._sum_up takes no arrays of the types _i8_f8"):
-        nesting._sum_up(np.array([-1, 0]), np.zeros(2))  # type: ignore[arg-type]
+    total = np.array([1, 2])
+    for wrong in (np.zeros(2), np.zeros((2, 2), np.int64), np.zeros(2, np.uint32), 7):
+        with pytest.raises(TypeError, match=r"nesting\._sum_up does not take"):
+            nesting._sum_up(np.array([-1, 0]), wrong)  # type: ignore[arg-type]
+    for arguments in ((total,), (total, total, total)):
+        with pytest.raises(TypeError, match="positional arguments, as many as it has annotated parameters"):
+            nesting._sum_up(*arguments)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="float"):
+        trees._slot(1.5, 2, 8)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="add_number takes a record of another type"):
+        state.add_number(np.zeros(1, state.INTERNER)[0], 3)
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,7 +120,7 @@ def run(folder: Path, module: str, code: str) -> subprocess.CompletedProcess[str
     """Write a module into a package ``perfkit_made`` of a checkout, and run its function ``made`` with 5."""
     package = folder / "perfkit_made"
     package.mkdir(exist_ok=True)
-    (folder / "pyproject.toml").touch()
+    (folder / "hatch_build.py").touch()
     (package / "__init__.py").touch()
     (package / f"{module}.py").write_text(HEAD + dedent(code), encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PERFKIT_COMPILED": ""}
