@@ -193,14 +193,20 @@ class Recorder:
 
     def _is_row(self, event: ChromeEvent) -> bool:
         """Return whether the event becomes a row. Store the names of threads, and count events of unsupported types."""
+        if event.ph == "M":
+            self._name_thread(event)
+            return False
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _TIMED:
             return self._dialect.keeps(event)
-        if ph == "M":
-            pid, tid = integer(event.pid), self._dialect.thread(event.tid)
-            name = event.args.get("name") if isinstance(event.args, dict) else None
-            if event.name == "thread_name" and pid is not None and tid is not None and isinstance(name, str):
-                self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
-        elif ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flow events add no data
+        if ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flow events add no data
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         return False
+
+    def _name_thread(self, event: ChromeEvent) -> None:
+        name = event.args.get("name") if isinstance(event.args, dict) else None
+        if event.name != "thread_name" or not isinstance(name, str):
+            return
+        pid, tid = integer(event.pid), self._dialect.thread(event.tid)
+        if pid is not None and tid is not None:
+            self.thread_names.setdefault(f"{pid}:{tid}", name.strip())
