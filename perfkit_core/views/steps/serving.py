@@ -47,15 +47,15 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows, steps = serving_steps(trace)
     order = np.lexsort((rows, trace.ints("rank")[rows]))
     rows, steps = rows[order], [steps[at] for at in order.tolist()]
-    table = step_frame(trace, rows).assign(kind=[step.kind for step in steps])
+    cells: dict[Any, Any] = dict(step_frame(trace, rows).items()) | {"kind": [step.kind for step in steps]}
     for name in _COUNTS:
-        table[name] = pd.array([getattr(step, name) for step in steps], "Int64")
+        cells[name] = pd.Series(pd.array([getattr(step, name) for step in steps], "Int64"))
     # a group of no requests has no keys, also if the name of the range does not say it
-    keys = [table[f"{group}_keys"].mask(table[f"{group}_requests"] == 0, 0) for group in ("context", "generation")]
-    table["keys"] = keys[0] + keys[1]
+    keys = [cells[f"{group}_keys"].mask(cells[f"{group}_requests"] == 0, 0) for group in ("context", "generation")]
+    cells["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
-        table[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
-    table = table.assign(**_device(trace, rows, request))
+        cells[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
+    table = pd.DataFrame(cells | _device(trace, rows, request))  # faster than adding one column after the other
     chosen = select.in_steps(trace, request)[rows]
     result: pd.DataFrame = table[chosen].reset_index(drop=True)
     return result
