@@ -28,7 +28,7 @@ from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
-from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
+from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts, with_columns
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
                     "rank")  # fmt: skip
@@ -137,7 +137,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     known = flops != UNKNOWN
     flops[~known] = 0
     cells["flops"] = groups.known_sum(flops, known | request.native)
-    return plain(groups.keys.assign(**{name: cells[name] for name in MEASURES}))
+    return plain(with_columns(groups.keys, {name: cells[name] for name in MEASURES}))
 
 
 def native_tables(trace: Trace, request: ViewRequest) -> NativeTables | None:

@@ -32,6 +32,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities, exclusive_ns, has_device_work
+from perfkit_core.views.tables import with_columns
 
 ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "idle")
 ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework", "idle")
@@ -41,10 +42,8 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step: the columns of :func:`step_rows.step_frame` and the time of each category."""
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = step_rows.chosen_steps(trace, request)
-    wide = step_rows.step_frame(trace, steps)
-    for index, times in enumerate(partition(trace, steps).T):
-        wide[f"{names[index]}_ns"] = times
-    return wide
+    times = zip(names, partition(trace, steps).T, strict=True)
+    return with_columns(step_rows.step_frame(trace, steps), {f"{name}_ns": time for name, time in times})
 
 
 def partition(trace: Trace, steps: IntArray) -> IntArray:

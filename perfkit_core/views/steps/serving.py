@@ -28,7 +28,7 @@ from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps.step_rows import position, step_frame
-from perfkit_core.views.tables import in_order_of, integers, rounded_division, stacked
+from perfkit_core.views.tables import in_order_of, integers, rounded_division, stacked, with_columns
 
 GROUPINGS: Final = ("step", "rank")
 ATTENTION: Final = "attention"
@@ -47,7 +47,7 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows, steps = serving_steps(trace)
     order = np.lexsort((rows, trace.ints("rank")[rows]))
     rows, steps = rows[order], [steps[at] for at in order.tolist()]
-    cells: dict[Any, Any] = dict(step_frame(trace, rows).items()) | {"kind": [step.kind for step in steps]}
+    cells: dict[str, Any] = {"kind": [step.kind for step in steps]}
     for name in _COUNTS:
         cells[name] = pd.Series(pd.array([getattr(step, name) for step in steps], "Int64"))
     # a group of no requests has no keys, also if the name of the range does not say it
@@ -55,7 +55,7 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cells["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
         cells[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
-    table = pd.DataFrame(cells | _device(trace, rows, request))  # faster than adding one column after the other
+    table = with_columns(step_frame(trace, rows), cells | _device(trace, rows, request))
     chosen = select.in_steps(trace, request)[rows]
     result: pd.DataFrame = table[chosen].reset_index(drop=True)
     return result

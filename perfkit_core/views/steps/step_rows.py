@@ -43,8 +43,8 @@ def chosen_steps(trace: Trace, request: ViewRequest) -> IntArray:
 def step_frame(trace: Trace, steps: IntArray) -> pd.DataFrame:
     """Return one row per step, in the order of ``steps``. Columns: rank (NA if unknown), step, dur_ns."""
     rank = trace.ints("rank")[steps]
-    frame = pd.DataFrame({"rank": pd.arrays.IntegerArray(rank, rank < 0)})
-    return frame.assign(step=trace.ints("step")[steps], dur_ns=trace.ints("dur_ns")[steps])
+    unknown = pd.arrays.IntegerArray(rank, rank < 0)
+    return pd.DataFrame({"rank": unknown, "step": trace.ints("step")[steps], "dur_ns": trace.ints("dur_ns")[steps]})
 
 
 @once
