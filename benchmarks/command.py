@@ -27,7 +27,7 @@ COLD, REPORT = "summary of 1 MB", "report of 100 MB"
 FIRST: Final = ", first run"
 
 
-def timed(arguments: list[str], first: bool) -> dict[str, float]:
+def timed(arguments: list[str], first: bool = False) -> dict[str, float]:
     """Run ``perfkit`` with these arguments. Return the seconds, CPU seconds and peak memory of the process. If
     ``first`` is set, its cache folder is empty."""
     command = [sys.executable, "-c", _PERFKIT, *arguments]

@@ -45,7 +45,8 @@ def _cells(column: ShownColumn, ids: tuple[str, ...] | None, begin: int, end: in
 
 
 def _link(text: str) -> str:
-    return _text(text) if text == MISSING else f'<td><a href="{escape(text)}">{escape(say("Open"))}</a></td>'
+    word = escape(say("Open"))
+    return _text(text) if text == MISSING else f'<td><a href="{escape(text)}">{word}</a></td>'
 
 
 def _text(text: str) -> str:
