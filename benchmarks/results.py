@@ -42,9 +42,9 @@ def running_text(about: str) -> str:
     return " ".join(about.replace("``", "`").split())
 
 
-def at_least(what: str, target: float, measured: float | None, aside: str = "") -> Check:
+def at_least(what: str, target: float, measured: float | None, aside: str = "", unit: str = "×") -> Check:
     """Return the check that a ratio is at least ``target``. The text ``aside`` follows the measured value."""
-    found = _check(what, "≥", target, measured, "×")
+    found = _check(what, "≥", target, measured, unit)
     return replace(found, measured=f"{found.measured}{aside}") if aside and measured is not None else found
 
 
