@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -13,11 +12,9 @@ from perfkit_core.model.columns import ADDRESS
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import cells, parts
 from perfkit_core.renderers.html import chapters, charts, colours, links, packing, sections, table_rows
-from perfkit_core.system import paths
 
 if TYPE_CHECKING:
     import jinja2
-    from jinja2.bccache import Bucket
 
 _MAX_HTML_ROWS: Final = 500
 _FEW_FINDINGS: Final = 3
@@ -96,29 +93,10 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=_compiled_templates(),
     )
     environment.globals.update(say=say, address=ADDRESS, rows=table_rows.rows)
     environment.filters.update(visible=cells.visible, bar=table_rows.bar, cut=cells.cut, packed=packing.packed)
     return environment
-
-
-def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Return a cache of compiled templates in the user's cache folder, or None if the folder is not writable. Compiling
-    takes a tenth of a second for each process."""
-    import jinja2
-
-    class Cache(jinja2.FileSystemBytecodeCache):
-        def dump_bytecode(self, bucket: Bucket) -> None:
-            with contextlib.suppress(OSError):
-                super().dump_bytecode(bucket)
-
-    folder = paths.user_folder("XDG_CACHE_HOME", ".cache") / "templates"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return Cache(str(folder))
 
 
 @functools.cache

@@ -45,8 +45,10 @@ def _cells(column: ShownColumn, ids: tuple[str, ...] | None, begin: int, end: in
 
 
 def _link(text: str) -> str:
+    if text == MISSING:
+        return _text(text)
     word = escape(say("Open"))
-    return _text(text) if text == MISSING else f'<td><a href="{escape(text)}">{word}</a></td>'
+    return f'<td><a href="{escape(text)}">{word}</a></td>'
 
 
 def _text(text: str) -> str:
