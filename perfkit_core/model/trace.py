@@ -221,7 +221,7 @@ class Trace:
 
     def known(self, name: str) -> bool:
         """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
-        return self._cache.result(("known", name), lambda: self._columns.known(name), 0, "the event table")
+        return self._cache.result(("known", name), lambda: self._columns.known(name), 1, "the event table")
 
     def magnitude(self, name: str) -> int:
         """Return the largest absolute value of an integer column, or a larger number. A stored trace takes it from

@@ -41,7 +41,9 @@ class Vocabulary:
         return -1 if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def numbers(self, texts: Iterable[str | None]) -> Codes:
-        return np.fromiter(map(self.number, texts), np.int32)
+        texts = list(texts)
+        numbers = {text: self.number(text) for text in dict.fromkeys(texts)}
+        return np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
 
     def texts(self) -> pa.Array:
         if len(self._array) != len(self._numbers):
@@ -86,7 +88,8 @@ class Numbers:
 
     def array(self) -> npt.NDArray[Any]:
         if len(self._array) != len(self._list):
-            self._array = np.array(self._list, self._array.dtype)
+            more = np.array(self._list[len(self._array) :], self._array.dtype)
+            self._array = np.concatenate([self._array, more])
         return self._array
 
 

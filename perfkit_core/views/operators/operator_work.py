@@ -78,6 +78,8 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
     formulas."""
     names, canonical = trace.codes("name"), trace.codes("op_name")
     rows = np.flatnonzero(trace.operators & (trace.codes("shapes").codes >= 0))
+    if not len(rows):
+        return rows, rows, []
     of_name = get_plugins().operator_formulas(trace.meta.framework)
     formulas: dict[OperatorFormula, int] = {}
 
