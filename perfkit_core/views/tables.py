@@ -109,10 +109,20 @@ def with_columns(table: pd.DataFrame, cells: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({**table, **cells})
 
 
+def of_rows(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table of the given rows. ``types`` has the columns and their types. For many tables of few rows, this is
+    faster than ``DataFrame.astype``."""
+    return pd.DataFrame({name: pd.array([row[name] for row in rows], kind) for name, kind in types.items()})
+
+
+def no_rows(types: Mapping[str, Any]) -> pd.DataFrame:
+    return of_rows((), types)
+
+
 def plain(table: pd.DataFrame) -> pd.DataFrame:
     """Replace categoricals by plain texts, so that the table does not depend on its trace. Missing texts become NA."""
-    for name in table.columns:
-        if isinstance(table[name].dtype, pd.CategoricalDtype):
+    for name, kind in table.dtypes.items():
+        if isinstance(kind, pd.CategoricalDtype):
             values = table[name].astype(object)
             table[name] = values.where(values.notna(), pd.NA)
     return table

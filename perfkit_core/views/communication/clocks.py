@@ -22,9 +22,11 @@ from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
 from perfkit_core.views.select import check_groupings
+from perfkit_core.views.tables import no_rows
 
-_ORDER: Final = ("reference_rank", "offset_ns", "earliest_ns", "latest_ns", "drift_ppm", "matched", "unmatched",
-                 "residual_ns", "max_residual_ns", "note")  # fmt: skip
+_TYPES: Final = {"rank": "Int64", "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64",
+                 "latest_ns": "Int64", "drift_ppm": "Float64", "matched": "int64", "unmatched": "int64",
+                 "residual_ns": "Int64", "max_residual_ns": "Int64", "note": "object"}  # fmt: skip
 _UNTIED: Final = message("no collectives were recorded that could align the clocks of the ranks")
 
 
@@ -35,6 +37,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("clocks", request, ())
+    if len(instances.all_ranks(partials)) < 2:
+        return no_rows(_TYPES)
     collectives = instances.all_collectives(partials)
     clocks = clock_offsets(collectives, instances.all_ranks(partials))
     clocks = clocks if len(clocks) > 1 and len(collectives) else clocks.iloc[:0]
@@ -42,8 +46,8 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     missing = collectives[alone].groupby("rank").size().reindex(clocks.index, fill_value=0)
     notes = [_note(rank, row) for rank, row in zip(clocks.index, clocks.to_dict("records"), strict=True)]
     sentences = [None if note is None else Sentence(note) for note in notes]
-    result = clocks.assign(unmatched=missing.astype("int64"), note=pd.Series(sentences, clocks.index, dtype=object))
-    return result.reset_index().astype({"rank": "Int64"})[["rank", *_ORDER]]
+    result = clocks.assign(unmatched=missing, note=pd.Series(sentences, clocks.index, dtype=object))
+    return result.reset_index()[list(_TYPES)].astype(_TYPES)
 
 
 def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:

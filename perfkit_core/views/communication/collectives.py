@@ -22,7 +22,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.select import check_groupings
-from perfkit_core.views.tables import lower_median
+from perfkit_core.views.tables import lower_median, no_rows
 
 GROUPINGS: Final = ("size", "rank", "step")
 _KEYS: Final = ("collective", "size", "group", "group_size", "algorithm", "protocol")
@@ -41,7 +41,7 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     check_groupings("collectives", request, GROUPINGS)
     keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
     if not instances.together(partials, "collectives")["chosen"].astype(bool).any():
-        return pd.DataFrame(columns=[*keys, *_TIMES]).astype(_TIMES)
+        return no_rows(dict.fromkeys(keys, "object") | _TIMES)
     calls = stragglers.arrivals(partials)
     calls = calls[calls.pop("chosen").astype(bool)]
     texts = {name: calls[name].astype(object).where(calls[name].notna(), None) for name in ("collective", "group")}

@@ -30,14 +30,19 @@ from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities
+from perfkit_core.views.tables import no_rows
 
 GROUPINGS: Final = ("step",)
 _EMBEDDING: Final = "embedding"
 _INDEX_TYPES: Final = ("int64", "int32")
 _WORK: Final = ("compute_ns", "flops", "tokens")
-_EXCHANGE: Final = {"uneven_calls": "int64", "received_bytes": "Int64", "received_rows": "Int64",
-                    "received_ratio": "Float64", "max_received_ratio": "Float64", "compute_after_ns": "Int64",
-                    "compute_after_over_mean_ns": "Int64"}  # fmt: skip
+_TYPES: Final = {
+    "rank": "Int64", "step": "int64", "steps": "int64", "compute_ns": "Int64", "compute_ratio": "Float64",
+    "tokens": "Int64", "flops": "Int64", "work_ratio": "Float64", "time_per_work_ratio": "Float64",
+    "caused_wait_ns": "Int64", "uneven_calls": "int64", "received_bytes": "Int64", "received_rows": "Int64",
+    "received_ratio": "Float64", "max_received_ratio": "Float64", "compute_after_ns": "Int64",
+    "compute_after_over_mean_ns": "Int64",
+}  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -119,8 +124,10 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     check_groupings("imbalance", request, GROUPINGS)
     by_step = "step" in request.by
     keys = ["rank", "step"] if by_step else ["rank"]
+    types = {name: kind for name, kind in _TYPES.items() if by_step or name != "step"}
     work = instances.together(partials, "work")
-    work = work if work["rank"].nunique() > 1 else work.iloc[:0]
+    if work["rank"].nunique() < 2:
+        return no_rows(types)
     sums = work.groupby(keys)[["steps", *_WORK]].sum(min_count=1).reset_index()
     unknown = work[list(_WORK)].isna().groupby([work[name] for name in keys]).any().reset_index(drop=True)
     sums[list(_WORK)] = sums[list(_WORK)].astype("Int64").mask(unknown)
@@ -128,9 +135,9 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     compute, flops = (_to_mean(sums[name] / sums["steps"], within) for name in ("compute_ns", "flops"))
     result = sums.assign(compute_ratio=compute, work_ratio=flops, time_per_work_ratio=compute / flops.where(flops > 0))
     waits = stragglers.merge(partials, ViewRequest(by=("rank", "step") if by_step else ()))
-    result = result.astype({"rank": "Int64"}).join(waits.set_index(keys)["caused_wait_ns"], on=keys)
-    result = result.join(_exchanges(partials, keys), on=keys).fillna({"uneven_calls": 0}).astype(_EXCHANGE)
-    return result[[column.name for column in COLUMNS if column.name in result]]
+    result = result.join(waits.set_index(keys)["caused_wait_ns"], on=keys)
+    result = result.join(_exchanges(partials, keys), on=keys).fillna({"uneven_calls": 0})
+    return result[list(types)].astype(types)
 
 
 def _to_mean(values: pd.Series[float], within: pd.Series[int]) -> pd.Series[float]:

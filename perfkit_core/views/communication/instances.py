@@ -87,9 +87,12 @@ def communication(trace: Trace) -> Communication:
 
 @once
 def named_as_collective(trace: Trace) -> BoolArray:
+    """Return the mask of device events whose name is that of a collective's kernel, shape (rows,)."""
+    if trace.host.all():
+        return filled(len(trace), False, np.bool_)
     names = trace.codes("name")
     matches = np.fromiter((_KERNELS.search(name) is not None for name in names.values), np.bool_, len(names.values))
-    mask: BoolArray = names.lookup(matches, False)
+    mask: BoolArray = names.lookup(matches, False) & ~trace.host
     return mask
 
 
@@ -108,9 +111,10 @@ def descriptions(trace: Trace) -> pd.DataFrame:
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
     kept = [i for i, text in enumerate(texts) if text is not None]
-    values = {name: pd.Series([getattr(texts[i], name) for i in kept], dtype=object) for name in _DESCRIBED}
-    frame = pd.DataFrame({**values, "call": talk.call[candidates[kept]]})
-    return frame.set_index(pd.Index(candidates[kept], dtype=np.int64))
+    values = {name: [getattr(texts[i], name) for i in kept] for name in _DESCRIBED}
+    frame = pd.DataFrame(values, pd.Index(candidates[kept], dtype=np.int64), dtype=object)
+    frame["call"] = talk.call[candidates[kept]]
+    return frame
 
 
 @once

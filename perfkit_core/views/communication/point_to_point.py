@@ -21,7 +21,7 @@ from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.communication.collectives import per_second
 from perfkit_core.views.communication.messages import reduce_each
 from perfkit_core.views.select import check_groupings
-from perfkit_core.views.tables import lower_median
+from perfkit_core.views.tables import lower_median, no_rows
 
 GROUPINGS: Final = ("step",)
 _PAIR: Final = ["sender", "receiver", "group"]
@@ -48,7 +48,7 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     keys = [*(["step"] if "step" in request.by else []), *_PAIR]
     pairs = matched(ends) if len(ends := instances.together(partials, "messages")) else ends
     if pairs.empty:
-        return pd.DataFrame(columns=[*keys, *_TYPES]).astype(_TYPES)
+        return no_rows(dict.fromkeys(keys, "object") | _TYPES)
     pairs = _waits(pairs, partials)
     result = pairs.groupby(keys, dropna=False)[list(pairs.columns)].apply(_numbers).reset_index()
     result["group"] = result["group"].where(result["group"] != "", None)

@@ -22,15 +22,18 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.select import check_groupings
-from perfkit_core.views.tables import lower_median, rounded_division
+from perfkit_core.views.tables import lower_median, no_rows, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
 _UNTIED: Final = message("no collectives of several ranks could be matched and aligned (--view clocks shows why)")
 _NUMBERS: Final = {"collectives": "int64", "tied": "int64", "last": "int64", "last_ratio": "Float64",
                    "late_p50_ns": "Int64", "late_max_ns": "Int64", "waited_ns": "Int64", "caused_wait_ns": "Int64",
                    "doubtful_ns": "Int64", "incomplete": "int64"}  # fmt: skip
-_OF_STEP: Final = {"collectives": "int64", "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64",
-                   "last_rank": "Int64", "incomplete": "int64"}  # fmt: skip
+_OF_STEP: Final = {"step": "Int64", "min_step_ns": "Int64", "max_step_ns": "Int64", "collectives": "int64",
+                   "skew_p50_ns": "Int64", "skew_max_ns": "Int64", "waited_ns": "Int64", "last_rank": "Int64",
+                   "incomplete": "int64"}  # fmt: skip
+_OF_RANK: Final = {"rank": "Int64", "steps": "Int64", "avg_step_ns": "Int64", **_NUMBERS}
+_OF_RANK_AND_STEP: Final = {"rank": "Int64", "step": "int64", "dur_ns": "Int64", **_NUMBERS}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -42,6 +45,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("stragglers", request, GROUPINGS)
+    if len(instances.all_ranks(partials)) < 2:
+        return no_rows(_types(request))
     calls = arrivals(partials)
     for caused, time in (("caused_ns", "wait_ns"), ("doubtful_ns", "doubt_ns")):
         waited = calls[time].groupby(calls["meeting"]).transform("sum")
@@ -51,10 +56,17 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     steps = steps[steps["chosen"].astype(bool)]
     if calls.empty:
         steps = steps.iloc[:0]
-    return _of_steps(calls, steps) if request.by == ("step",) else _of_ranks(calls, steps, "step" in request.by)
+    return _of_steps(calls, steps) if request.by == ("step",) else _of_ranks(calls, steps, request)
 
 
-def _of_ranks(calls: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.DataFrame:
+def _types(request: ViewRequest) -> dict[str, str]:
+    if request.by == ("step",):
+        return _OF_STEP
+    return _OF_RANK_AND_STEP if "step" in request.by else _OF_RANK
+
+
+def _of_ranks(calls: pd.DataFrame, steps: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    by_step = "step" in request.by
     keys = ["rank", "step"] if by_step else ["rank"]
     time = steps.groupby(keys)["dur_ns"]
     total, size = time.sum(), time.size()
@@ -72,7 +84,7 @@ def _of_ranks(calls: pd.DataFrame, steps: pd.DataFrame, by_step: bool) -> pd.Dat
     }  # fmt: skip
     result = pd.DataFrame({**durations, **columns}).reset_index()
     result = result.fillna({"collectives": 0, "tied": 0, "last": 0, "incomplete": 0})
-    result = result.astype({"rank": "Int64", **dict.fromkeys(durations, "Int64"), **_NUMBERS})
+    result = result.astype(_types(request))
     order = ["step", "rank"] if by_step else ["caused_wait_ns", "rank"]
     return result.sort_values(order, ascending=by_step, kind="stable", ignore_index=True)
 
@@ -90,7 +102,7 @@ def _of_steps(calls: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         "incomplete": calls[calls["incomplete"]].groupby("step")["match"].nunique(),
     }  # fmt: skip
     result = pd.DataFrame(columns).rename_axis("step").reset_index().fillna({"collectives": 0, "incomplete": 0})
-    return result.astype({"step": "Int64", "min_step_ns": "Int64", "max_step_ns": "Int64", **_OF_STEP})
+    return result.astype(_OF_STEP)
 
 
 _TIMES: Final = ("late_ns", "wait_ns", "doubt_ns", "skew_ns", "meeting")

@@ -28,21 +28,22 @@ from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import attribution, select
 from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.tables import ratio, stacked
+from perfkit_core.views.tables import of_rows, ratio, stacked
 
 _TYPES: Final = {
-    "kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64", "span_ns": "Int64", "utilisation_ratio": "Float64",
-    "busy_in_steps_ratio": "Float64",
+    "device": "object", "product": "object", "kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64",
+    "span_ns": "Int64", "utilisation_ratio": "Float64", "busy_in_steps_ratio": "Float64",
 }  # fmt: skip
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the rows of the CPU, then one row per device, sorted by name. Columns: :data:`COLUMNS`. In rows
     of the CPU, only utilisation_ratio has a value. Raises UsageError."""
-    missing = dict.fromkeys(("product", *_TYPES), pd.NA)
+    missing = dict.fromkeys(_TYPES, pd.NA)
     cpu = trace.meta.cpu_utilisation.items()
-    rows = [{"device": f"cpu ({scope})", **missing, "utilisation_ratio": value} for scope, value in cpu]
-    return pd.DataFrame([*rows, *_devices(trace, request)], columns=["device", "product", *_TYPES]).astype(_TYPES)
+    rows = [{**missing, "device": f"cpu ({scope})", "utilisation_ratio": value} for scope, value in cpu]
+    rows += _devices(trace, request)
+    return of_rows(rows, _TYPES)
 
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:

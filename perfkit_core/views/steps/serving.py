@@ -28,7 +28,7 @@ from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps.step_rows import position, step_frame
-from perfkit_core.views.tables import in_order_of, integers, rounded_division, stacked, with_columns
+from perfkit_core.views.tables import in_order_of, integers, no_rows, rounded_division, stacked, with_columns
 
 GROUPINGS: Final = ("step", "rank")
 ATTENTION: Final = "attention"
@@ -39,12 +39,20 @@ OTHER: Final = "other"
 PARTS: Final = (ATTENTION, MATMUL, EXPERTS, COMMUNICATION, OTHER)
 """Parts of the device time of a step. Kernels that communicate are communication, whatever their family."""
 _COUNTS: Final = ("requests", "context_requests", "generation_requests", "tokens", "context_keys", "generation_keys")
+_NUMBERS: Final = (*_COUNTS, "keys", "step_ns", "gap_ns", "busy_ns", "device_ns", *(f"{name}_ns" for name in PARTS),
+                   "graph_ns")  # fmt: skip
+_TYPES: Final = {
+    "rank": "Int64", "step": "int64", "dur_ns": "int64", "kind": "object", **dict.fromkeys(_NUMBERS, "Int64")
+}  # fmt: skip
 
 
 def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per server step, sorted by rank and start, with the columns of ``--by step``. Raises
     UsageError."""
+    chosen, selected = select.in_steps(trace, request), select.accounted(trace, request)
     rows, steps = serving_steps(trace)
+    if not steps:
+        return no_rows(_TYPES)
     order = np.lexsort((rows, trace.ints("rank")[rows]))
     rows, steps = rows[order], [steps[at] for at in order.tolist()]
     cells: dict[str, Any] = {"kind": [step.kind for step in steps]}
@@ -55,16 +63,16 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cells["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
         cells[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
-    table = with_columns(step_frame(trace, rows), cells | _device(trace, rows, request))
-    chosen = select.in_steps(trace, request)[rows]
-    result: pd.DataFrame = table[chosen].reset_index(drop=True)
+    table = with_columns(step_frame(trace, rows), cells | _device(trace, rows, selected))
+    result: pd.DataFrame = table[list(_TYPES)][chosen[rows]].reset_index(drop=True)
     return result
 
 
-def _device(trace: Trace, rows: Any, request: ViewRequest) -> dict[str, Any]:
-    """Return the device time of each step: the union, the parts, and the part that replays of graphs launched."""
+def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
+    """Return the device time of each step: the union, the parts, and the part that replays of graphs launched. Only
+    work in the mask ``selected`` counts."""
     device = trace.rows("kind", *DEVICE_WORK)
-    work = np.flatnonzero(device & (trace.ints("step") >= 0) & select.accounted(trace, request))
+    work = np.flatnonzero(device & (trace.ints("step") >= 0) & selected)
     step = position(trace, rows, trace.ints("rank")[work], trace.ints("step")[work])
     work, step = work[step >= 0], step[step >= 0]
     dur, families = trace.ints("dur_ns")[work], event_families(trace)

@@ -242,12 +242,12 @@ def row(
 
 def model_table(rows: Sequence[dict[str, Any]], steps_cpu_ns: int, steps_device_ns: int) -> pd.DataFrame:
     """Return a table of the rows with their shares of the host and device time of the steps (NA if unknown)."""
-    numbers = {name: pd.array([row.get(name) for row in rows], "Int64") for name in _INTEGERS}
-    result = pd.DataFrame({"phase": [row["phase"] for row in rows], **numbers})
+    cells: dict[str, Any] = {name: pd.array([row.get(name) for row in rows], "Int64") for name in _INTEGERS}
     for side, step_ns in (("cpu", steps_cpu_ns), ("device", steps_device_ns)):
-        part = result[f"total_{side}_ns"].astype("Float64")
-        result[f"{side}_ratio"] = part / step_ns if step_ns else part * 0
-    return result[list(_NAMES)]
+        part = cells[f"total_{side}_ns"].astype("Float64")
+        cells[f"{side}_ratio"] = part / step_ns if step_ns else part * 0
+    cells["phase"] = [row["phase"] for row in rows]
+    return pd.DataFrame({name: cells[name] for name in _NAMES})
 
 
 def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
