@@ -59,6 +59,28 @@ def step_numbers(trace: Trace) -> list[int]:
     return sorted(trace.ints("step")[trace.rows("kind", "step")].tolist())
 
 
+def test_a_recorded_training_has_the_same_losses(paddle: Any, tmp_path: Path) -> None:
+    def losses(step: Callable[[], None]) -> Iterator[float]:
+        paddle.seed(0)
+        model = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.Dropout(), paddle.nn.Linear(8, 1))
+        optimizer = paddle.optimizer.Adam(parameters=model.parameters())
+        for _ in range(12):
+            loss = model(paddle.rand([4, 8])).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            step()
+            yield float(loss)
+
+    schedule = paddle.profiler.make_scheduler(closed=1, ready=1, record=2)
+    handler = trace_handler(tmp_path)
+    options = {"record_shapes": True, "profile_memory": True, "with_flops": True}
+    with profiler(paddle, scheduler=schedule, on_trace_ready=handler, **options) as running:
+        recorded = list(losses(running.step))
+    assert len(files(tmp_path)) == 3
+    assert recorded == list(losses(lambda: None))
+
+
 def nodes_of(result: Any) -> list[tuple[str, str, int, int, str]]:
     """Return name, type, start, end and the parent's name of each node in Paddle's tree, without the artificial
     roots."""

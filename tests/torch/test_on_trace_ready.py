@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import subprocess
@@ -38,6 +39,37 @@ def test_repeating_schedule_writes_a_file_a_cycle(tmp_path: Path) -> None:
     train("mlp", handler, steps=12)
     assert [steps_of(load(path)) for path in handler.written] == [[2, 3], [6, 7], [10, 11]]
     assert steps_of(load(tmp_path)) == [2, 3, 6, 7, 10, 11]
+
+
+def losses(profiler: Any) -> list[float]:
+    """Return the losses of a training with dropout and shuffled data."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Dropout(), torch.nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(net.parameters())
+    found = []
+    with profiler:
+        for inputs in torch.utils.data.DataLoader(torch.randn(64, 16), batch_size=4, shuffle=True):
+            loss = net(inputs).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+            profiler.step()
+    return found
+
+
+def test_a_recorded_training_has_the_same_losses(tmp_path: Path) -> None:
+    handler = trace_handler(tmp_path)
+    options = {"record_shapes": True, "profile_memory": True, "with_stack": True, "with_flops": True}
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2)
+    recorded = losses(torch.profiler.profile(schedule=schedule, on_trace_ready=handler, **options))
+    assert len(handler.written) == 4
+
+    class WithoutProfiler(contextlib.nullcontext[None]):
+        def step(self) -> None:
+            pass
+
+    assert recorded == losses(WithoutProfiler())
 
 
 def test_a_loader_that_has_ended_is_no_step(tmp_path: Path) -> None:
