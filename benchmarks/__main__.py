@@ -59,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", choices=list(SUITES), help="run only this benchmark; repeatable")
     parser.add_argument("--rounds", type=int, help="number of rounds (default: 3)")
     parser.add_argument(
-        "--huge", action="store_true", help="also use a file of 2 GB and a run of 100 M events; needs 8 GB of disk"
+        "--huge",
+        action="store_true",
+        help="also use a file of 2 GB, a run of 100 M events and a job of 1000 ranks; needs 8 GB of disk",
     )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the saved results into this page")
     parser.add_argument("--no-run", action="store_true", help="write the page without running benchmarks")

@@ -21,6 +21,8 @@ from benchmarks.rounds import run
 REAL_JOB = TRACES / "torch" / "dlrm-8xv100"
 DASK, SERIAL = "2 Dask workers", "this process"
 MOST_OF_SERIAL = 0.65
+MANY, MOST_OF_MANY = 1000, 0.6
+"""With many ranks, the last tasks of the workers weigh less."""
 _ONCE = (
     "import json, sys; from benchmarks.many_ranks import measure; print(json.dumps(measure(*map(int, sys.argv[1:]))))"
 )
@@ -37,7 +39,8 @@ def section(ranks: int, rounds: int, say: Callable[[str], None]) -> Section:
     parts = {name: _part(times, seconds[SERIAL]) for name, times in seconds.items()}
     rows = tuple(_row(name, statistics.median(times), parts[name], ranks) for name, times in seconds.items())
     table = Table(f"{ranks} ranks", ("", "s", "relative to this process", "ms per rank"), rows)
-    check = at_most(f"{ranks} ranks on 2 Dask workers ÷ one process", MOST_OF_SERIAL, parts.get(DASK), "")
+    most = MOST_OF_MANY if ranks >= MANY else MOST_OF_SERIAL
+    check = at_most(f"{ranks} ranks on 2 Dask workers ÷ one process", most, parts.get(DASK), "")
     return Section("Many ranks", (__doc__ or "").split("\n\n")[1], (table,), (check,), seconds)
 
 

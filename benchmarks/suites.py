@@ -40,6 +40,12 @@ def _command(options: Options) -> Section:
     return command.section(options.rounds, console.progress, 20 if options.quick else 100)
 
 
+def _parts(options: Options) -> Section:
+    from benchmarks import command_parts, real_files
+
+    return command_parts.section(5 if options.quick else real_files.SIZE_MB, options.rounds, console.progress)
+
+
 def _views(options: Options) -> Section:
     return all_views.section(
         (100_000,) if options.quick else tuple(all_views.TARGETS_S), options.rounds, console.progress
@@ -74,7 +80,8 @@ def _live_paddle(options: Options) -> Section:
 
 
 def _ranks(options: Options) -> Section:
-    return job_of_ranks.section(8 if options.quick else 64, options.rounds, console.progress)
+    ranks = 8 if options.quick else job_of_ranks.MANY if options.huge else 64
+    return job_of_ranks.section(ranks, options.rounds, console.progress)
 
 
 def _load(options: Options) -> Section:
@@ -95,6 +102,7 @@ SUITES: dict[str, Callable[[Options], Section]] = {
     "files": _files,
     "streaming": _streaming,
     "command": _command,
+    "parts": _parts,
     "views": _views,
     "advice": _advice,
     "pages": _pages,
