@@ -72,7 +72,8 @@ def run_here(arguments: list[str]) -> None:
     try:
         from perfkit_core.cli.main import main
 
-        main(arguments)
+        sys.argv[1:] = arguments
+        main()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         os.write(2, f"\n{json.dumps(seconds)}\n".encode())

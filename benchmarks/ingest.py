@@ -1,8 +1,7 @@
 """Compare perfkit with other tools that read the same trace file: ``python -m benchmarks.ingest [FILE ...]``
 
 Each time is measured in a new process, from opening the file to the complete result, without imports. The file is in
-the page cache. The tools alternate, and the numbers are medians. "Again" is the
-second read in the same process.
+the page cache. The tools alternate, and the numbers are medians. "Again" is the second read in the same process.
 
 - "Time ÷ stored run", "CPU time ÷ stored run": divided by the time in the row "perfkit, stored run", which writes the
   events to a stored run.
@@ -89,7 +88,7 @@ def section(files: Sequence[Path], readers: Sequence[Reader], rounds: int, say: 
         numbers[file.name] = {result.name: result.samples or result.reason for result in results}
         found = checks(file, results)
     tables.append(Table("What each reader does", ("", "does"), tuple((one.name, one.does) for one in readers)))
-    return Section("From a file to a table", (__doc__ or "").split("\n\n")[1], tuple(tables), found, numbers)
+    return Section("From a file to a table", (__doc__ or "").partition("\n\n")[2], tuple(tables), found, numbers)
 
 
 def _row(result: Result, size: int, by_name: dict[str, Result]) -> tuple[str, ...]:

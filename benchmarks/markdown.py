@@ -39,8 +39,14 @@ def versions(machine: Machine) -> str:
 
 def _section(section: Section, machine: Machine) -> str:
     tables = [part for table in section.tables for part in _titled(table)]
-    about = textwrap.fill(running_text(section.about), WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "\n\n".join([f"## {section.title}", about, f"Measured {sentence(machine)}", *tables])
+    about = map(_paragraph, section.about.strip().split("\n\n"))
+    return "\n\n".join([f"## {section.title}", *about, f"Measured {sentence(machine)}", *tables])
+
+
+def _paragraph(text: str) -> str:
+    if text.startswith("- "):  # a list, whose lines are short enough
+        return text.replace("``", "`")
+    return textwrap.fill(running_text(text), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _titled(table: Table) -> list[str]:

@@ -1,9 +1,9 @@
 """Read all real traces: ``python -m benchmarks.real_files [SIZE_MB]``
 
 The traces have other shapes than the one of the benchmark ``ingest``: Python stacks, memory events, graph replays,
-steps of servers, files of Paddle, and metadata of 100,000 threads. Each trace is repeated until
-it has about the same size. A process reads all files one after the other, with the same tool. The tools alternate, and
-the numbers are medians.
+steps of servers, files of Paddle, and metadata of 100,000 threads. Each trace is repeated until it has about the same
+size. A process reads all files one after the other, with the same tool. The tools alternate, and the numbers are
+medians.
 
 - perfkit reads a file into a Trace: all events with exact times, parents, launches, steps and arguments.
 - orjson only parses the JSON text to Python objects.
@@ -13,7 +13,6 @@ the numbers are medians.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import json
 import resource
@@ -101,15 +100,20 @@ def _reader(parser: str) -> Callable[[Path], Any]:
     if parser == "orjson":
         import orjson
 
-        return lambda path: orjson.loads(path.read_bytes())
+        return lambda path: [orjson.loads(each.read_bytes()) for each in _with_capture(path)]
     if parser == "simdjson":
         import simdjson
 
-        return lambda path: simdjson.Parser().load(str(path))
+        return lambda path: [simdjson.Parser().load(str(each)) for each in _with_capture(path)]
     from perfkit_core.readers.load import load
 
     load(inputs.megabyte())  # imports what reading needs
     return load
+
+
+def _with_capture(path: Path) -> list[Path]:
+    """Return the file, and the recording of a server's graph captures, which perfkit reads with it."""
+    return [each for each in (path, path.with_suffix(".capture.json")) if each.exists()]
 
 
 def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
@@ -122,7 +126,7 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
     columns = ("", "file", "MB/s", "CPU s ÷ s", "speed ÷ orjson's parse", "speed ÷ simdjson's parse")
     table = Table(f"{len(rows)} files of {size_mb} MB", columns, tuple((label, *_cells(row)) for label, row in chosen))
     every = Table("All files, the slowest first", columns[1:], tuple(map(_cells, rows)))
-    return Section("All real traces", __doc__ or "", (table, every), _checks(rows), rows)
+    return Section("All real traces", (__doc__ or "").partition("\n\n")[2], (table, every), _checks(rows), rows)
 
 
 def _row(name: str, path: Path, results: dict[str, Result]) -> tuple[str, float, float, float, float]:
@@ -130,9 +134,7 @@ def _row(name: str, path: Path, results: dict[str, Result]) -> tuple[str, float,
     assert seconds is not None
     assert cpu is not None
     ratios = [results[parser].ratio(results["perfkit"], name) or 0.0 for parser in PARSERS[1:]]
-    size = path.stat().st_size
-    with contextlib.suppress(FileNotFoundError):  # perfkit also reads the graphs that a server captured
-        size += path.with_suffix(".capture.json").stat().st_size
+    size = sum(each.stat().st_size for each in _with_capture(path))
     return name, size / 1e6 / seconds, cpu / seconds, ratios[0], ratios[1]
 
 
