@@ -40,7 +40,7 @@ def versions(machine: Machine) -> str:
 def _section(section: Section, machine: Machine) -> str:
     tables = [part for table in section.tables for part in _titled(table)]
     about = map(_paragraph, section.about.strip().split("\n\n"))
-    return "\n\n".join([f"## {section.title}", *about, f"Measured {sentence(machine)}", *tables])
+    return "\n\n".join([f"## {section.title}", *about, _paragraph(f"Measured {sentence(machine)}"), *tables])
 
 
 def _paragraph(text: str) -> str:

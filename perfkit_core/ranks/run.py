@@ -25,6 +25,8 @@ Answer = tuple[Partial, ...] | Failed
 CONNECT_SECONDS: Final = 10
 TASK_BYTES: Final = 4 << 20
 """Ranks with small files are combined into tasks of at most this size, because a cluster needs about 25 ms per task."""
+_RANK_BYTES: Final = TASK_BYTES // 32
+"""Each rank counts as at least this many bytes, because even a rank without events takes about 20 ms."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 _TRIM_BYTES: Final = 128 << 20
@@ -162,6 +164,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
         for path in files.paths:
             with contextlib.suppress(OSError):
                 size += TASK_BYTES if is_remote(as_path(path)) else Path(path).stat().st_size
+        size = max(size, _RANK_BYTES)
         if not groups or size > room:
             groups.append([])
             room = TASK_BYTES
