@@ -11,6 +11,7 @@ import numpy as np
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.algorithms import groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import THREADS
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
@@ -34,7 +35,8 @@ def find(facts: Facts) -> list[Candidate]:
     every = order.row[trace.ints("step")[order.row] >= 0]
     every = every[~trace.rows("phase", OPTIMIZER)[every]]
     row = every[trace.rows("phase", FORWARD, BACKWARD)[every]]  # the engine runs other operators within a backward pass
-    backward, step = trace.rows("phase", BACKWARD)[row], trace.ints("step")[row]
+    backward, steps = trace.rows("phase", BACKWARD)[row], trace.ints("step")[row]
+    step, of_step = groupby.distinct([trace.ints("rank")[row], steps], len(row))  # a number for each rank and step
     # part: number of the forward or backward pass of each operator
     part = np.cumsum(np.append(True, (np.diff(backward.astype(np.int8)) != 0) | (np.diff(step) != 0))[: len(row)]) - 1
     if not len(part):
@@ -49,7 +51,7 @@ def find(facts: Facts) -> list[Candidate]:
     sizes = size[passes]
     if np.median(np.abs(sizes - np.median(sizes))) > _ALIKE * np.median(sizes):
         return []
-    rows = every[np.isin(trace.ints("step")[every], numbers)]
+    rows = every[np.isin(trace.ints("step")[every], steps[of_step[numbers]])]
     alone = not facts.on_device and facts.recorded_number(THREADS) == 1
     factor = calling_factor(facts, rows, 1 / count, _WORK_OF_ONE if alone else _WORK)
     spent = facts.mean_ns(rows)

@@ -22,7 +22,7 @@ from perfkit_core.advice.rules.save_each_step import find as saving
 from perfkit_core.advice.rules.tensors_from_lists import find as conversions
 from perfkit_core.advice.rules.too_few_threads import find as threads
 from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 WORDS = {
@@ -92,6 +92,17 @@ def test_one_pass_or_different_networks_are_no_micro_batches(framework: str) -> 
     assert found(micro_batches, steps(passes(framework, 2), 250, framework=framework), micro_batches=3) == []
     other = [backward(WORDS[framework]["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
     assert found(micro_batches, steps([*passes(framework, 2)[:-1], *other], 250, framework=framework)) == []
+
+
+@BOTH
+def test_passes_of_several_ranks_are_no_micro_batches(framework: str) -> None:
+    def job(count: int) -> Trace:
+        rank = steps(passes(framework, count), 250, framework=framework)
+        return concat_traces([with_rank(rank, number) for number in range(3)])
+
+    assert found(micro_batches, job(1)) == []
+    (one,) = found(micro_batches, job(2))
+    assert one.evidence["passes"] == 2
 
 
 @BOTH
