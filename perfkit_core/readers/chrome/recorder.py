@@ -136,7 +136,7 @@ class Recorder:
         size was recorded."""
         for number, origin in enumerate(self._origins.distinct[len(self._communicates) :], len(self._communicates)):
             self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
-            of_server = origin.kind == schema.STEP and origin.step is None
+            of_server = origin.kind == schema.STEP and origin.step is None  # the framework numbers its own steps
             step = self._dialect.serving_step(origin.name or "") if of_server else None
             if step is not None:
                 self._served[number] = step
