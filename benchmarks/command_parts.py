@@ -1,9 +1,9 @@
 """Measure where the time of commands goes: ``python -m benchmarks.command_parts [--rounds N]``
 
-Each command is a new process, from its start to its exit. A timer looks at the calls of the main thread every ms, and
-adds the time since its last look to one part: imports (of all packages), reading (until the event table exists),
-analysis (views, replay, advice and comparison), and output (formats, texts and HTML). The start of Python and the exit
-are the rest. Other threads work during reading and some views only.
+Each command is a new process, from its start to its exit. ``compare`` compares each file with itself. Every ms, a timer
+samples the calls of the main thread, and adds the time since the last sample to one part: imports (of all packages),
+reading (until the event table exists), analysis (views, replay, advice and comparison), or output (formats, texts and
+HTML). The start of Python and the exit are the rest. Other threads work only during reading and in some views.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def run_here(arguments: list[str]) -> None:
     seconds: Counter[str] = Counter()
     last = time.perf_counter()
 
-    def look(_: int, frame: FrameType | None) -> None:
+    def sample(_: int, frame: FrameType | None) -> None:
         nonlocal last
         now = time.perf_counter()
         seconds[part(frame)] += now - last
         last = now
 
-    signal.signal(signal.SIGALRM, look)
+    signal.signal(signal.SIGALRM, sample)
     signal.setitimer(signal.ITIMER_REAL, _INTERVAL_S, _INTERVAL_S)
     try:
         from perfkit_core.cli.main import main

@@ -1,7 +1,8 @@
 """Read all real traces: ``python -m benchmarks.real_files [SIZE_MB]``
 
 The traces have other shapes than the one of the benchmark ``ingest``: Python stacks, memory events, graph replays,
-steps of servers, files of Paddle, and metadata of 100,000 threads. Each trace is repeated until it has about the same
+steps of servers, and files of Paddle. Three are synthetic: two of Paddle on a GPU, and the metadata of 100,000
+threads. Each trace is repeated until it has about the same
 size. A process reads all files one after the other, with the same tool. The tools alternate, and the numbers are
 medians.
 
@@ -123,7 +124,7 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
     results = dict(zip(PARSERS, take_turns(contenders, rounds, say), strict=True))
     rows = sorted((_row(name, path, results) for name, path in files.items()), key=lambda row: row[1])
     chosen = [("worst", rows[0]), ("median", rows[len(rows) // 2]), ("best", rows[-1])]
-    columns = ("", "file", "MB/s", "CPU s ÷ s", "speed ÷ orjson's parse", "speed ÷ simdjson's parse")
+    columns = ("", "file", "MB/s", "cores in use", "speed ÷ orjson's parse", "speed ÷ simdjson's parse")
     table = Table(f"{len(rows)} files of {size_mb} MB", columns, tuple((label, *_cells(row)) for label, row in chosen))
     every = Table("All files, the slowest first", columns[1:], tuple(map(_cells, rows)))
     return Section("All real traces", (__doc__ or "").partition("\n\n")[2], (table, every), _checks(rows), rows)
