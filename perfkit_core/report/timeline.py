@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.exporters.lanes import instants, lanes
-from perfkit_core.language.messages import mark, say
+from perfkit_core.language.messages import plural, render, say
 from perfkit_core.model.columns import count, duration, key
 from perfkit_core.model.report_data import Marks, Part, Row, Section, Timeline
 from perfkit_core.model.trace import Trace
@@ -45,8 +45,12 @@ def timeline_section(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MAR
     )
     note = say("Each row of the timeline is a thread or stream. The table summarises the rows.")
     if left_out:
-        more = mark("The page omits {count} events. perfkit export -o trace.json.gz exports all events.")
-        note = f"{note} {say(more, count=left_out)}"
+        more = plural(
+            "The page omits {n} event. perfkit export -o trace.json.gz exports all events.",
+            "The page omits {n} events. perfkit export -o trace.json.gz exports all events.",
+            left_out,
+        )
+        note = f"{note} {render(more)}"
     if len(table) > MOST_ROWS:
         first = say("The table shows the first {most} of {count} rows.", most=MOST_ROWS, count=len(table))
         note = f"{note} {first}"
