@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final
@@ -75,7 +75,8 @@ def opened(known: Sequence[str], seconds: float, stop: Callable[[], bool] = lamb
             theirs.close()
             try:
                 engine = BoundedEngine(ours, Path(folder), seconds, stop)
-                ours.send_bytes(json.dumps(list(known)).encode())
+                with suppress(BrokenPipeError):  # if the process has ended, the first question reports it
+                    ours.send_bytes(json.dumps(list(known)).encode())
                 yield engine
             finally:
                 process.kill()  # it has nothing to save

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from perfkit_core.renderers import cells
 from perfkit_core.sql import bounded, engine, table_list
 from perfkit_core.sql.statement import query, run
 from perfkit_core.sql.table_list import MAIN, declarations
+from perfkit_core.system import processes
 from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
@@ -327,6 +329,21 @@ def test_another_process_returns_no_large_result() -> None:
 
 def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "_CODE", "import os; os.abort()")
+    with pytest.raises(UsageError, match="the process of the statement has ended"):
+        run(small_trace(), "from steps", engine=opened(600))
+
+
+def test_a_process_that_dies_at_its_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = processes.group
+
+    @contextmanager
+    def ended(*arguments: Any, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        with group(*arguments, **options) as process:
+            process.wait()
+            yield process
+
+    monkeypatch.setattr(bounded, "_CODE", "import os; os.abort()")
+    monkeypatch.setattr(processes, "group", ended)
     with pytest.raises(UsageError, match="the process of the statement has ended"):
         run(small_trace(), "from steps", engine=opened(600))
 
