@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -90,7 +90,7 @@ def timed(arguments: list[str]) -> dict[str, float]:
     return found | {"seconds": total, _REST: total - sum(found.values())}
 
 
-def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
+def section(size_mb: int, rounds: int, say: Callable[[str], None], names: Sequence[str] = FILES) -> Section:
     """Return a table for each command, with a row for each file."""
     from benchmarks import real_files
     from benchmarks.rounds import take_turns
@@ -106,14 +106,14 @@ def section(size_mb: int, rounds: int, say: Callable[[str], None]) -> Section:
         }
         contenders = [
             (f"{command} {name}", ["-m", "benchmarks.command_parts", "--one", *make(str(files[name]))], rounds)
-            for command, make in commands.items() for name in FILES if name in files
+            for command, make in commands.items() for name in names if name in files
         ]  # fmt: skip
         results = {result.name: result for result in take_turns(contenders, rounds, say)}
     columns = ("seconds", *PARTS, _REST)
     tables = []
     for command in commands:
         rows = []
-        for name in FILES:
+        for name in names:
             result = results.get(f"{command} {name}")
             if result is not None and result.samples:
                 cells = [statistics.median(each[column] for each in result.samples.values()) for column in columns]

@@ -24,7 +24,7 @@ _MEMORY = {1_000_000: "2 GB", 10_000_000: "8 GB", 100_000_000: "4 GB"}
 _EXTREME_MEMORY = "4 GB"
 _EXTREMES = {"steps": 100, "threads": 100, "streams": 100, "names": 10, "named-apart": 100, "stairs": 10}
 """Extreme trace → divisor of its default count for a quick run."""
-_QUICK_EXTREMES = 2
+_QUICK_EXTREMES = 1
 """Number of extreme traces in a quick run. Each takes eleven commands."""
 _STORED_VIEWS = ("overview", "operators", "steps")
 

@@ -43,7 +43,8 @@ def _command(options: Options) -> Section:
 def _parts(options: Options) -> Section:
     from benchmarks import command_parts, real_files
 
-    return command_parts.section(5 if options.quick else real_files.SIZE_MB, options.rounds, console.progress)
+    size, names = (5, command_parts.FILES[:1]) if options.quick else (real_files.SIZE_MB, command_parts.FILES)
+    return command_parts.section(size, options.rounds, console.progress, names)
 
 
 def _views(options: Options) -> Section:
