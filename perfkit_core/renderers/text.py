@@ -7,7 +7,7 @@ explanations of its tables, and its last table gets as many rows as fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,12 +66,7 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
         yield from _cut(line, width, most=most) if brief else wrapped(line, width)
     if warnings:
         yield from ("", style.bold(say("Data quality")))
-    for finding in warnings[:_SHOWN_WARNINGS] if brief else warnings:
-        text, code = f"! {_finding(finding)}", f" [{visible(finding.code)}]"
-        shown = _cut(text, width, "  ", "    ", code, most) if brief else wrapped(text + code, width, "  ", "    ")
-        yield from map(style.yellow, shown)
-    if brief and warnings[_SHOWN_WARNINGS:]:
-        yield say("  … {count} more (perfkit summary SOURCE --view findings)", count=len(warnings) - _SHOWN_WARNINGS)
+    yield from map(style.yellow, _brief_warnings(warnings, width, most) if brief else _warnings(warnings, width))
     sentences = (*report.headline, *report.warnings)
     if sentences:
         yield ""
@@ -103,6 +98,27 @@ def _cut(
         begin = indent if most > 1 else first
         lines[most - 1 :] = [set_cell_size(begin + rest, width - cell_len(end) - 1).rstrip() + "…" + end]
     yield from lines
+
+
+def _warnings(warnings: Sequence[parts.SourcesFinding], width: int | None) -> Iterator[str]:
+    for warning in warnings:
+        yield from wrapped(f"! {_finding(warning)} [{visible(warning.code)}]", width, "  ", "    ")
+
+
+def _brief_warnings(warnings: Sequence[parts.SourcesFinding], width: int | None, most: int) -> Iterator[str]:
+    """Yield the first warning of each code, in at most ``most`` lines, and the number of others with this code. Ranks
+    often have the same warning with other numbers, which would no longer differ when shortened."""
+    codes: dict[tuple[str, str], list[parts.SourcesFinding]] = {}
+    for warning in warnings:
+        codes.setdefault((warning.label, warning.code), []).append(warning)
+    for first, *others in list(codes.values())[:_SHOWN_WARNINGS]:
+        code = f" [{visible(first.code)}]"
+        if others:
+            code += say(" and {count} more", count=len(others))
+        yield from _cut(f"! {_finding(first)}", width, "  ", "    ", code, most)
+    hidden = sum(map(len, list(codes.values())[_SHOWN_WARNINGS:]))
+    if hidden:
+        yield say("  … {count} more (perfkit summary SOURCE --view findings)", count=hidden)
 
 
 def _finding(finding: parts.SourcesFinding) -> str:
