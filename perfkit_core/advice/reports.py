@@ -198,10 +198,8 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("The effect of the change cannot be predicted from this recording.")
             return
-        notes = None
-        if advices.advice:
-            notes = message("; see the note below") if len(advices.advice) == 1 else message("; see the notes below")
-        yield text.sentence(message("{nothing}{notes}", nothing=message(NOTHING), notes=notes))
+        unknown = message("; the saving of the advice below is unknown") if advices.advice else None
+        yield text.sentence(message("{nothing}{unknown}", nothing=message(NOTHING), unknown=unknown))
         return
     changes, best, which = len(savings), savings[0], None
     # the largest single saving may exceed the combined saving, if it does not come from a replay
@@ -214,6 +212,8 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         elif len(advices.together) == changes:
             which = message(" with both changes") if changes == 2 else message(" with all changes")
     count = plural("One change", "{n} changes", changes)
+    if changes < len(advices.advice):
+        count = plural("One change with a known saving", "{n} changes with a known saving", changes)
     yield message("{question}: {answer}", question=count, answer=answer(unit, best, which))
 
 

@@ -186,6 +186,22 @@ def test_one_two_and_many_changes() -> None:
         assert "never more" not in line
 
 
+def test_the_headline_counts_changes_with_a_known_saving() -> None:
+    recording = trace([host("step", "step", 0, 100_000, step=0), host("op", "operator", 0, 90_000)])
+    at = np.flatnonzero(recording.rows("name", "op"))
+
+    def headline(*found: Candidate) -> tuple[str, ...]:
+        rules = {f"r{n}": Rule(f"r{n}", n, 1, "T", lambda facts, one=one: [one]) for n, one in enumerate(found)}
+        told = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+        return rendered(reports.report(told, recording).headline)
+
+    unknown = Candidate("c", {}, at, method="none")
+    (one,) = headline(Candidate("c", {}, at, transforms=(Scale(at, 0.5),)), unknown)
+    assert one.startswith("One change with a known saving: a step takes 100 µs now, and should take ")
+    (none,) = headline(unknown)
+    assert none == "No change was found that would save time; the saving of the advice below is unknown."
+
+
 def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
     """The replay without the operator of 10 µs saves 10 µs. This ceiling is left out, because the interval reaches it:
     fixes may save more than the replay knows."""
