@@ -41,16 +41,18 @@ def step_time(steps: pd.DataFrame | None) -> Iterator[Message]:
     if steps is None or steps.empty:
         return
     times = steps["dur_ns"].astype("float64")
-    values = {"median": times.median(), "count": len(times), "most": times.max()}
+    ranks = steps["rank"].nunique() if "rank" in steps else 1
+    of_ranks = message(" of {count} ranks", count=ranks) if ranks > 1 else None
+    values = {"median": times.median(), "count": len(times), "ranks": of_ranks, "most": times.max()}
     if len(times) == 1:
         yield message("The only recorded step took {time:ns}.", time=times.iloc[0])
     elif len(times) < _MANY_STEPS:
-        text = mark("The median of {count} step times is {median:ns}. The steps took {least:ns} to {most:ns}.")
+        text = mark("The median of {count} step times{ranks} is {median:ns}. The steps took {least:ns} to {most:ns}.")
         yield message(text, **values, least=times.min())
     else:
         text = mark(
-            "The median of {count} step times is {median:ns}. 80% of the steps took {low:ns} to {high:ns}. The slowest "
-            "step took {most:ns}."
+            "The median of {count} step times{ranks} is {median:ns}. 80% of the steps took {low:ns} to {high:ns}. The "
+            "slowest step took {most:ns}."
         )
         yield message(text, **values, low=times.quantile(0.1), high=times.quantile(0.9))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from perfkit_core.report.headline import headline
+from perfkit_core.report.headline import headline, step_time
 from perfkit_core.report.verdict import verdict
 from tests.support.rendered import rendered
 
@@ -35,6 +35,22 @@ def test_the_partition_leads_and_busy_says_what_it_counts() -> None:
         "idle.",
         "cuda:0 is busy for 92.6% of the step time, communication included.",
     )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        (pd.array([0, 0], "Int64"), "The median of 2 step times is 15.0 ms. The steps took 10.0 ms to 20.0 ms."),
+        (
+            pd.array([0, 1], "Int64"),
+            "The median of 2 step times of 2 ranks is 15.0 ms. The steps took 10.0 ms to 20.0 ms.",
+        ),
+        (pd.array([None, None], "Int64"), "The median of 2 step times is 15.0 ms. The steps took 10.0 ms to 20.0 ms."),
+    ],
+)
+def test_step_times_of_ranks(ranks: pd.arrays.IntegerArray, said: str) -> None:
+    steps = pd.DataFrame({"dur_ns": [10_000_000, 20_000_000], "rank": ranks})
+    assert rendered(step_time(steps)) == (said,)
 
 
 def test_several_devices() -> None:
