@@ -1,10 +1,9 @@
 """Read all real traces: ``python -m benchmarks.real_files [SIZE_MB]``
 
 The traces have other shapes than the one of the benchmark ``ingest``: Python stacks, memory events, graph replays,
-steps of servers, and files of Paddle. Three are synthetic: two of Paddle on a GPU, and the metadata of 100,000
-threads. Each trace is repeated until it has about the same
-size. A process reads all files one after the other, with the same tool. The tools alternate, and the numbers are
-medians.
+steps of servers, and files of Paddle. Three are synthetic: two of Paddle on a GPU, and the metadata of 100,000 threads.
+Each trace is repeated until it has about the same size. A process reads all files one after the other, with the same
+tool. The tools alternate, and the numbers are medians.
 
 - perfkit reads a file into a Trace: all events with exact times, parents, launches, steps and arguments.
 - orjson only parses the JSON text to Python objects.

@@ -221,7 +221,7 @@ class Trace:
 
     def known(self, name: str) -> bool:
         """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
-        # asked for each column of each trace, so without a check of the memory in use: a flag needs none
+        # a size of 1 byte: this is called for each column of each trace, too often to check the memory in use
         return self._cache.result(("known", name), lambda: self._columns.known(name), 1, "the event table")
 
     def magnitude(self, name: str) -> int:

@@ -108,15 +108,16 @@ def _warnings(warnings: Sequence[parts.SourcesFinding], width: int | None) -> It
 def _brief_warnings(warnings: Sequence[parts.SourcesFinding], width: int | None, most: int) -> Iterator[str]:
     """Yield the first warning of each code, in at most ``most`` lines, and the number of others with this code. Ranks
     often have the same warning with other numbers, which would no longer differ when shortened."""
-    codes: dict[tuple[str, str], list[parts.SourcesFinding]] = {}
+    by_code: dict[tuple[str, str], list[parts.SourcesFinding]] = {}
     for warning in warnings:
-        codes.setdefault((warning.label, warning.code), []).append(warning)
-    for first, *others in list(codes.values())[:_SHOWN_WARNINGS]:
+        by_code.setdefault((warning.label, warning.code), []).append(warning)
+    groups = list(by_code.values())
+    for first, *others in groups[:_SHOWN_WARNINGS]:
         code = f" [{visible(first.code)}]"
         if others:
             code += say(" and {count} more", count=len(others))
         yield from _cut(f"! {_finding(first)}", width, "  ", "    ", code, most)
-    hidden = sum(map(len, list(codes.values())[_SHOWN_WARNINGS:]))
+    hidden = sum(map(len, groups[_SHOWN_WARNINGS:]))
     if hidden:
         yield say("  … {count} more (perfkit summary SOURCE --view findings)", count=hidden)
 

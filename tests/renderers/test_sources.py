@@ -43,3 +43,17 @@ def test_text_and_markdown_say_the_same() -> None:
     assert said.endswith("It is slower.\nOther devices.\n")
     assert "- all: clocks are rounded (`rounded`)" in markdown.render(TWO)
     assert "- It is slower.\n- Other devices." in markdown.render(TWO)
+
+
+def test_a_brief_report_shows_the_first_warning_of_each_code() -> None:
+    ranks = tuple(Finding("lost", f"{count} of 9 events are lost (rank {count})") for count in (1, 2, 3))
+    others = tuple(Finding(f"code-{number}", "one more") for number in range(4))
+    report = Report("One", (Source("a", "/a", (*ranks, *others), {}),), ())
+    brief = text.render(report, 60, height=40)
+    assert (
+        "  ! 1 of 9 events are lost (rank 1) [lost] and 2 more\n  ! one more [code-0]\n  ! one more [code-1]\n" in brief
+    )
+    assert "  … 2 more (perfkit summary SOURCE --view findings)\n" in brief
+    assert "rank 2" not in brief
+    assert all(f"rank {count}" in text.render(report, 60) for count in (1, 2, 3))
+    assert "…" not in text.render(report, 60)
