@@ -8,7 +8,8 @@ that the script has set, and never an ignored signal (``nohup``).
 - A running method of the profiler is completed first.
 - SIGINT then raises KeyboardInterrupt, as Python does. A second SIGINT is not delayed.
 - SIGTERM and SIGHUP then end the process like ``sys.exit(143)`` and ``sys.exit(129)``: ``with`` blocks are left, the
-  profiler delivers its cycle, and all cycles are written. A second one ends the process immediately.
+  profiler delivers its cycle, and all cycles are written. A second one ends the process immediately. Python ignores an
+  exception in a destructor, for example of a file: if the training continues, its next step raises it again.
 - Forked children have the default handlers.
 
 While a cycle is taken, the handlers of the script are delayed, too: their exceptions are for the training.
@@ -53,7 +54,8 @@ class Delay:
         self._pending: list[tuple[int, _Handler]] = []
         self._replaced: dict[int, _Later] = {}
         self._profilers: set[type] = set()
-        self._ended = self._tracing = False
+        self._tracing = False
+        self._ended = 0  # the first signal that ends the process
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
@@ -61,7 +63,7 @@ class Delay:
             return
         signal.signal(number, signal.SIG_DFL)
         if not self._ended:  # SIGHUP often follows SIGTERM; the first one sets the exit status
-            self._ended = True
+            self._ended = number
             self.arrived(number, _exit, frame)
 
     def arrived(self, number: int, handler: _Handler, frame: FrameType | None) -> None:
@@ -72,6 +74,11 @@ class Delay:
             self._deliver(frame)
         elif not self._held:
             self._deliver_after_method(frame)
+
+    def end_again(self) -> None:
+        """End the process if a signal should have ended it before: the training continues."""
+        if self._ended and not self._pending and threading.current_thread() is threading.main_thread():
+            self.arrived(self._ended, _exit, sys._getframe())
 
     def protect(self, profiler: type) -> None:
         """Complete running methods of this class before a signal is handled."""
@@ -153,7 +160,7 @@ class Delay:
 
     def restore(self) -> None:
         """Restore the handlers that a process has by default, and those of the script."""
-        self._pending, self._ended = [], False
+        self._pending, self._ended = [], 0
         self._restore()
         for number in (signal.SIGINT, *_ENDING):
             if signal.getsignal(number) is self:

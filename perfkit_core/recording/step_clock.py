@@ -46,9 +46,9 @@ class Action(enum.Enum):
 
 
 class StepClock:
-    """Times the steps of one training. The methods never raise. :class:`perfkit_core.recording.writer.CycleWriter` sets
-    ``save``, which writes the step times into the run folder, because steps also follow the last cycle. A ``sparse``
-    clock is for trainings that nearly always run without the profiler, on demand."""
+    """Times the steps of one training. The methods raise no errors. :class:`perfkit_core.recording.writer.CycleWriter`
+    sets ``save``, which writes the step times into the run folder, because steps also follow the last cycle. A
+    ``sparse`` clock is for trainings that nearly always run without the profiler, on demand."""
 
     def __init__(self) -> None:
         self.sparse = False
@@ -68,6 +68,7 @@ class StepClock:
 
     def begins(self, step: int, action: Action) -> None:
         """End the running step, and begin ``step``."""
+        signals.shared().end_again()
         self._idle = self._idle + 1 if action is Action.OFF and self._action is Action.OFF else 0
         if self.sparse and self._idle > _KEPT and self._idle % _SPARSE > 1:
             self._step, self._usual = step, False

@@ -3,6 +3,7 @@ hand."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from perfkit_core.recording.step_recording import Ending, StepRecording
 from perfkit_core.recording.step_window import StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from tests.support.recording_scripts import run
 
 
 def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
@@ -154,3 +156,32 @@ def test_a_failure_ends_the_recording_only(fails_at: str, calls: list[str], tmp_
     """No error is raised, the profiler is stopped and not called again, and the run folder contains the reason."""
     assert recorded(tmp_path, "sssprssssf", fails_at) == calls
     assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()
+
+
+LOST_SIGNAL = """
+from perfkit_core.recording.step_recording import StepRecording
+from perfkit_core.recording.step_window import step_window
+from tests.recording.test_step_recording import NotedCalls
+
+class Closed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+profiler = NotedCalls(Path(sys.argv[1]))
+profiler.stop = lambda ending: print("stopped:", ending.name, file=sys.stderr)
+recording = StepRecording(step_window((0, 9)), lambda: profiler)
+recording.begin(0)
+Closed()
+print("the training goes on", file=sys.stderr)
+recording.step_ended()
+print("to the next step", file=sys.stderr)
+"""
+
+
+def test_a_signal_that_python_ignored_ends_the_next_step(tmp_path: Path) -> None:
+    """Python ignores an exception in a destructor."""
+    code, told = run(LOST_SIGNAL, tmp_path)
+    assert code == 128 + signal.SIGTERM
+    assert "the training goes on" in told
+    assert "to the next step" not in told
+    assert told.endswith("stopped: INTERRUPTED\n")
