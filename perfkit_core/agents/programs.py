@@ -127,7 +127,7 @@ def run(
         raise UsageError("scripts run in a local folder", "start the server with a --root on this machine")
     began = time.monotonic()
     options: dict[str, Any] = {
-        "cwd": session.roots.folders[0], "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT,
+        "cwd": session.roots.folders[0], "stderr": subprocess.STDOUT,
         "env": processes.environment() | {"PYTHONUNBUFFERED": "1"},
     }  # fmt: skip
     with tempfile.TemporaryFile() as output:

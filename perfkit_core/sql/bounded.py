@@ -67,7 +67,7 @@ def opened(known: Sequence[str], seconds: float, stop: Callable[[], bool] = lamb
     """Start an engine in a new process, which is ended at the end of the block."""
     ours, theirs = Pipe()
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder, ours:
-        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        options: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
         command = processes.python(_CODE, str(theirs.fileno()))
         with processes.group(
             command, pass_fds=[theirs.fileno()], cwd=folder, env=processes.environment(), **options

@@ -18,6 +18,9 @@ from typing import Any, Final
 PATIENCE_SECONDS: Final = 5.0
 """Seconds from SIGTERM to SIGKILL, in which a launcher can end its children."""
 _POLL_SECONDS: Final = 0.01
+_START: Final = 'read -r line && exec "$@" < /dev/null'
+"""Start a command after a line on standard input: when the watcher of its group exists. If the process that holds the
+pipe dies before, the command does not start."""
 _WATCH: Final = 'read -r line || { kill -s TERM -- "-$0"; sleep "$1"; kill -s KILL -- "-$0"; }'
 """End a group of processes at the end of standard input: when the process that holds the pipe has died."""
 
@@ -39,18 +42,26 @@ def environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def group(
-    command: str | Sequence[str], patience: float = PATIENCE_SECONDS, **options: Any
+    command: Sequence[str], patience: float = PATIENCE_SECONDS, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command as the first process of a new group. At the end of the block, all processes of the group are ended.
-    They are also ended if this process dies, even by SIGKILL. ``patience``: seconds from SIGTERM to SIGKILL."""
+    """Run a command without input as the first process of a new group. At the end of the block, all processes of the
+    group are ended. They are also ended if this process dies, even by SIGKILL. ``patience``: seconds from SIGTERM to
+    SIGKILL."""
+    shell = "/bin/sh", "-c"
     process = watcher = None
     try:
         with _deferred_signals():
-            process = subprocess.Popen(command, start_new_session=True, **options)
+            process = subprocess.Popen(
+                [*shell, _START, "sh", *command], stdin=subprocess.PIPE, start_new_session=True, **options
+            )
             watcher = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, str(process.pid), f"{patience:g}"],
+                [*shell, _WATCH, str(process.pid), f"{patience:g}"],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has been killed
+                process.stdin.write(b"\n")
+                process.stdin.close()
         yield process
     finally:
         if process is not None:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.plugins.manager import get_plugins
@@ -124,8 +124,8 @@ def run(command: str, environment: Mapping[str, str], timeout: float | None = No
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
         files = Path(folder, "out"), Path(folder, "err")
         with files[0].open("wb") as out, files[1].open("wb") as err:
-            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
-            with processes.group(command, shell=True, env=dict(environment), **options) as process:
+            shell = "/bin/sh", "-c", command
+            with processes.group(shell, env=dict(environment), stdout=out, stderr=err) as process:
                 try:
                     code = process.wait(timeout)
                 except subprocess.TimeoutExpired:
