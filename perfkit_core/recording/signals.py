@@ -9,7 +9,8 @@ that the script has set, and never an ignored signal (``nohup``).
 - SIGINT then raises KeyboardInterrupt, as Python does. A second SIGINT is not delayed.
 - SIGTERM and SIGHUP then end the process like ``sys.exit(143)`` and ``sys.exit(129)``: ``with`` blocks are left, the
   profiler delivers its cycle, and all cycles are written. A second one ends the process immediately. Python ignores an
-  exception in a destructor, for example of a file: if the training continues, its next step raises it again.
+  exception in a destructor, for example of a file. If the training continues, the next step that a StepClock times
+  raises it again.
 - Forked children have the default handlers.
 
 While a cycle is taken, the handlers of the script are delayed, too: their exceptions are for the training.
