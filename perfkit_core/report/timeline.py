@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 import numpy as np
@@ -66,30 +67,65 @@ def timeline(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MARKS) -> t
     - If no steps were recorded, the timeline covers the entire recording.
     - A step of several ranks lasts from the first start to the last end of the overlapping steps with the same number.
     """
-    boxes, every = np.flatnonzero(~instants(trace)), step_rows(trace)
-    start, end, number = trace.ints("start_ns"), trace.end_ns, trace.ints("step")
-    candidates: list[Part] = []
-    steps = every[trace.ints("rank")[every] == trace.ints("rank")[every].min(initial=2**31)]
-    if len(steps):
-        by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
-        for row in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
-            same = every[(number[every] == number[row]) & (start[every] <= end[row]) & (end[every] >= start[row])]
-            name = say("step {number}", number=number[row])
-            candidates.append(Part(name, int(start[same].min()), int(end[same].max()), str(number[row])))
-    elif len(boxes):
-        candidates = [Part(say("the recording"), int(start[boxes].min()), int(end[boxes].max()))]
-    chosen = np.zeros(len(trace), np.bool_)
+    boxes = np.flatnonzero(~instants(trace))
+    start, end = trace.ints("start_ns")[boxes], trace.end_ns[boxes]
+    numbers, starts, ends = _steps(trace)
+    if not numbers and len(boxes):
+        starts, ends = start.min(keepdims=True), end.max(keepdims=True)
+    apart, bounds, shared = _by_interval(start, end, starts, ends)
+    chosen = np.zeros(len(boxes), np.bool_)
     parts: list[Part] = []
-    for part in candidates:
-        inside = np.zeros(len(trace), np.bool_)
-        inside[boxes] = (start[boxes] < part.end_ns) & (end[boxes] > part.start_ns)
-        if not parts or int((chosen | inside).sum()) <= most:
-            chosen |= inside
-            parts.append(part)
-    kept = boxes[chosen[boxes]]
+    free = most
+    for at, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
+        if parts and last - first > free:
+            continue
+        inside = shared[(start[shared] < ends[at]) & (end[shared] > starts[at])]
+        new = np.concatenate((apart[first:last], inside[~chosen[inside]]))
+        if not parts or len(new) <= free:
+            chosen[new] = True
+            free -= len(new)
+            number = numbers[at] if numbers else ""
+            name = say("step {number}", number=number) if numbers else say("the recording")
+            parts.append(Part(name, int(starts[at]), int(ends[at]), number))
+    kept = boxes[chosen]
     if len(kept) > most:
         kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
     return _drawn(trace, kept, parts, marks), len(boxes) - len(kept)
+
+
+def _steps(trace: Trace) -> tuple[list[str], arrays.IntArray, arrays.IntArray]:
+    """Return the numbers, starts and ends of the steps, in the order in which they are chosen."""
+    every = step_rows(trace)
+    rank, number, start, end = trace.ints("rank"), trace.ints("step"), trace.ints("start_ns"), trace.end_ns
+    steps = every[rank[every] == rank[every].min(initial=2**31)]
+    if len(steps):
+        by_length = steps[np.argsort(trace.ints("dur_ns")[steps], kind="stable")]
+        steps = np.array(list(dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps])))
+    starts, ends = start[steps], end[steps]
+    every = every[np.argsort(number[every], kind="stable")]
+    first, last = (np.searchsorted(number[every], number[steps], side) for side in ("left", "right"))
+    for at in np.flatnonzero(last - first > 1).tolist():
+        same = every[first[at] : last[at]]
+        same = same[(start[same] <= ends[at]) & (end[same] >= starts[at])]
+        starts[at], ends[at] = start[same].min(), end[same].max()
+    return [str(step) for step in number[steps].tolist()], starts, ends
+
+
+def _by_interval(
+    start: arrays.IntArray, end: arrays.IntArray, starts: arrays.IntArray, ends: arrays.IntArray
+) -> tuple[arrays.IntArray, arrays.IntArray, arrays.IntArray]:
+    """Assign events to the intervals in which they lie. Interval i contains the events
+    ``apart[bounds[i] : bounds[i + 1]]``, which lie in no other interval, and perhaps some of the events ``shared``.
+    Return (apart, bounds, shared)."""
+    in_time = np.argsort(starts, kind="stable")
+    first = np.searchsorted(np.maximum.accumulate(ends[in_time]), start, "right")  # earlier intervals end before it
+    last = np.searchsorted(starts[in_time], end, "left")  # these and later intervals start after it
+    shared, apart = np.flatnonzero(last - first > 1), np.flatnonzero(last - first == 1)
+    interval = in_time[first[apart]]
+    inside = (start[apart] < ends[interval]) & (end[apart] > starts[interval])
+    apart, interval = apart[inside], interval[inside]
+    order = np.argsort(interval, kind="stable")
+    return apart[order], np.searchsorted(interval[order], np.arange(len(starts) + 1)), shared
 
 
 def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part], marks: Marks) -> Timeline:

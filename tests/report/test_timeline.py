@@ -132,3 +132,35 @@ def test_a_step_of_several_ranks_spans_all_of_them() -> None:
     assert [(part.name, part.end_ns - part.start_ns) for part in found.parts] == [("step 0", 200)]
     assert "early" in found.names
     assert left_out == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_chosen_steps_are_those_of_the_rule_in_plain_python(seed: int) -> None:
+    """Steps and operators overlap in any way. Some have no duration, some steps have the same number."""
+    random = np.random.default_rng(seed)
+    durations, most = random.integers(0, 40, 25) * random.integers(0, 2, 25), int(random.integers(1, 30))
+    starts = random.integers(0, 200, 25)
+    events = [
+        host("Step", "step", int(start), int(dur), step=int(random.integers(0, 9)))
+        if number < 8
+        else host("op", "operator", int(start), int(dur), tid=number)
+        for number, (start, dur) in enumerate(zip(starts, durations, strict=True))
+    ]
+    recorded = trace(events)
+    rows = list(zip(*(recorded.ints(name).tolist() for name in ("start_ns", "dur_ns", "step")), strict=True))
+    boxes = [(start, start + dur) for start, dur, _ in rows]
+    steps = [(*boxes[row], rows[row][2]) for row in np.flatnonzero(recorded.rows("kind", "step")).tolist()]
+    by_length = sorted(steps, key=lambda step: step[1] - step[0])
+    chosen: set[int] = set()
+    parts = []
+    for start, end, number in dict.fromkeys([by_length[(len(steps) - 1) // 2], by_length[-1], *steps]):
+        same = [other for other in steps if other[2] == number and other[0] <= end and other[1] >= start]
+        first, last = min(step[0] for step in same), max(step[1] for step in same)
+        inside = {row for row, (begin, stop) in enumerate(boxes) if begin < last and stop > first}
+        if not parts or len(chosen | inside) <= most:
+            chosen |= inside
+            parts.append((first, last, str(number)))
+    found, left_out = timeline.timeline(recorded, most)
+    origin = min(part[0] for part in parts)
+    assert sorted((part.start_ns + origin, part.end_ns + origin, part.step) for part in found.parts) == sorted(parts)
+    assert (len(found), left_out) == (min(len(chosen), most), len(boxes) - min(len(chosen), most))
