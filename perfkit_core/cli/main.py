@@ -101,8 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
             click.echo(f"perfkit: error: {printable(_described(error))}", err=True)
             code = FAILED
-    if arguments is None:
-        gc.freeze()  # the process exits now, so freeing all objects would waste time
+        if arguments is None:  # the process exits now: also the collection that the next threshold starts is useless
+            gc.freeze()
     return code
 
 
