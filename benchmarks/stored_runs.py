@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from perfkit_core import load
 from perfkit_core.algorithms.arrays import IntArray, nullable
 from perfkit_core.model import schema
+from perfkit_core.model.event_columns import ROW_REFERENCES
 from perfkit_core.model.meta import StoredFinding
-from perfkit_core.model.trace import ROW_REFERENCES, Trace
+from perfkit_core.model.trace import Trace
 from perfkit_core.storage.store import SUFFIX
 from perfkit_core.storage.stored_file import KEY, Stored
 from perfkit_core.storage.writer import encoding

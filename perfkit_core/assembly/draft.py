@@ -17,7 +17,7 @@ import pyarrow as pa
 from perfkit_core.algorithms.addresses import reordered
 from perfkit_core.algorithms.arrays import BLOCK, NO_ROW, OFFSETS_END, IntArray, constant, joined
 from perfkit_core.model import schema
-from perfkit_core.model.trace import ROW_REFERENCES, Columns
+from perfkit_core.model.event_columns import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 
 EXTERNAL: Final = "external"

@@ -56,11 +56,13 @@ class Cache:
     def update(self, results: Mapping[Any, Any]) -> None:
         self._results.update(results)
 
-    def of_columns(self, words: Collection[str], without: Collection[str]) -> Cache:
-        """Return a cache of the results whose key is a tuple (one of ``words``, a name that is not in ``without``, …).
-        It shares their memory."""
+    def of_columns(
+        self, words: Collection[str], without: Collection[str], change: Callable[[Any], Any] = lambda value: value
+    ) -> Cache:
+        """Return a cache of the results whose key is a tuple (one of ``words``, a name that is not in ``without``, …),
+        as ``change`` returns them. It shares their memory."""
         kept = {
-            key: value
+            key: change(value)
             for key, value in list(self._results.items())  # a copy, as another thread may add a key
             if isinstance(key, tuple) and key[0] in words and key[1] not in without
         }

@@ -6,7 +6,6 @@ column. Results that several views need are cached with the trace. They are read
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,144 +15,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, constant, joined, nullable
+from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray, constant, nullable
 from perfkit_core.language.units import counted
 from perfkit_core.model import schema
 from perfkit_core.model.cache import CELL_BYTES, Cache
+from perfkit_core.model.event_columns import (
+    ROW_REFERENCES,
+    ChangedColumns,
+    Columns,
+    JoinedColumns,
+    PartColumns,
+    TableColumns,
+)
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 from perfkit_core.system import memory_limit
-
-ROW_REFERENCES: Final = ("parent", "launched_by")
-
-
-class Columns(ABC):
-    """The columns of one event table, with the types of the schema. Several threads may use the same object."""
-
-    @property
-    @abstractmethod
-    def num_rows(self) -> int:
-        """The number of events. This reads no column."""
-
-    @abstractmethod
-    def known(self, name: str) -> bool:
-        """Return whether a column has a value that is not null."""
-
-    def chunks(self, name: str) -> Iterator[pa.Array]:
-        """Yield the chunks of a column, whose dictionaries may differ. A subclass overrides this or :meth:`column`."""
-        return iter(self.column(name).chunks)
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        if not self.known(name):
-            return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
-        return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
-
-    def magnitude(self, name: str) -> int:
-        """Return the largest absolute value of an integer column, or a larger number. Return 0 without values."""
-        return max(map(_magnitude, self.chunks(name)), default=0) if self.known(name) else 0
-
-    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        """Return the values of a column in the given ``rows``, in the order of ``rows``."""
-        return joined(self.column(name).take(pa.array(rows, pa.int64())))
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_arrays([self.column(name) for name in schema.COLUMN_NAMES], schema=schema.SCHEMA)
-
-
-def _magnitude(values: pa.Array) -> int:
-    ends = pc.min_max(values).as_py()
-    return max(abs(ends["min"] or 0), abs(ends["max"] or 0))
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumns(Columns):
-    events: pa.Table
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.events.num_rows)
-
-    def known(self, name: str) -> bool:
-        return bool(self.events.column(name).null_count < self.num_rows)
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        return self.events.column(name)
-
-    def table(self) -> pa.Table:
-        return self.events
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedColumns(Columns):
-    base: Columns
-    changes: TableColumns
-
-    @property
-    def num_rows(self) -> int:
-        return self.base.num_rows
-
-    def known(self, name: str) -> bool:
-        return self._of(name).known(name)
-
-    def chunks(self, name: str) -> Iterator[pa.Array]:
-        return self._of(name).chunks(name)
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        return self._of(name).column(name)
-
-    def magnitude(self, name: str) -> int:
-        return self._of(name).magnitude(name)
-
-    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        return self._of(name).pick(name, rows)
-
-    def _of(self, name: str) -> Columns:
-        return self.changes if name in self.changes.events.column_names else self.base
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedColumns(Columns):
-    """The columns of several traces, concatenated. A row reference grows by the number of rows in earlier traces."""
-
-    parts: Sequence[Columns]
-
-    @property
-    def num_rows(self) -> int:
-        return sum(part.num_rows for part in self.parts)
-
-    def known(self, name: str) -> bool:
-        return any(part.known(name) for part in self.parts)
-
-    def chunks(self, name: str) -> Iterator[pa.Array]:
-        offset = 0
-        for part in self.parts:
-            chunks = part.chunks(name) if part.known(name) else part.column(name).chunks
-            for chunk in chunks:
-                if name in ROW_REFERENCES and offset:
-                    rows = chunk.to_numpy()
-                    chunk = pa.array(np.where(rows == NO_ROW, NO_ROW, rows + offset))
-                yield chunk
-            offset += part.num_rows
-
-    def magnitude(self, name: str) -> int:
-        return max((part.magnitude(name) for part in self.parts), default=0)
-
-    def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        if name in ROW_REFERENCES:
-            return Columns.pick(self, name, rows)
-        ends = np.cumsum([part.num_rows for part in self.parts])
-        owner = np.searchsorted(ends, rows, side="right")
-        order = np.argsort(owner, kind="stable")
-        cells = [
-            part.pick(name, rows[owner == number] - (ends[number] - part.num_rows))
-            for number, part in enumerate(self.parts)
-        ]
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        return joined(pa.chunked_array(cells)).take(pa.array(place))
-
 
 _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 """A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
@@ -323,6 +200,18 @@ class Trace:
     def slice(self, start: int, count: int) -> Trace:
         """Return ``count`` events from row ``start`` on. Row references remain row numbers of the complete trace."""
         return Trace(self.events.slice(start, count), self.meta, self.quality)
+
+    def part(self, first: int, end: int) -> Trace:
+        """Return the events from row ``first`` to before ``end``, with references to rows of the part. Columns are read
+        on demand, except those that are cached already."""
+
+        def cut(cached: Any) -> Any:
+            if isinstance(cached, Codes):
+                return Codes(cached.codes[first:end], cached.values)
+            return cached[first:end] if isinstance(cached, np.ndarray) else cached
+
+        cache = self._cache.of_columns(_OF_COLUMN, ROW_REFERENCES, cut)
+        return Trace(PartColumns(self._held(), first, end), self.meta, self.quality, cache)
 
     def _held(self) -> Columns:
         table = self._cache.get("events")

@@ -26,7 +26,7 @@ from perfkit_core.model.meta import (
 )
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks import files, reduce, run
+from perfkit_core.ranks import files, long_recordings, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.readers.choices import chosen
@@ -61,18 +61,37 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
         ranks.reverse()  # each trace is freed after its reduction, with everything that the views have cached
         return merge([reduce.reduce_trace(ranks.pop(), job) for _ in range(len(ranks))], views, job)
     (trace,) = ranks
-    steps = step_numbers(trace)
+    in_parts = [view for view in views if view.in_parts]
+    partials: Sequence[Partial] = ()
+    if 2 * len(in_parts) > len(views) and not job.request.native:  # else most columns are needed as a whole anyway
+        partials = long_recordings.reduce_parts(
+            trace, msgspec.structs.replace(job, views=tuple(view.name for view in in_parts))
+        )
+    tables: dict[str, pd.DataFrame] = {}
+    steps = tuple(sorted({step for partial in partials for step in partial.facts.steps})) or step_numbers(trace)
     request = replace(job.request, steps=steps) if job.only_steps else job.request
-    tables = {}
+    if partials:
+        check_steps(request, steps)
+        tables = _merged(partials, in_parts, request)
     for view in views:
-        memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
-        tables[view.name] = view.table(trace, reduce.understood(view, request))
+        if view.name not in tables:
+            memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
+            tables[view.name] = view.table(trace, reduce.understood(view, request))
     tables = _without_device(tables, views, request, [trace.quality])
 
     def why_empty(view: View) -> Text:
         return view.explain_empty(trace)
 
     return Computed(trace.meta, trace.quality, steps, job.request, job.own_steps, tables, why_empty, trace.known)
+
+
+def _merged(partials: Sequence[Partial], views: Sequence[View], request: ViewRequest) -> dict[str, pd.DataFrame]:
+    return {
+        view.name: reduction(view).merge(
+            [partial.views[view.name] for partial in partials], reduce.understood(view, request)
+        )
+        for view in views
+    }
 
 
 def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Computed:
@@ -83,16 +102,13 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     findings = check(facts)
     steps = tuple(sorted({step for fact in facts for step in fact.steps}))
     check_steps(job.request, steps)
-    of_view = {view.name: [partial.views[view.name] for partial in ordered] for view in views}
-    tables = {
-        view.name: reduction(view).merge(of_view[view.name], reduce.understood(view, job.request)) for view in views
-    }
+    tables = _merged(ordered, views, job.request)
     tables = _without_device(tables, views, job.request, [fact.quality for fact in facts])
 
     def why_empty(view: View) -> Text:
         explain = reduction(view).explain
         if explain:
-            return explain(of_view[view.name])
+            return explain([partial.views[view.name] for partial in ordered])
         reasons = [fact.empty[view.name] for fact in facts if view.name in fact.empty]
         return reasons[0] if reasons else message("nothing of this kind was recorded")
 

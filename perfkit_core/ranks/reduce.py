@@ -15,7 +15,8 @@ from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.model import schema
-from perfkit_core.model.trace import ROW_REFERENCES, Trace, concat_traces, with_rank
+from perfkit_core.model.event_columns import ROW_REFERENCES
+from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles

@@ -7,6 +7,7 @@ indices, so the cells on which it relies are checked when they are read."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.algorithms.arrays import NO_ROW, constant, joined
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, joined
 from perfkit_core.errors import SourceError
 from perfkit_core.model import frame_samples, schema
+from perfkit_core.model.event_columns import ROW_REFERENCES, Columns, picked_by_part, sliced
 from perfkit_core.model.meta import StoredFinding, TraceMeta
-from perfkit_core.model.trace import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
 from perfkit_core.storage import checksums
 from perfkit_core.system import memory_limit
@@ -176,7 +177,15 @@ class StoredColumns(Columns):
         return largest
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        for table in parallel.in_order(lambda group: self._read([group], [name]), self._groups, _AHEAD + 1, _AHEAD):
+        return self._chunks(name, self._groups)
+
+    def between(self, name: str, first: int, end: int) -> Iterator[pa.Array]:
+        groups = range(bisect_right(self.first_row, first) - 1, bisect_left(self.first_row, end))
+        begin = self.first_row[groups.start]
+        return sliced(self._chunks(name, groups), first - begin, end - begin)
+
+    def _chunks(self, name: str, groups: range) -> Iterator[pa.Array]:
+        for table in parallel.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
             yield from table.column(0).chunks
 
     def check(self) -> None:
@@ -185,16 +194,13 @@ class StoredColumns(Columns):
             self._read([group], schema.COLUMN_NAMES)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        ends = np.array(self.first_row[1:], np.int64)
-        group = np.searchsorted(ends, rows, side="right")
-        wanted = np.unique(group)
-        if not len(wanted) or not self.known(name):
+        if not self.known(name):
             return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
-        sizes = np.diff(self.first_row)
-        read = np.zeros(len(sizes), np.int64)
-        read[wanted] = sizes[wanted]
-        left_out = np.cumsum(sizes - read) - (sizes - read)
-        return joined(self._read(wanted.tolist(), [name]).column(0).take(pa.array(rows - left_out[group])))
+
+        def pick(group: int, own: IntArray) -> pa.Array:
+            return joined(self._read([group], [name]).column(0)).take(pa.array(own))
+
+        return picked_by_part(np.array(self.first_row, np.int64), rows, pick, name)
 
     def table(self) -> pa.Table:
         table = self._read(self._groups, schema.COLUMN_NAMES)

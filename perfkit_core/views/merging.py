@@ -64,7 +64,7 @@ def _merged(view: View, how: MergedRows) -> Reduction:
         table = merge_tables([partial[_TABLE] for partial in partials], columns, how.weight, wholes)
         if how.finish is None or (table.empty and how.partial is None):
             return table
-        return how.finish(table, request)
+        return how.finish(table, request).reset_index(drop=True)
 
     return Reduction(reduce, merge)
 

@@ -131,5 +131,6 @@ VIEW = View(
     columns=COLUMNS,
     explain_empty=lambda trace: message("no device work and no CPU utilisation were recorded"),
     native=True,
+    in_parts=True,
     reduction=Reduction(table, _merged),
 )

@@ -69,6 +69,7 @@ VIEW = View(
     groupings=GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
+    in_parts=True,
     reduction=MergedRows(
         partial=measured,
         columns=(duration(_SIZED_NS, _SIZED_NS),),

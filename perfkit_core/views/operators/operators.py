@@ -251,6 +251,13 @@ def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
     return round(int(table["total_cpu_ns"].iloc[shares.argmax()]) / float(shares.max()))
 
 
+def _unowned_last(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the merged table with the device work that no operator launched below the operators, as :func:`table`."""
+    names = ("", calls.NO_LAUNCH, calls.OUTSIDE)
+    place = [names.index(name) if name in names else 0 for name in table["name"]]
+    return table.iloc[np.argsort(place, kind="stable")]
+
+
 COLUMNS: Final = (
     columns.OPERATOR_NAME,
     *columns.added_by(GROUPINGS),
@@ -273,5 +280,6 @@ VIEW = View(
     order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
-    reduction=MergedRows(),
+    in_parts=True,
+    reduction=MergedRows(finish=_unowned_last),
 )

@@ -162,9 +162,12 @@ VIEW = View(
     order="time_ns",
     explain_empty=lambda trace: message("no events were recorded"),
     native=True,
+    in_parts=True,
     reduction=MergedRows(
         partial=measured,
         columns=(duration(RUNNING_NS, RUNNING_NS),),
-        finish=lambda table, request: table.drop(columns=RUNNING_NS),
+        finish=lambda table, request: table.drop(columns=RUNNING_NS).sort_values(
+            "place", ascending=False, kind="stable"
+        ),
     ),
 )

@@ -86,5 +86,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
     explain_empty=lambda trace: WITHOUT_STEPS,
+    in_parts=True,
     reduction=REDUCTION,
 )

@@ -316,6 +316,7 @@ VIEW = View(
     columns=COLUMNS,
     explain_empty=lambda trace: message("neither steps nor phases were recorded"),
     native=True,
+    in_parts=True,
     reduction=MergedRows(
         finish=lambda table, request: tables.in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -10,18 +12,31 @@ from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
 from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
+from perfkit_core.views.tables import stacked
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its host segments."""
+    return _merge([_reduce(trace, request)], request)
+
+
+def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
+    result = stacked(partials)
+    if result.empty:
+        return result
+    start = result["start_ns"].to_numpy(np.int64)
+    ranks, rank = np.unique(result["rank"].fillna(-1).to_numpy(np.int64), return_inverse=True)
+    return result.assign(start_ns=start - groupby.extremes(rank, len(ranks), start)[0][rank])
+
+
+def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the table with the starts of the recording's clock."""
     steps = step_rows.chosen_steps(trace, request)
     result = step_rows.step_frame(trace, steps)
-    ranks, rank = np.unique(trace.ints("rank")[steps], return_inverse=True)
-    start = trace.ints("start_ns")[steps]
-    result.insert(2, "start_ns", start - groupby.extremes(rank, len(ranks), start)[0][rank])
+    result.insert(2, "start_ns", trace.ints("start_ns")[steps])
     segments = step_phases.segments(trace, in_steps(trace, request))
     step = step_rows.position(trace, steps, segments.rank, segments.step)
     unknown = np.full(len(steps), not len(segments.phase))
@@ -58,4 +73,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: WITHOUT_STEPS,
+    in_parts=True,
+    reduction=Reduction(_reduce, _merge),
 )

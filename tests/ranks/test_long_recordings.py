@@ -1,0 +1,190 @@
+"""Views of a recording that is computed part by part, compared with the views of the whole recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import perfkit_core
+from perfkit_core.errors import UsageError
+from perfkit_core.model.event_columns import OutsidePartError
+from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.ranks import long_recordings
+from perfkit_core.ranks.plan import Job, Partial
+from perfkit_core.ranks.profile import Whole
+from perfkit_core.storage import store, writer
+from perfkit_core.views.select import step_numbers
+from tests.support.events import device, host, trace
+from tests.support.paths import DATA
+
+VIEWS = [view for view in get_plugins().views().values() if view.in_parts]
+RECORDINGS = ["torch-transformer-base", "torch-mlp-loader", "paddle-conv_net-base", "paddle-mlp-copy"]
+
+
+def computed(recorded: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
+    return dict(Whole(recorded).compute(VIEWS, request).tables)
+
+
+def parts_of(recorded: Trace, request: ViewRequest | None = None) -> list[Partial]:
+    return long_recordings.reduce_parts(recorded, Job(("operators", "steps"), request or ViewRequest()))
+
+
+def check_equal(recorded: Trace, rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Compare the tables of all views for several requests. Return the number of parts."""
+    steps = step_numbers(recorded)
+    groupings = sorted({grouping for view in VIEWS for grouping in view.groupings})
+    requests = [ViewRequest(), ViewRequest(steps=steps[len(steps) // 2 :]), ViewRequest(pattern=".*a.*")]
+    for request in requests + [ViewRequest(by=(grouping,)) for grouping in groupings]:
+        monkeypatch.setattr(long_recordings, "PART_ROWS", len(recorded))
+        whole = computed(recorded, request)
+        monkeypatch.setattr(long_recordings, "PART_ROWS", rows)
+        found = computed(recorded, request)
+        for name, table in whole.items():
+            if len(table) or len(found[name]):
+                pd.testing.assert_frame_equal(found[name], table, check_dtype=False, obj=f"{name} {request}")
+    return len(parts_of(recorded))
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_tables_equal_those_of_the_whole_recording(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = perfkit_core.load(DATA / "examples" / f"{name}.perfkit.parquet")
+    assert check_equal(recorded, len(recorded) // 7, monkeypatch) > 2
+
+
+@pytest.mark.parametrize(
+    "file", ["mi300x-bert-small.json.gz", "h100-vit.json.gz", "sampled-rank1.json.gz", "v100-ns-resolution.json.gz"]
+)
+def test_tables_of_devices_equal_those_of_the_whole_recording(
+    traces: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = perfkit_core.load(traces / "torch" / file)
+    copies = concat_traces([_later(recorded, number) for number in range(4)])
+    assert check_equal(copies, len(recorded) // 2, monkeypatch) > 2
+
+
+def _later(recorded: Trace, number: int) -> Trace:
+    """Return the recording at another time, with other steps."""
+    start, end = recorded.ints("start_ns"), recorded.end_ns
+    steps, known = recorded.ints("step"), recorded.ints("step") >= 0
+    step = pa.array(steps + number * (int(steps.max()) + 1), pa.int64(), mask=~known)
+    kind = recorded.events.schema.field("step").type
+    return recorded.with_columns(
+        start_ns=pa.array(start + number * int(end.max() - start.min() + 1000)), step=step.cast(kind)
+    )
+
+
+def test_default_summary_is_computed_in_parts() -> None:
+    assert {"partition", "model", "device", "operators", "steps", "overview", "kernels"} <= {one.name for one in VIEWS}
+
+
+def steps(count: int, *more: dict[str, Any], gap_ns: int = 10) -> list[dict[str, Any]]:
+    """Return steps of 100 ns, each with an operator that launches a kernel."""
+    events = list(more)
+    for number in range(count):
+        at = number * (100 + gap_ns)
+        events += [
+            host(f"Step#{number}", "step", at, 100, step=number),
+            host("op", "operator", at + 5, 40),
+            host("launch", "runtime", at + 10, 5, correlation=number),
+            device("kernel", "kernel", at + 30, 20, correlation=number),
+        ]
+    return events
+
+
+@pytest.fixture
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_recordings, "PART_ROWS", 10)
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_a_part_ends_with_a_step() -> None:
+    assert [partial.facts.steps for partial in parts_of(trace(steps(7)))] == [(0, 1), (2, 3), (4, 5, 6)]
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize(
+    "more",
+    [
+        host("epoch", "annotation", 0, 770),
+        device("memory", "kernel", 0, 770),
+        device("elsewhere", "kernel", 50, 1, stream=3) | {"device": "cuda:1"},
+        host("[memory]", "memory", 3, 0, bytes=8),
+    ],
+    ids=["a range runs all the time", "a kernel runs all the time", "another device in one step", "memory in one step"],
+)
+def test_what_decides_on_cells_is_in_all_parts_or_the_recording_is_whole(more: dict[str, Any]) -> None:
+    assert parts_of(trace(steps(7, more))) == []
+
+
+def test_no_part_begins_between_a_launch_and_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch at the end of step 8 has its work at the beginning of step 9. The part has two more steps."""
+    late = [host("launch", "runtime", 975, 5, correlation=90), device("late", "kernel", 992, 3, correlation=90)]
+    monkeypatch.setattr(long_recordings, "PART_ROWS", 42)
+    of_parts = [partial.facts.steps for partial in parts_of(trace(steps(30, *late)))]
+    assert [numbers[0] for numbers in of_parts] == [0, 8, 17]
+    monkeypatch.setattr(long_recordings, "PART_ROWS", 38)
+    monkeypatch.setattr(long_recordings, "_LOOK_AHEAD", 100)  # the work is not read with the first part
+    assert parts_of(trace(steps(30, *late))) == []
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_steps_without_a_gap_are_not_divided() -> None:
+    assert parts_of(trace(steps(7, gap_ns=0))) == []
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_recordings_without_steps_or_shorter_than_two_parts_are_whole() -> None:
+    assert parts_of(trace([event for event in steps(7) if event["kind"] != "step"])) == []
+    assert parts_of(trace(steps(4))) == []
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_a_step_that_no_part_has_is_an_error() -> None:
+    recorded = trace(steps(7))
+    assert computed(recorded, ViewRequest(steps=(5,)))["steps"]["step"].tolist() == [5]
+    with pytest.raises(UsageError, match="step 7 was not recorded"):
+        computed(recorded, ViewRequest(steps=(7,)))
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_a_stored_parent_outside_its_part_does_not_matter(tmp_path: Path) -> None:
+    """A file of another program may contain any earlier row as a parent."""
+    recorded = trace(steps(7))
+    parents = recorded.ints("parent").copy()
+    parents[np.flatnonzero(recorded.rows("name", "op"))[4]] = 0
+    path = store.write_cycle(recorded.with_columns(parent=pa.array(parents)), tmp_path)
+    stored = perfkit_core.load(path)
+    assert parts_of(stored) == []
+    assert len(computed(stored, ViewRequest())["operators"]) == 1
+    with pytest.raises(OutsidePartError):
+        stored.part(16, 20).ints("parent")
+
+
+def test_a_part_has_the_rows_of_the_table(tmp_path: Path) -> None:
+    """The row groups have 8 rows."""
+    recorded = trace(steps(7))
+    path = store.write_cycle(recorded, tmp_path)
+    table = pq.read_table(path)
+    with path.open("wb") as file:
+        writer.write(table, file, 8, {})
+    stored = perfkit_core.load(path)
+    stored.ints("dur_ns"), stored.codes("name")
+    for whole in (recorded, stored, concat_traces([recorded, stored])):
+        for first, end in ((0, 4), (4, 12), (8, 28), (20, 20)):
+            part, rows = whole.part(first, end), whole.events.slice(first, end - first)
+            for name in ("start_ns", "dur_ns", "name", "stack", "step"):
+                assert part.column(name).to_pylist() == rows[name].to_pylist(), name
+            assert part.ints("dur_ns").tolist() == rows["dur_ns"].to_pylist()
+            assert [part.codes("name").values[code] for code in part.codes("name").codes] == rows["name"].to_pylist()
+            for name in ("parent", "launched_by"):
+                own = [row - first if row >= 0 else -1 for row in rows[name].to_pylist()]
+                assert part.ints(name).tolist() == own, name
+            assert part.pick("name", np.arange(end - first)[::-1]).to_pylist() == rows["name"].to_pylist()[::-1]
