@@ -224,8 +224,9 @@ class View:
     - ``native``: whether the view supports ``request.native``.
     - ``page``: whether the report page of a run shows the view. Long tables for scripts are not shown.
     - ``reduction`` merges the tables of many ranks. By default the rows of all ranks are listed.
-    - ``in_parts``: whether ``reduction`` also merges the tables of parts of one recording to its table. Each part has
-      steps, and no event runs at the cuts (:mod:`perfkit_core.ranks.long_recordings`).
+    - ``in_parts(trace)`` is declared if ``reduction`` also merges the tables of parts of a long recording to its table.
+      It returns what a table takes from the recording as a whole, such as whether there is device work. This must be
+      equal for all parts. None means that the trace cannot be a part.
     - ``of_capture`` is None, or a function if the numbers describe the complete capture (peaks, leaks) instead of
       single steps. It returns whether a trace holds the data. If it does, ``--fail-on`` counts a missing row as 0.
     """
@@ -242,7 +243,7 @@ class View:
     native: bool = False
     page: bool = True
     reduction: MergedRows | Reduction | None = None
-    in_parts: bool = False
+    in_parts: Callable[[Trace], Any] | None = None
     of_capture: Callable[[Trace], bool] | None = None
 
     def column(self, name: str) -> Column:

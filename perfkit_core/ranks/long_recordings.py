@@ -3,69 +3,79 @@ grow with the recording. The merged tables equal those of the whole recording.""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.model import schema
 from perfkit_core.model.event_columns import OutsidePartError
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import View
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.ranks.reduce import reduce_trace
+from perfkit_core.views.steps.step_rows import step_rows
 
 PART_ROWS: Final = 1 << 21
-"""Number of events that are read for one part. More are read if the part would lack steps, for example."""
-_LOOK_AHEAD: Final = 16
-"""One of this many events of a part is read again with the next part."""
+"""Number of events that are read for one part. More are read if no cut is found in them."""
+_MOST: Final = 4
+"""Maximum number of times PART_ROWS that are read for one part, except the last."""
+_UNCUT: Final = 16
+"""The last 1/_UNCUT of the events that are read for a part only shows which work starts there. No cut lies in it."""
 
 
-def reduce_parts(trace: Trace, job: Job) -> list[Partial]:
-    """Return the partial results of the parts of a trace of one rank, in order of time.
+def reduce_parts(trace: Trace, views: Sequence[View], job: Job) -> list[Partial]:
+    """Return the partial results of the parts of a trace of one rank, in order of time, for views with ``in_parts``.
 
-    Between two parts, no event runs, and no work waits for its start. Views compute other cells if a recording has no
-    steps, no memory events, or no work on a device: so each part has steps, and all parts have memory events and work
-    on the same devices, or none has. Return an empty list if the trace is shorter than two parts, or cannot be divided
-    like this. Raises UsageError."""
+    Between two parts, no event runs, and no work waits for its start. Each part has steps, whose numbers are larger
+    than those of earlier parts. Return an empty list if the trace is shorter than two parts, or cannot be divided like
+    this. Raises UsageError."""
+    job = msgspec.structs.replace(job, views=tuple(view.name for view in views))
     partials: list[Partial] = []
-    first, rows, last = 0, PART_ROWS, len(trace) < 2 * PART_ROWS
-    expected: frozenset[str] = frozenset()
-    while first < len(trace) and not last:
+    begins, rows, expected = [0], PART_ROWS, None
+    while (first := begins[-1]) < len(trace):
         last = first + rows + PART_ROWS > len(trace)
         if last and not first:
-            break
+            return []
         try:
             part = trace.part(first, len(trace) if last else first + rows)
             part = part if last else part.part(0, _last_quiet_row(part))
-            found = _deciding(part)
-            if schema.STEP in found and found == (expected or found):
+            of_whole = _of_whole(part, views)
+            if of_whole is not None and of_whole == (expected or of_whole):
                 partials.append(reduce_trace(part, job))
-                first, rows, expected = first + len(part), PART_ROWS, found
+                begins.append(first + len(part))
+                rows, expected = PART_ROWS, of_whole
+                steps = [partial.facts.steps for partial in partials[-2:]]
+                if steps[0][-1] >= steps[-1][0] and len(steps) > 1:
+                    return []
                 continue
-            if expected and found > expected:
-                break
         except OutsidePartError:
             pass
-        rows *= 2
-    return partials if first == len(trace) else []
+        if last and rows < len(trace):  # join the last two parts
+            rows = len(trace)
+            del partials[-1], begins[-1]
+        elif last or rows >= _MOST * PART_ROWS:
+            return []
+        else:
+            rows *= 2
+    return partials
 
 
-def _deciding(trace: Trace) -> frozenset[str]:
-    """Return which of these a trace has: steps of the host, memory events, and work on each device."""
-    devices = trace.codes("device")
-    used = np.unique(devices.codes[trace.rows("kind", *schema.DEVICE_WORK)])
-    has = {
-        schema.STEP: (trace.host & trace.rows("kind", schema.STEP)).any(),
-        schema.MEMORY: trace.rows("kind", schema.MEMORY).any(),
-    }
-    return frozenset((*(devices.values[code] for code in used), *(name for name, true in has.items() if true)))
+def _of_whole(trace: Trace, views: Sequence[View]) -> list[Any] | None:
+    """Return what views take from the recording as a whole, None if the trace cannot be a part."""
+    ranks = np.unique(trace.ints("rank")[step_rows(trace)])
+    if len(ranks) != 1 or (np.diff(trace.ints("start_ns")) < 0).any():
+        return None
+    found = [ranks[0], *(view.in_parts(trace) for view in views if view.in_parts is not None)]
+    return None if None in found else found
 
 
 def _last_quiet_row(trace: Trace) -> int:
     """Return the last row before which all earlier events have ended and no launch has its work in this row or later, 0
-    if there is none. The last events only show which launches have their work there."""
+    if there is none. Work in rows that are not in ``trace`` is not considered."""
     start, launched_by = trace.ints("start_ns"), trace.ints("launched_by")
-    count = len(trace) - len(trace) // _LOOK_AHEAD
+    count = len(trace) - len(trace) // _UNCUT
     quiet = np.flatnonzero(start[1:count] > np.maximum.accumulate(trace.end_ns[:count])[:-1]) + 1
     work = np.flatnonzero(launched_by != NO_ROW)
     launch = launched_by[work]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -63,16 +64,16 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     (trace,) = ranks
     in_parts = [view for view in views if view.in_parts]
     partials: Sequence[Partial] = ()
-    if 2 * len(in_parts) > len(views) and not job.request.native:  # else most columns are needed as a whole anyway
-        partials = long_recordings.reduce_parts(
-            trace, msgspec.structs.replace(job, views=tuple(view.name for view in in_parts))
-        )
+    # else most columns are needed as a whole anyway, or a grouping may depend on the whole recording
+    if 2 * len(in_parts) > len(views) and not (job.request.native or job.request.by):
+        partials = long_recordings.reduce_parts(trace, in_parts, job)
     tables: dict[str, pd.DataFrame] = {}
     steps = tuple(sorted({step for partial in partials for step in partial.facts.steps})) or step_numbers(trace)
     request = replace(job.request, steps=steps) if job.only_steps else job.request
     if partials:
         check_steps(request, steps)
-        tables = _merged(partials, in_parts, request)
+        with suppress(SourceError):  # numbers of parts may be too large for a sum of their absolute values
+            tables = _merged(partials, in_parts, request)
     for view in views:
         if view.name not in tables:
             memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")

@@ -34,7 +34,7 @@ def computed(recorded: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
 
 
 def parts_of(recorded: Trace, request: ViewRequest | None = None) -> list[Partial]:
-    return long_recordings.reduce_parts(recorded, Job(("operators", "steps"), request or ViewRequest()))
+    return long_recordings.reduce_parts(recorded, VIEWS, Job((), request or ViewRequest()))
 
 
 def check_equal(recorded: Trace, rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -49,7 +49,7 @@ def check_equal(recorded: Trace, rows: int, monkeypatch: pytest.MonkeyPatch) -> 
         found = computed(recorded, request)
         for name, table in whole.items():
             if len(table) or len(found[name]):
-                pd.testing.assert_frame_equal(found[name], table, check_dtype=False, obj=f"{name} {request}")
+                pd.testing.assert_frame_equal(found[name], table, obj=f"{name} {request}")
     return len(parts_of(recorded))
 
 
@@ -99,6 +99,77 @@ def steps(count: int, *more: dict[str, Any], gap_ns: int = 10) -> list[dict[str,
     return events
 
 
+def in_phase(name: str, kind: str, at: int, dur: int, **more: Any) -> dict[str, Any]:
+    return host(name, kind, at, dur, phase=kind, **more)
+
+
+ONLY_IN_PARTS = {
+    "phases": lambda k: [in_phase("forward", "forward", 1, 3)] if k >= 6 else [],
+    "a kind of event": lambda k: [host("sync", "sync", 90, 3)] if k < 2 else [],
+    "memory events": lambda k: [host("[memory]", "memory", 3, 0, bytes=8)] if k >= 6 else [],
+    "updates of gradients that are cleared in an earlier step": lambda k: (
+        [in_phase("Optimizer.zero_grad#SGD", "optimizer", 1, 3)] * (k % 4 == 0)
+        + [in_phase("Optimizer.step#SGD", "optimizer", 80, 10)] * (k % 4 == 3)
+    ),
+    "a second thread with steps": lambda k: [
+        in_phase("DataLoader", "dataloader", 1, 3, tid=2),
+        *([host("Step#100", "step", 70, 10, tid=2, step=100)] if k == 6 else []),
+    ],
+    "arguments that determine FLOPs": lambda k: [
+        host("strange", "operator", 60, 3, flops=7, shapes="[]"),
+        *([host("aten::mm", "operator", 66, 3, flops=12, shapes="[[2, 3], [3, 2]]")] if k >= 6 else []),
+    ],
+    "work launched outside operators": lambda k: (
+        [host("launch", "runtime", 60, 2, correlation=900), device("k2", "kernel", 75, 3, correlation=900)]
+        if k == 6
+        else []
+    ),
+    "work without a launch": lambda k: [device("lost", "kernel", 80, 3)] if k < 2 else [],
+    "another device": lambda k: [device("k2", "kernel", 80, 3) | {"device": "cuda:1"}] if k >= 6 else [],
+    "work without a device": lambda k: [device("k2", "kernel", 80, 3) | {"device": None}] if k >= 6 else [],
+}
+
+
+@pytest.mark.parametrize("name", ONLY_IN_PARTS)
+def test_what_only_some_parts_have_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = [
+        event | {"start_ns": event["start_ns"] + 110 * number}
+        for number in range(8)
+        for event in ONLY_IN_PARTS[name](number)
+    ]
+    check_equal(trace(steps(8, *more)), 10, monkeypatch)
+
+
+@pytest.mark.parametrize("numbers", [[7, 6, 5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 0, 1, 2, 3], [0, 0, 1, 1, 2, 2, 3, 3]])
+def test_step_numbers_may_be_in_any_order(numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event | {"step": numbers[event["step"]]} if "step" in event else event for event in steps(8)]
+    check_equal(trace(events), 10, monkeypatch)
+
+
+def test_work_of_another_step_counts_in_the_chosen_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy that step 0 launches runs in step 1, and the copy of step 5 in step 5."""
+    more = [
+        event
+        for number, at in ((0, 130), (5, 620))
+        for event in (
+            host("copy", "runtime", 110 * number + 60, 2, correlation=100 + number),
+            device("copy", "memcpy", at, 5, correlation=100 + number),
+        )
+    ]
+    recorded = trace(steps(8, *more))
+    monkeypatch.setattr(long_recordings, "PART_ROWS", 16)
+    found = computed(recorded, ViewRequest(steps=(1, 5)))["overview"].set_index("kind")
+    assert found.loc["memcpy", "ratio"] == pytest.approx(10 / 200)
+    assert len(parts_of(recorded)) == 2
+
+
+def test_a_tail_without_steps_belongs_to_the_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = [host("save", "operator", 1200 + 10 * number, 5) for number in range(25)]
+    recorded = trace(steps(10, *tail))
+    assert check_equal(recorded, 10, monkeypatch) > 2
+    assert parts_of(recorded)[-1].facts.events > 25
+
+
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_recordings, "PART_ROWS", 10)
@@ -115,12 +186,10 @@ def test_a_part_ends_with_a_step() -> None:
     [
         host("epoch", "annotation", 0, 770),
         device("memory", "kernel", 0, 770),
-        device("elsewhere", "kernel", 50, 1, stream=3) | {"device": "cuda:1"},
-        host("[memory]", "memory", 3, 0, bytes=8),
     ],
-    ids=["a range runs all the time", "a kernel runs all the time", "another device in one step", "memory in one step"],
+    ids=["a range", "a kernel"],
 )
-def test_what_decides_on_cells_is_in_all_parts_or_the_recording_is_whole(more: dict[str, Any]) -> None:
+def test_what_runs_all_the_time_keeps_the_recording_whole(more: dict[str, Any]) -> None:
     assert parts_of(trace(steps(7, more))) == []
 
 
@@ -131,7 +200,7 @@ def test_no_part_begins_between_a_launch_and_its_work(monkeypatch: pytest.Monkey
     of_parts = [partial.facts.steps for partial in parts_of(trace(steps(30, *late)))]
     assert [numbers[0] for numbers in of_parts] == [0, 8, 17]
     monkeypatch.setattr(long_recordings, "PART_ROWS", 38)
-    monkeypatch.setattr(long_recordings, "_LOOK_AHEAD", 100)  # the work is not read with the first part
+    monkeypatch.setattr(long_recordings, "_UNCUT", 100)  # the work is not read with the first part
     assert parts_of(trace(steps(30, *late))) == []
 
 

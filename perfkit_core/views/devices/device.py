@@ -104,6 +104,12 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
         }
 
 
+def _working(trace: Trace) -> frozenset[str | None]:
+    devices = trace.codes("device")
+    used = np.unique(devices.codes[trace.rows("kind", *DEVICE_WORK)]).tolist()
+    return frozenset(devices.values[code] if code >= 0 else None for code in used)
+
+
 def _merged(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
     rows = stacked(partials)
     on_device = rows["span_ns"].notna()
@@ -131,6 +137,6 @@ VIEW = View(
     columns=COLUMNS,
     explain_empty=lambda trace: message("no device work and no CPU utilisation were recorded"),
     native=True,
-    in_parts=True,
+    in_parts=_working,
     reduction=Reduction(table, _merged),
 )

@@ -107,6 +107,6 @@ VIEW = View(
     order="total_device_ns",
     explain_empty=lambda trace: message("no kernels on a device were recorded"),
     native=True,
-    in_parts=True,
+    in_parts=lambda trace: (),
     reduction=MergedRows(),
 )

@@ -27,7 +27,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
-from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
+from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops, operator_work
 from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts, with_columns
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
@@ -258,6 +258,15 @@ def _unowned_last(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     return table.iloc[np.argsort(place, kind="stable")]
 
 
+def _of_whole(trace: Trace) -> tuple[bool, ...]:
+    """Return on what the cells of a table depend: whether there is work of a device, also of more than 0 ns, and memory
+    events, and whether FLOPs are computed from arguments."""
+    work = trace.rows("kind", *schema.DEVICE_WORK)
+    computed = not trace.known("flops") or len(operator_work(trace).row) > 0
+    memory = trace.rows("kind", schema.MEMORY)
+    return bool(work.any()), bool(trace.ints("dur_ns")[work].any()), bool(memory.any()), computed
+
+
 COLUMNS: Final = (
     columns.OPERATOR_NAME,
     *columns.added_by(GROUPINGS),
@@ -280,6 +289,6 @@ VIEW = View(
     order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
     native=True,
-    in_parts=True,
+    in_parts=_of_whole,
     reduction=MergedRows(finish=_unowned_last),
 )

@@ -20,7 +20,7 @@ from perfkit_core.algorithms import arrays, groupby, intervals
 from perfkit_core.language.messages import message
 from perfkit_core.model.cache import once
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
-from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK
+from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, KINDS
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
@@ -37,11 +37,22 @@ RUNNING_NS: Final = "running_ns"
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per kind (or category) and place, with :data:`COLUMNS`. Raises UsageError."""
-    return measured(trace, request).drop(columns=RUNNING_NS)
+    return _finished(measured(trace, request), request)
+
+
+def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the rows of :func:`measured` that have calls: those of the host first, sorted by kind or category."""
+    table = rows[rows["calls"] > 0].drop(columns=RUNNING_NS).reset_index(drop=True)
+    if request.native or table.empty:
+        return table
+    names = table.iloc[:, 0]
+    names = names.map(KINDS.index) if names.name == "kind" else names
+    return table.iloc[np.lexsort((names.to_numpy(), table["place"] == "device"))].reset_index(drop=True)
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return :func:`table` with an additional column RUNNING_NS: the numerator of the column ``ratio``."""
+    """Return :func:`table` with an additional column RUNNING_NS, the numerator of the column ``ratio``. It also has
+    rows without calls, for work of other steps that runs in the chosen steps."""
     select.check_groupings("overview", request, GROUPINGS)
     if request.native:
         result = _native_table(trace, request)
@@ -59,7 +70,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
     result[RUNNING_NS] = _running_ns(trace, request, column)
     result["ratio"] = ratio(result[RUNNING_NS], _step_time_ns(trace, request, result))
-    return result[result["calls"] > 0].reset_index(drop=True)
+    return result[(result["calls"] > 0) | (result[RUNNING_NS] > 0)].reset_index(drop=True)
 
 
 def _running_ns(trace: Trace, request: ViewRequest, column: str) -> arrays.IntArray:
@@ -162,12 +173,10 @@ VIEW = View(
     order="time_ns",
     explain_empty=lambda trace: message("no events were recorded"),
     native=True,
-    in_parts=True,
+    in_parts=lambda trace: (),
     reduction=MergedRows(
         partial=measured,
         columns=(duration(RUNNING_NS, RUNNING_NS),),
-        finish=lambda table, request: table.drop(columns=RUNNING_NS).sort_values(
-            "place", ascending=False, kind="stable"
-        ),
+        finish=_finished,
     ),
 )

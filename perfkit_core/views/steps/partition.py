@@ -59,6 +59,11 @@ def partition(trace: Trace, steps: IntArray) -> IntArray:
     return result
 
 
+def _threads_of_steps(trace: Trace) -> frozenset[tuple[int, int]]:
+    steps = step_rows.step_rows(trace)
+    return frozenset(zip(trace.ints("pid")[steps].tolist(), trace.ints("tid")[steps].tolist(), strict=True))
+
+
 IN_STEPS: Final = (
     duration("device_compute_ns", "Device compute", place=DEVICE),
     duration("compute_ns", "Compute"),
@@ -86,6 +91,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
     explain_empty=lambda trace: WITHOUT_STEPS,
-    in_parts=True,
+    in_parts=lambda trace: (has_device_work(trace), _threads_of_steps(trace)),
     reduction=REDUCTION,
 )

@@ -299,6 +299,13 @@ def _device_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
     return int(counted["total_device_ns"].fillna(0).sum())
 
 
+def _in_parts(trace: Trace) -> tuple[()] | None:
+    """Return None if gradients are cleared in a step without an update: see :func:`_calls`."""
+    clears, step = _clears_gradients(trace), trace.ints("step")
+    updated = np.unique(step[trace.rows("kind", OPTIMIZER) & ~clears & (step >= 0)])
+    return () if np.isin(step[clears], updated).all() else None
+
+
 COLUMNS: Final = (
     words("phase", "Phase"),
     CALLS,
@@ -316,7 +323,7 @@ VIEW = View(
     columns=COLUMNS,
     explain_empty=lambda trace: message("neither steps nor phases were recorded"),
     native=True,
-    in_parts=True,
+    in_parts=_in_parts,
     reduction=MergedRows(
         finish=lambda table, request: tables.in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
     ),

@@ -29,11 +29,15 @@ def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFra
         return result
     start = result["start_ns"].to_numpy(np.int64)
     ranks, rank = np.unique(result["rank"].fillna(-1).to_numpy(np.int64), return_inverse=True)
-    return result.assign(start_ns=start - groupby.extremes(rank, len(ranks), start)[0][rank])
+    result["start_ns"] = start - groupby.extremes(rank, len(ranks), start)[0][rank]
+    for name in (f"{phase}_ns" for phase in PHASES if phase != OTHER):
+        known = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
+        result[name] = result[name].mask(result[name].isna() & known, 0)
+    return result
 
 
 def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the table with the starts of the recording's clock."""
+    """Return the table with ``start_ns`` on the clock of the recording."""
     steps = step_rows.chosen_steps(trace, request)
     result = step_rows.step_frame(trace, steps)
     result.insert(2, "start_ns", trace.ints("start_ns")[steps])
@@ -73,6 +77,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     explain_empty=lambda trace: WITHOUT_STEPS,
-    in_parts=True,
+    in_parts=lambda trace: (),
     reduction=Reduction(_reduce, _merge),
 )
