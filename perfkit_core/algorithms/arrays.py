@@ -196,7 +196,7 @@ def without_nulls(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any
     held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
     if (valid(chunk) | (held == missing)).all():
         return held
-    return cast("npt.NDArray[Any]", chunk.fill_null(missing).to_numpy())
+    return cast("npt.NDArray[Any]", chunk.cast(pa.int64()).fill_null(missing).to_numpy())  # it may not fit in 32 bits
 
 
 def aligned(columns: Sequence[Iterator[IntArray]]) -> Iterator[tuple[IntArray, ...]]:

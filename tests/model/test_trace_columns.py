@@ -90,6 +90,13 @@ def test_another_rank_changes_nothing_else(large: tuple[Trace, Trace]) -> None:
     equal(found, Trace(made.events.set_column(at, schema.SCHEMA.field("rank"), ranks), found.meta))
 
 
+def test_a_column_of_32_bits_takes_any_number_for_nulls() -> None:
+    ranks = pa.array([3, None, 5] + [None] * 13, pa.int32())
+    found = small_trace().with_columns(rank=ranks)
+    assert found.ints("rank", -(2**63)).tolist()[:4] == [3, -(2**63), 5, -(2**63)]
+    assert [block.tolist()[:2] for (block,) in found.blocks("rank", missing=-(2**63))] == [[3, -(2**63)]]
+
+
 @pytest.mark.parametrize("rows", [[0], [249, 0, 130, 130, 64], [], list(range(250))])
 @pytest.mark.parametrize("name", ["args", "name", "bytes", "stack", "parent"])
 def test_cells_are_picked_from_files_and_joined_traces(large: tuple[Trace, Trace], name: str, rows: list[int]) -> None:
