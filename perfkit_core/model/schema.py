@@ -34,10 +34,15 @@ MEMORY: Final = "memory"
 OVERHEAD: Final = "overhead"
 COUNTER: Final = "counter"
 OTHER: Final = "other"
+UNKNOWN: Final = "unknown"
+"""Kind of an event that the reader cannot interpret. A data-quality warning gives the number and the time of these."""
+IMPLAUSIBLE: Final = "implausible"
+"""Kind of a record whose times cannot be. The event has the duration 0; ``args`` keeps what was recorded."""
 
 KINDS: Final = (
     STEP, DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OPERATOR, OPERATOR_DETAIL, PYTHON, ANNOTATION, RUNTIME, SYNC,
     KERNEL, MEMCPY, MEMSET, COMMUNICATION, MEMORY, OVERHEAD, COUNTER, OTHER,
+    UNKNOWN, IMPLAUSIBLE,
 )  # fmt: skip
 
 PHASES: Final = (DATALOADER, FORWARD, BACKWARD, OPTIMIZER, OTHER)
