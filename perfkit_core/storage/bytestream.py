@@ -17,6 +17,8 @@ CHUNK_BYTES = 1 << 20
 _PIECE_BYTES: Final = 16 << 20
 _GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""Bytes with which some editors begin a text in UTF-8."""
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 """Errors that are raised while a damaged or truncated gzip file is read."""
 
@@ -92,10 +94,11 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def head(path: Path, count: int = 4096) -> bytes:
-    """Return the first ``count`` decompressed bytes, or fewer if the file is shorter. Return b"" if it is damaged."""
+    """Return the first ``count`` decompressed bytes, or fewer if the file is shorter. Return b"" if it is damaged. A
+    byte order mark is left out."""
     try:
         with open_bytes(path) as file:
-            return file.read(count)
+            return file.read(count).removeprefix(BYTE_ORDER_MARK)
     except DAMAGED:
         return b""
 

@@ -13,20 +13,21 @@ from typing import Any, Final, Generic, TypeVar
 import pyarrow as pa
 
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import Message, message
+from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
 from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.storage.bytestream import BYTE_ORDER_MARK
 from perfkit_core.storage.recorded_events import ROW_GROUP
 from perfkit_core.system import memory_limit
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
 _SPACE: Final = re.compile(rb"\s*")
-_BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*")
+_BEGINNING: Final = re.compile(rb"(?:" + BYTE_ORDER_MARK + rb")?\s*")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
@@ -132,7 +133,7 @@ class ChromeFile(EventList):
             except RecursionError:
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
-                end = repair.value_end(raw) if repair.NO_JSON_NUMBER.match(raw, error.pos) else None
+                end = repair.value_end(raw) if repair.UNQUOTED_WORD.match(raw, error.pos) else None
             if end is not None and end < len(raw):  # a number at the end of ``raw`` may be incomplete
                 break
             if window.finished and self.position + size >= len(window.data):
@@ -200,7 +201,11 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
         findings.append(Finding("truncated", cut_off(file.truncated_at)))
     findings += strays(file)
     if file.repaired:
-        text = message("{count} events were not valid JSON and have been repaired", count=file.repaired)
+        text = plural(
+            "1 event was not valid JSON and has been repaired",
+            "{n} events were not valid JSON and have been repaired",
+            file.repaired,
+        )
         findings.append(Finding("repaired-events", text))
     if file.skipped:
         findings.append(Finding("skipped-events", skipped(file.skipped)))

@@ -2,7 +2,7 @@
 
 - Kineto and Paddle do not escape quotes, backslashes and line breaks in names. A name ends where the event's next key
   begins. The text up to there is escaped.
-- Numbers that JSON does not allow (``inf``, ``nan``) become text.
+- Words without quotes as values (``inf``, ``nan``, ``N/A``) become text.
 
 Other damage is not repaired. An event is also left as it is if its name would contain a key of an event, or if it would
 extend into the next event.
@@ -32,11 +32,13 @@ _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 """Matches a pair of surrogates, a lone surrogate (group 1), or any other escape."""
-_NO_FINITE: Final = rb"[iI]nf(?:inity)?|[nN]a[nN]"
-NO_JSON_NUMBER: Final = re.compile(rb"-?(?:" + _NO_FINITE + rb")")
-_NUMBER: Final = rb"-?(?:\d[\d.eE+-]*|" + _NO_FINITE + rb")"
-_TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|([{\[])|([}\]])")
-_STRING_OR_NUMBER = re.compile(_STRING + rb"|(" + _NUMBER + rb")")
+_WORD: Final = rb"-?(?!(?:true|false|null)\b)[A-Za-z_][\w./+#-]*+"
+UNQUOTED_WORD: Final = re.compile(_WORD)
+_NUMBER: Final = rb"-?\d[\d.eE+-]*"
+_TOKEN = re.compile(
+    rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|" + _WORD + rb"|([{\[])|([}\]])"
+)
+_SCALAR = re.compile(_STRING + rb"|true|false|null|(" + _WORD + rb"|" + _NUMBER + rb")")
 _FIRST_KEY = re.compile(rb'\{\s*"\w+"')
 _BETWEEN = re.compile(rb"(?<!\s)\s*+,\s*+(?=\{)")
 _OPEN_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\.)*\\?')
@@ -80,11 +82,11 @@ def next_beginning(data: bytes, start: int, last: bool) -> int | None:
 
 
 def value_end(data: bytes) -> int | None:
-    """Return the end of the JSON value at the beginning of ``data``, or None if the value is not complete. Numbers that
-    JSON does not allow are accepted."""
+    """Return the end of the JSON value at the beginning of ``data``, or None if the value is not complete. Words
+    without quotes are accepted."""
     if data[:1] in (b"{", b"["):
         return _closing(data, 0) or None
-    scalar = _STRING_OR_NUMBER.match(data)
+    scalar = _SCALAR.match(data)
     return scalar.end() if scalar else None
 
 
@@ -173,16 +175,18 @@ def _repaired(text: bytes, after_name: re.Pattern[bytes]) -> bytes | None:
 
 
 def values_mended(text: bytes) -> bytes:
-    """Return the mended text. Numbers that JSON does not allow, such as ``nan``, become strings. Bytes that are not
-    UTF-8, and escaped lone surrogates, become the replacement character (U+FFFD)."""
+    """Return the mended text. Words without quotes, such as ``nan`` and ``N/A``, become strings. So do numbers that are
+    not finite. Bytes that are not UTF-8, and escaped lone surrogates, become the replacement character (U+FFFD)."""
     text = text.decode("utf-8", "replace").encode()
     text = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
-    return _STRING_OR_NUMBER.sub(_as_string, text)
+    return _SCALAR.sub(_as_string, text)
 
 
 def _as_string(token: re.Match[bytes]) -> bytes:
     if not token[1]:
         return token[0]
+    if UNQUOTED_WORD.fullmatch(token[0]):
+        return b'"' + token[0] + b'"'
     try:
         return token[0] if math.isfinite(float(token[0])) else b'"' + token[0] + b'"'
     except ValueError:
