@@ -26,12 +26,6 @@ def skipped(count: int) -> Finding:
     return Finding("skipped-events", text)
 
 
-def unknown_types(counts: Mapping[str, int]) -> Finding:
-    types = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    text = message("events of unknown types have the kind 'other': {types}", types=types)
-    return Finding("unknown-event-types", text)
-
-
 def unlabelled(count: int) -> Finding:
     """Warn of names that do not end with a duration. Paddle's JSON has a duration at the end of each name."""
     text = message(

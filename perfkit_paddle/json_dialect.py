@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.schema import MEMORY, OTHER
+from perfkit_core.model.schema import MEMORY, UNKNOWN
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_paddle import names
 
@@ -86,12 +86,11 @@ class PaddleDialect(Dialect):
     )
 
     def __init__(self) -> None:
-        self.unknown_types: dict[str, int] = {}
         self.unlabelled = 0
         self.overflowed = 0
 
     def label(self, category: str, name: str) -> Label:
-        return names.label(category, name) if names.is_known(category) else Label(OTHER)
+        return names.label(category, name) if names.is_known(category) else Label(UNKNOWN)
 
     def clean_name(self, name: str) -> str:
         return _DURATION.sub("", name)
@@ -113,9 +112,6 @@ class PaddleDialect(Dialect):
         args.pop("device", None)
         if "start_time" in args:
             args["start_time"] = offset(args["start_time"])
-        category = event.cat if isinstance(event.cat, str) else ""
-        if not names.is_known(category):
-            self.unknown_types[category] = self.unknown_types.get(category, 0) + 1
         if event.ph == "X" and not (isinstance(event.name, str) and _DURATION.search(event.name)):
             self.unlabelled += 1
         if "bytes" in args and (integer(args["bytes"]) or 0) < 0:

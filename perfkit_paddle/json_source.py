@@ -22,12 +22,13 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of
 from perfkit_core.assembly import draft, labels
-from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.assemble import assemble_ranks
+from perfkit_core.assembly.process_ranks import with_ranks
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
-from perfkit_core.readers.chrome.reader import Reading, file_findings
+from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_paddle import findings, json_dialect, operator_names
 from perfkit_paddle.findings import make_meta, processes
@@ -123,7 +124,7 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     columns = reading.recorder.recorded(in_order=False).columns
     meta = reading.meta(processes(columns))
     recorded, quality = complete(draft.Recorded(columns), meta)
-    return assemble(recorded, meta, (*reading.findings(), *quality), None, operator_names.operator_name)
+    return assemble_ranks(recorded, meta, (*reading.findings(), *quality), operator_names.operator_name)
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:
@@ -154,13 +155,14 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
             source=str(self.file.path),
             format=FORMAT,
             incomplete=self.file.truncated_at is not None,
+            account=file_account(self.file, self.recorder),
+            process_names={f"-:{key}": name for key, name in self.recorder.ids.names.items()},
+            process_labels={f"-:{key}": label for key, label in self.recorder.ids.labels.items()},
             extra={key: header[key] for key in _HEADER if key in header},
         )
 
     def findings(self) -> tuple[Finding, ...]:
         dialect, quality = self.dialect, [*file_findings(self.file, self.recorder)]
-        if dialect.unknown_types:
-            quality.append(findings.unknown_types(dialect.unknown_types))
         if dialect.unlabelled:
             quality.append(findings.unlabelled(dialect.unlabelled))
         if dialect.overflowed:
@@ -185,7 +187,8 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
         start, dur = _inside_parents(parent, start, dur)
         for name, values in (("start_ns", start), ("dur_ns", dur)):
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    return labels.with_labels(draft.Recorded(events, parent)), (*quality, *findings.devices(events, meta.devices))
+    recorded, about_processes = with_ranks(labels.with_labels(draft.Recorded(events, parent)))
+    return recorded, (*quality, *findings.devices(events, meta.devices), *about_processes)
 
 
 def _parents(events: pa.Table, start: IntArray, dur: IntArray, slack: IntArray) -> tuple[IntArray, int]:

@@ -122,7 +122,7 @@ def labelled(name: pa.DictionaryArray, types: IntArray) -> Columns:
     for pair in pairs:
         category = _category(int(numbers[pair % len(numbers)]), EVENT_TYPES)
         categories.append(category)
-        labels.append(label(category, texts[pair // len(numbers)]) if is_known(category) else Label(schema.OTHER))
+        labels.append(label(category, texts[pair // len(numbers)]) if is_known(category) else Label(schema.UNKNOWN))
     steps = pa.array([label.step for label in labels], pa.int64())
     return {
         "name": name,

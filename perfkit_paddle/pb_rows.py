@@ -6,9 +6,8 @@ is dropped, so its children have no parent. Arguments have the keys of Paddle's 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -57,16 +56,17 @@ class Doubtful:
 
     - ``incomplete``: number of events that lack a required column.
     - ``reversed``: number of events that end before they start.
-    - ``unknown``: type that perfkit does not know → number of events with this type.
+    - ``roots``: number of the artificial roots of threads, which are no events.
+    - ``supplements``: number of events with the inputs of an operator, which become cells of the operator.
     """
 
     incomplete: int = 0
     reversed: int = 0
-    unknown: Mapping[int, int] = field(default_factory=dict)
+    roots: int = 0
+    supplements: int = 0
 
     def __add__(self, other: Doubtful) -> Doubtful:
-        unknown = dict(sorted((Counter(self.unknown) + Counter(other.unknown)).items()))
-        return Doubtful(self.incomplete + other.incomplete, self.reversed + other.reversed, unknown)
+        return Doubtful(*(sum(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,9 @@ class _Kept:
         endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
         texts = host.take(endless).texts("name").to_pylist()
         self.node = complete["host"]
-        self.node[endless[[text == names.ROOT_NAME for text in texts]]] = False
+        roots = endless[[text == names.ROOT_NAME for text in texts]]
+        self._roots, self._supplements = int(self.node[roots].sum()), len(tables["supplement"])
+        self.node[roots] = False
         self._host = host.take(self.node)
         self._runtime, self._device, self._memory = (
             tables[name].take(complete[name]) for name in ("runtime", "device", "memory")
@@ -163,17 +165,14 @@ class _Kept:
                 if count:  # adds nulls for a missing column without allocating memory, unlike pyarrow.concat_tables
                     chunks += [part[name]] if name in part else arrays.constant(None, kind, count).chunks
             columns[name] = pa.chunked_array(chunks, kind)
-        unknown: Counter[int] = Counter()
-        for table in (self._host, self._device):
-            counted = pa.array(table["type"]).value_counts()
-            unknown.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
         spans = (self._host, self._runtime, self._device)
         return Rows(
             Recorded(pa.table(columns).unify_dictionaries(), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
-                {number: unknown[number] for number in sorted(unknown) if not 0 <= number < len(names.EVENT_TYPES)},
+                self._roots,
+                self._supplements,
             ),
         )
 

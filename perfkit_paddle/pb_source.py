@@ -21,6 +21,8 @@ from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.assembly import draft, labels
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.errors import SourceError
+from perfkit_core.model import account
+from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY
 from perfkit_core.model.trace import Trace
@@ -104,13 +106,18 @@ def finish(
     tables: dict[str, pb_table.Table], events: Rows, source: str, cut: bool = False, live: Live = NOT_LIVE
 ) -> Trace:
     recorded = without_steps(events.recorded, live.no_steps)
-    meta = _described(tables, findings.processes(recorded.columns), source, cut, live)
+    meta = _described(tables, events.doubtful, findings.processes(recorded.columns), source, cut, live)
     quality = (*_doubts(events.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
     return assemble(labels.with_labels(recorded), meta, quality, live.rank, operator_names.operator_name)
 
 
 def _described(
-    tables: dict[str, pb_table.Table], processes: Mapping[int, int], source: str, cut: bool, live: Live = NOT_LIVE
+    tables: dict[str, pb_table.Table],
+    doubtful: Doubtful,
+    processes: Mapping[int, int],
+    source: str,
+    cut: bool,
+    live: Live = NOT_LIVE,
 ) -> TraceMeta:
     texts = zip(tables["extra"].texts("key").to_pylist(), tables["extra"].texts("value").to_pylist(), strict=True)
     extra_info = {key: value for key, value in texts if key is not None and value is not None}
@@ -131,6 +138,7 @@ def _described(
         source=source,
         format=FORMAT,
         incomplete=cut,
+        account=_account(doubtful),
         extra={**{key: value for key, value in header.items() if value is not None}, **live.extra},
         **live.facts,
     )
@@ -144,9 +152,14 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
         quality.append(findings.skipped(doubtful.incomplete))
     if doubtful.reversed:
         quality.append(negative_durations(doubtful.reversed))
-    if doubtful.unknown:
-        quality.append(findings.unknown_types({f"EventType{n}": count for n, count in doubtful.unknown.items()}))
     return tuple(quality)
+
+
+def _account(doubtful: Doubtful) -> tuple[ReadEvents, ...]:
+    counts = {
+        account.METADATA: doubtful.roots, account.LINK: doubtful.supplements, "without_fields": doubtful.incomplete,
+    }  # fmt: skip
+    return tuple(ReadEvents(became, count) for became, count in counts.items() if count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +310,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     if not writer.rows and not pieces.rest:
         raise SourceError(f"{path}: the file has no fields of a profile", HINT)
     rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
-    writer.close(_described(rest.tables, processes, str(path), cut), _doubts(doubtful, cut))
+    writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, cut))
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:

@@ -13,14 +13,16 @@ import msgspec
 from perfkit_core.assembly.labels import parse_module_label
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
+from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
 from perfkit_torch import collectives
+from perfkit_torch.operator_names import operator_name
 from perfkit_torch.server_ranges import serving_step
 
-_RUNTIMES: Final = (
-    "Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "mtia_runtime", "privateuse1_runtime",
-    "privateuse1_driver", "glow_runtime",
-)  # fmt: skip
-_HOST_KINDS: Final = dict.fromkeys(_RUNTIMES, schema.RUNTIME) | {
+_HOST_KINDS: Final = {
+    "Runtime": schema.RUNTIME,
+    "enqueue": schema.RUNTIME,  # torch_npu: a thread passes calls to another thread, which launches
+    "dequeue": schema.RUNTIME,
+    "cpu_instant_event": schema.OTHER,
     "python_function": schema.PYTHON,
     "overhead": schema.OVERHEAD,
     "hardware_counters": schema.COUNTER,
@@ -43,11 +45,12 @@ _DEVICE_KINDS: Final = {
     "mtia_ccp_events": ("mtia", schema.KERNEL),
     "mtia_workloadd": ("mtia", schema.OTHER),
     "mtia_insight": ("mtia", schema.OTHER),
-} | {
-    f"{backend}_{word}": (backend, kind)
-    for backend in ("xpu", "mtia", "privateuse1", "hpu")
-    for word, kind in (("kernel", schema.KERNEL), ("memcpy", schema.MEMCPY), ("memset", schema.MEMSET))
 }
+_WORK: Final = re.compile(r"(?:concurrent_)?([a-z][a-z0-9]*)_(kernel|memcpy|memset)", re.IGNORECASE)
+"""Categories of the device work of any back end, such as ``xpu_kernel``."""
+_WORK_KINDS: Final = {"kernel": schema.KERNEL, "memcpy": schema.MEMCPY, "memset": schema.MEMSET}
+_CALL: Final = re.compile(r"\w+_(?:runtime|driver)", re.IGNORECASE)
+"""Categories of the calls of any back end, such as ``xpu_runtime``."""
 # torch's own tables skip these events of the profiler and of autograd (torch.autograd.profiler_util).
 _HIDDEN: Final = frozenset(
     ("profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
@@ -61,13 +64,15 @@ OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops",
 """Options of torch.profiler that are stored in a recording."""
 _RECORDING: Final = "Trace"
 """Category of the event that spans the recording."""
-_RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
+_RECORDING_MARKS: Final = ("Iteration Start: ", "Record Window End")
 """Events with these name prefixes describe the recording."""
 MEMORY_EVENT: Final = "[memory]"
 _MODULE: Final = "nn.Module: "
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
 _LOADER: Final = re.compile(r"enumerate\(Data(?:Loader|Pipe)\)#")
 _OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
+_QUALIFIED: Final = re.compile(r"\w+::\w+(?:\.\w+)?")
+"""A name of an operator with its namespace. Names of kernels have more than that."""
 _BACKWARD: Final = re.compile(r"autograd::engine::evaluate_function: |torch::autograd::|\w+Backward\d*$")
 _COMMUNICATION: Final = re.compile(r"(?:nccl|gloo|mpi|ucc|xccl|hccl):|c10d::|_c10d_functional::")
 _WAITS: Final = re.compile(r"(?:cuda|hip|cu)\w*Synchronize")
@@ -78,6 +83,9 @@ _DMA: Final = re.compile(r"dma(?![a-z])", re.I)
 """Names of copies by a copy engine, which some backends record as kernels."""
 _STREAM_EVENTS: Final = ("event_wait", "event_record")
 """Names of work that only orders streams."""
+_STREAM_ORDER: Final = re.compile(r"(?:event|notify|write|stream)[_ ](?:record|wait|reset|value)", re.IGNORECASE)
+"""Names of tasks of NPUs that only order streams."""
+_BACKENDS: Final = {"gpu": "cuda", "dcu": "cuda"}
 _MEMORY: Final = re.compile(r"\b(Pageable|Pinned)\b")
 _DIRECTIONS: Final = {
     "htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD", "htoh": "HtoH", "ptop": "PtoP",
@@ -106,11 +114,49 @@ def named_label(category: str, name: str) -> Label:
     return Label(schema.OPERATOR, schema.BACKWARD if _BACKWARD.match(name) else None)
 
 
-def _device_label(category: str, name: str) -> Label:
-    backend, kind = _DEVICE_KINDS[category]
+@functools.lru_cache(maxsize=256)
+def _device_kind(category: str) -> tuple[str, str] | None:
+    """Return the type of the device and the kind of the events of a category, or None for host events."""
+    match = _WORK.fullmatch(category)
+    backend = match[1].lower() if match else ""
+    general = (_BACKENDS.get(backend, backend), _WORK_KINDS[match[2].lower()]) if match else None
+    return _DEVICE_KINDS.get(category, general)
+
+
+def _device_label(backend: str, kind: str, name: str) -> Label:
     if kind == schema.KERNEL and backend != "cuda":
         kind = schema.MEMCPY if _DMA.match(name) else schema.SYNC if name in _STREAM_EVENTS else kind
     return Label(kind, backend=backend, copy_kind=copy_kind(name) if kind == schema.MEMCPY else None)
+
+
+def _names_operator(name: str) -> bool:
+    """Return whether the name of an event without a category is that of an operator, a step or another range that torch
+    names. Old versions of torch wrote operators without ``aten::``."""
+    patterns = (_STEP.fullmatch, _LOADER.match, _OPTIMIZER.match, _BACKWARD.match, _QUALIFIED.fullmatch)
+    return any(pattern(name) for pattern in patterns) or operator_name(f"aten::{name}") is not None
+
+
+def work_label(backend: str, name: str) -> Label:
+    """Return the label of device work that has no category."""
+    if _STREAM_ORDER.match(name):
+        return Label(schema.SYNC, backend=backend)
+    kind = next((kind for word, kind in _WORK_KINDS.items() if name.lower().startswith(word)), schema.KERNEL)
+    return _device_label(backend, kind, name)
+
+
+INTERPRETER: Final = Interpreter(
+    roles={
+        "CPU functions": ProcessRole(kind=schema.ANNOTATION),  # EventList.export_chrome_trace; operators have names
+        "CUDA functions": ProcessRole("cuda", threads_are_devices=True),
+        "CANN": ProcessRole(kind=schema.RUNTIME),
+        "Ascend Hardware": ProcessRole("npu"),
+        "HCCL": ProcessRole("npu", schema.COMMUNICATION),
+        "Communication": ProcessRole("npu", schema.COMMUNICATION),
+        "Overlap Analysis": ProcessRole(derived=True),
+    },
+    work_label=work_label,
+    backends=_BACKENDS,
+)
 
 
 def _undirected_copy(label: Label) -> bool:
@@ -129,8 +175,9 @@ def copy_kind(name: str) -> str | None:
 def needs_reference(category: str, name: str) -> bool:
     """Return whether an event must be read in Python, because the compiled scanner cannot interpret it. Such events
     describe the recording, or their meaning depends on their arguments."""
-    if category in _DEVICE_KINDS:
-        return _undirected_copy(_device_label(category, name))
+    of_device = _device_kind(category)
+    if of_device:
+        return _undirected_copy(_device_label(*of_device, name))
     return (
         category == _RECORDING
         or name.startswith(_RECORDING_MARKS)
@@ -160,6 +207,7 @@ class TorchDialect(Dialect):
     }
     # each ``ProfilerStep#N`` is a name of its own: the scanner would ask for the label of each step
     scan_rules = ScanRules(needs_reference, b"Profiler", device_arguments=("device", "Device Type", "Device Id"))
+    link_categories = ("async_npu", "cpu_to_cuda", "cpu_to_xpu", "cpu_to_mtia", "cpu_to_hpu", "cpu_to_privateuse1")
     communicates = staticmethod(collectives.communicates)
     described = staticmethod(collectives.described)
     serving_step = staticmethod(serving_step)
@@ -171,13 +219,14 @@ class TorchDialect(Dialect):
     def label(self, category: str, name: str) -> Label:
         if name == MEMORY_EVENT:
             return Label(schema.MEMORY)
-        if category in _DEVICE_KINDS:
-            return _device_label(category, name)
-        if category in _NAMED:
+        if of_device := _device_kind(category):
+            return _device_label(*of_device, name)
+        if category in _NAMED or (not category and _names_operator(name)):
             return named_label(category, name)
         if category == "python_function" and name.startswith(_MODULE):
             return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
-        kind = _HOST_KINDS.get(category, schema.OTHER)
+        unknown = schema.RUNTIME if _CALL.fullmatch(category) else schema.UNKNOWN
+        kind = _HOST_KINDS.get(category, unknown)
         return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)
 
     def refine(self, label: Label, args: Mapping[str, Any]) -> Label:

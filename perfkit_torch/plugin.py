@@ -20,7 +20,7 @@ def perfkit_sources() -> Sequence[contracts.Source]:
 
     return [
         Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read,
-               source.peek, source.stream),
+               source.peek, source.stream, source.complete),
         Source("torch-memory", "memory snapshots of torch (.pickle)", memory_snapshot.sniff, memory_snapshot.read),
     ]  # fmt: skip
 

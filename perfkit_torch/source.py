@@ -9,22 +9,28 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from perfkit_core.algorithms.decimals import to_ns
-from perfkit_core.assembly.assemble import assemble
+from perfkit_core.assembly.assemble import assemble_ranks
+from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.process_ranks import with_ranks
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model.account import SUM, with_left_out
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.dialect import integer
-from perfkit_core.readers.chrome.reader import Reading, file_findings
+from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
+from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_links
 from perfkit_core.storage import bytestream
 from perfkit_torch import dialect, operator_names
 
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
-_EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"')
+_EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"', b'"CPU functions"', b'"cuda_runtime"', b'"user_annotation"',
+                       b"ProfilerStep#")  # fmt: skip
 """Texts that occur in torch's events. They identify a torch trace only if the file also has Chrome events: other files,
 such as flame graphs, may contain operator names too."""
 _EVENT: Final = re.compile(rb'"ph"\s*:\s*"')
@@ -62,14 +68,46 @@ def read(path: Path, partial: bool = False) -> Trace:
     reading.read()
     recorded = reading.recorder.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
-    return assemble(recorded, reading.meta(), reading.findings(), reading.rank, operator_names.operator_name)
+    meta, quality, rows = reading.meta(), reading.findings(), recorded.columns.num_rows
+    links = [link._replace(time_ns=link.time_ns + reading.base_ns) for link in reading.recorder.link_ends]
+    recorded, lost = with_links(recorded, links)
+    recorded, findings = complete(recorded, meta)
+    meta = replace(meta, account=with_left_out(meta.account, SUM, rows - recorded.columns.num_rows))
+    if lost:
+        quality += (_lost_links(lost),)
+    return assemble_ranks(recorded, meta, quality + findings, operator_names.operator_name)
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
-    writer.close(reading.meta(), reading.findings(), reading.rank, reading.base_ns)
+    links = len(reading.recorder.link_ends)
+    quality = (*reading.findings(), _lost_links(links)) if links else reading.findings()
+    writer.close(reading.meta(), quality, reading.rank, reading.base_ns)
+
+
+def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Interpret the events without a category, and separate the processes of the file. ``recorded`` has all events."""
+    recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
+    recorded, findings = with_ranks(recorded)
+    if derived:
+        text = plural(
+            "1 event is a sum that the writer of the file computed, and is left out",
+            "{n} events are sums that the writer of the file computed, and are left out",
+            derived,
+        )
+        findings += (Finding(DERIVED, text, note=True),)
+    return recorded, findings
+
+
+def _lost_links(count: int) -> Finding:
+    text = plural(
+        "1 link between a host call and device work is not used: its ends are no operator and no device event",
+        "{n} links between host calls and device work are not used: their ends are no operator and no device event",
+        count,
+    )
+    return Finding("links-without-events", text)
 
 
 class _Reading(Reading[dialect.TorchDialect]):
@@ -102,7 +140,7 @@ class _Reading(Reading[dialect.TorchDialect]):
 
     def meta(self) -> TraceMeta:
         header, (rank, world_size) = self.file.header, _place(self.file.header)
-        names = self.recorder.thread_names.items()
+        names, prefix = self.recorder.thread_names.items(), "-" if rank is None else rank
         window_ns = None
         if self.dialect.window is not None:
             try:
@@ -122,7 +160,10 @@ class _Reading(Reading[dialect.TorchDialect]):
             window_ns=window_ns,
             devices=devices(header.get("deviceProperties")),
             options={key: bool(header[key]) for key in dialect.OPTIONS if key in header},
-            thread_names={f"{'-' if rank is None else rank}:{key}": name for key, name in names},
+            thread_names={f"{prefix}:{key}": name for key, name in names},
+            process_names={f"{prefix}:{key}": name for key, name in self.recorder.ids.names.items()},
+            process_labels={f"{prefix}:{key}": label for key, label in self.recorder.ids.labels.items()},
+            account=file_account(self.file, self.recorder),
             extra={key: value for key, value in header.items() if key not in _DECODED_KEYS},
             incomplete=self.file.truncated_at is not None,
         )

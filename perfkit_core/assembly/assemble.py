@@ -7,25 +7,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import structs
 
-from perfkit_core.algorithms import nesting
+from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
 from perfkit_core.assembly import layers, server_steps, steps
-from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time
-from perfkit_core.language.messages import message
-from perfkit_core.model import schema
-from perfkit_core.model.meta import NO_DEVICE, Finding, TraceMeta
+from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
+from perfkit_core.language.messages import message, plural
+from perfkit_core.model import account, schema
+from perfkit_core.model.account import ReadEvents
+from perfkit_core.model.meta import NO_DEVICE, UNKNOWN_EVENTS, Finding, TraceMeta
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
 """Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
+_SHOWN = 4
+"""Number of unknown types that a warning names."""
 _DENSE = 8
 """A lookup table is faster than a search if the range of the ids is at most this many times the number of ids."""
 
@@ -52,22 +55,82 @@ def assemble(
     draft = draft.with_columns(phase=phase, module=module)
     if not meta.window_ns and len(draft):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
-    return Trace(draft.events, meta, quality + findings + phase_findings)
+    meta = structs.replace(meta, account=account.joined([meta.account, _rows_read(draft)]))
+    return Trace(draft.events, meta, quality + findings + phase_findings + _unknown(draft))
+
+
+def _rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
+    """Return the rows by category, and by the process or device on which they ran."""
+    categories, devices = draft.codes("category"), draft.codes("device")
+    names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
+    keys = [categories.codes.astype(np.int64), devices.codes.astype(np.int64), draft.ints("pid")]
+    group, first = groupby.distinct(keys, len(draft))
+    counts = np.bincount(group, minlength=len(first))
+    times = groupby.sums(group, len(first), draft.ints("dur_ns"))
+    entries = []
+    for row, count, dur_ns in zip(first.tolist(), counts.tolist(), times.tolist(), strict=True):
+        category, device, pid = (int(key[row]) for key in keys)
+        process = str(pid) if pid >= 0 else devices.values[device] if device >= 0 else None
+        text = categories.values[category] if category >= 0 else None
+        entries.append(ReadEvents(account.ROW, count, None, text, names.get(process or "", process), dur_ns))
+    return tuple(entries)
+
+
+def _unknown(draft: Trace) -> tuple[Finding, ...]:
+    """Warn of events that the reader could not interpret."""
+    rows = np.flatnonzero(draft.rows("kind", schema.UNKNOWN))
+    if not len(rows):
+        return ()
+    codes = draft.codes("category")
+    counts = Counter(codes.values[code] if code >= 0 else "-" for code in codes.codes[rows].tolist())
+    types = ", ".join(f"{name} ({count})" for name, count in counts.most_common(_SHOWN))
+    text = plural(
+        "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
+        "{n} events of unknown types ({time:ns}) were not interpreted: {types}",
+        len(rows),
+        time=int(draft.ints("dur_ns")[rows].sum()),
+        types=types,
+    )
+    return (Finding(UNKNOWN_EVENTS, text),)
 
 
 def assemble_ranks(
     recorded: Recorded, meta: TraceMeta, quality: tuple[Finding, ...] = (), operator_names: OperatorNames | None = None
 ) -> Trace:
-    """Return the assembled trace of the processes in one file. The column ``rank`` of the events assigns each event to
-    one of ``meta.ranks``. Each rank is assembled by itself, because processes may use equal correlation ids."""
-    if len(meta.ranks) < 2:
-        return assemble(recorded, meta, quality, next(iter(meta.ranks), None), operator_names)
-    parts = []
-    for rank in meta.ranks:
-        events = recorded.columns.filter(pc.equal(recorded.columns["rank"], rank))
-        of_rank = structs.replace(meta, ranks=(rank,))
-        parts.append(assemble(Recorded(events), of_rank, (), rank, operator_names))
+    """Return the assembled trace of the processes in one file. The column ``rank`` assigns each event to a rank. Each
+    rank is assembled by itself, because processes may use equal correlation ids."""
+    ranks = meta.ranks
+    if len(ranks) < 2 and "rank" in recorded.columns.column_names:
+        ranks = tuple(sorted(set(recorded.columns["rank"].unique().to_pylist()) - {None})) or ranks
+    if len(ranks) < 2:
+        return assemble(recorded, structs.replace(meta, ranks=ranks), quality, next(iter(ranks), None), operator_names)
+    parts: list[Trace] = []
+    of_row = integers(recorded.columns, "rank")
+    for rank in ranks:
+        rows = np.flatnonzero(of_row == rank)
+        events = recorded.columns.take(pa.array(rows))
+        of_rank = _of_processes(meta, events, rank)
+        if parts:  # the account of the events that are no rows counts once
+            of_rank = structs.replace(of_rank, account=())
+        parent = None
+        if recorded.parent is not None:
+            place = np.full(len(of_row) + 1, NO_ROW)
+            place[rows] = np.arange(len(rows))
+            parent = place[recorded.parent[rows]]
+        parts.append(assemble(Recorded(events, parent), of_rank, (), rank, operator_names))
     return concat_traces(parts).with_findings(*quality)
+
+
+def _of_processes(meta: TraceMeta, events: pa.Table, rank: int) -> TraceMeta:
+    """Return the metadata with the rank in the names of its processes and threads, if their rank was unknown."""
+    processes = set(events["pid"].unique().to_pylist())
+
+    def named(names: Mapping[str, str]) -> dict[str, str]:
+        ours = {key: name for key, name in names.items() if key[:2] != "-:" or int(key.split(":")[1]) in processes}
+        return {f"{rank}{key[1:]}" if key[:2] == "-:" else key: name for key, name in ours.items()}
+
+    names = {name: named(getattr(meta, name)) for name in ("thread_names", "process_names", "process_labels")}
+    return structs.replace(meta, ranks=(rank,), **names)
 
 
 def _linked(
@@ -142,6 +205,13 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
         operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
         launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
     if not work.any():
+        if (unknown := trace.rows("kind", schema.UNKNOWN)).any():
+            text = plural(
+                "no device work was recognised, but 1 event of an unknown type may be device work",
+                "no device work was recognised, but {n} events of unknown types may be device work",
+                int(unknown.sum()),
+            )
+            return launched_by, (Finding(NO_DEVICE, text),)
         text = message("no device work was recorded: there are no device times")
         return launched_by, (Finding(NO_DEVICE, text, note=True),)
     lost = int((work & (launched_by == NO_ROW)).sum())

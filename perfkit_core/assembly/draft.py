@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.addresses import reordered
-from perfkit_core.algorithms.arrays import BLOCK, NO_ROW, OFFSETS_END, IntArray, constant, joined
+from perfkit_core.algorithms.arrays import BLOCK, NO_ROW, OFFSETS_END, IntArray, constant, joined, nullable, to_int64
 from perfkit_core.model import schema
 from perfkit_core.model.event_columns import ROW_REFERENCES, Columns
 from perfkit_core.runtime import parallel
@@ -51,6 +51,20 @@ class Recorded:
         held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
         self.columns = self.columns.schema.empty_table()
         return held
+
+
+def integers(columns: pa.Table, name: str) -> IntArray:
+    """Return a copy of an integer column, shape (rows,), with -1 for null, and for all rows if it is missing."""
+    if name not in columns.column_names:
+        return np.full(columns.num_rows, NO_ROW)
+    return to_int64(columns[name].chunks, columns.num_rows, NO_ROW).copy()
+
+
+def with_integers(columns: pa.Table, name: str, values: IntArray) -> pa.Table:
+    """Return the table with an integer column. Negative values become null."""
+    column = nullable(values)
+    at = columns.schema.get_field_index(name)
+    return columns.set_column(at, name, column) if at >= 0 else columns.append_column(name, column)
 
 
 @dataclass(frozen=True, slots=True)

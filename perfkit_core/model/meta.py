@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from perfkit_core.language.messages import Message, Text, Value, english, message, plural, render
-from perfkit_core.model import frame_samples
+from perfkit_core.model import account, frame_samples
+from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.compiled_graph import CompiledGraph
 from perfkit_core.model.frame_samples import FrameSamples
 from perfkit_core.model.timed_steps import TimedSteps
@@ -23,6 +24,8 @@ EDGES: Final = 0.05
 """Share of incomplete collectives that is normal, because the ranks do not begin and end recording simultaneously."""
 NO_DEVICE: Final = "no-device-events"
 """Code of the finding that a rank recorded no device work."""
+UNKNOWN_EVENTS: Final = "unknown-event-types"
+"""Code of the finding that some events could not be interpreted."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", NO_DEVICE})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
@@ -107,6 +110,8 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``window_ns``: start and end of the recording. If it is None, the range of the events is used.
     - ``recording``: a text that is equal for all cycles of one process.
     - ``thread_names``: names of threads by "rank:pid:tid".
+    - ``process_names``, ``process_labels``: names of processes by "rank:pid", and what they show, such as ``GPU 0``.
+    - ``account``: what became of the events of the source (:mod:`perfkit_core.model.account`).
     - ``samples``: samples of Python frames, by rank ("-" if it is unknown).
     - ``timed``: step times that were measured with a clock, by rank ("-" if it is unknown).
     - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
@@ -130,6 +135,9 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
     options: dict[str, Any] = {}
     thread_names: dict[str, str] = {}
+    process_names: dict[str, str] = {}
+    process_labels: dict[str, str] = {}
+    account: tuple[ReadEvents, ...] = ()
     samples: dict[str, FrameSamples] = {}
     timed: dict[str, TimedSteps] = {}
     cpu_utilisation: dict[str, float] = {}
@@ -158,6 +166,9 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
         worlds=tuple(sorted({world for m in metas for world in m.recorded_worlds()})),
         devices=tuple({device.id: device for m in metas for device in m.devices}.values()),
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
+        process_names={key: name for m in metas for key, name in m.process_names.items()},
+        process_labels={key: label for m in metas for key, label in m.process_labels.items()},
+        account=account.joined([m.account for m in metas]),
         samples=_by_rank([m.samples for m in metas], frame_samples.joined),
         timed={key: timed for m in metas for key, timed in m.timed.items()},
         compiled=tuple(dict.fromkeys(graph for m in metas for graph in m.compiled)),

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from msgspec import structs
 
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.assembly.chosen_steps import with_steps_on
@@ -40,7 +41,8 @@ def understood(view: View, request: ViewRequest) -> ViewRequest:
 
 def split(trace: Trace) -> list[Trace]:
     """Split a trace into one trace for each rank, in rank order. Ranks without events are included. Events of unknown
-    rank come first. Row references are renumbered. The traces share memory, so that many ranks take little."""
+    rank come first. Row references are renumbered. The traces share memory, so that many ranks take little. The first
+    trace has the account of all events."""
     if len(trace.meta.ranks) < 2 or not len(trace):
         return [trace]
     of_event, events = trace.ints("rank"), trace.events
@@ -59,7 +61,8 @@ def split(trace: Trace) -> list[Trace]:
     traces = []
     for rank, start, stop in zip(ranks.tolist(), first.tolist(), end.tolist(), strict=True):
         references = {name: pa.array(rows[start:stop]) for name, rows in moved.items()}
-        part = Trace(events.slice(start, stop - start), trace.meta, trace.quality)
+        meta = structs.replace(trace.meta, account=()) if traces else trace.meta
+        part = Trace(events.slice(start, stop - start), meta, trace.quality)
         traces.append(part.with_columns(**references).with_meta(ranks=() if rank < 0 else (rank,)))
     return traces
 

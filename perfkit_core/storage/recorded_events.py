@@ -20,6 +20,7 @@ from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
 from perfkit_core.assembly.draft import Recorded
 from perfkit_core.model import schema
+from perfkit_core.model.account import SUM, with_left_out
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.sharing import shareable, shareable_finding
 from perfkit_core.model.trace import Trace
@@ -154,13 +155,15 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
     recorded = Recorded(table.drop_columns(["parent", "node"]), _parents(table))
-    quality = tuple(finding.finding() for finding in stored.quality)
+    meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
-        recorded, findings = complete(recorded, stored.meta)
+        recorded, findings = complete(recorded, meta)
         quality += findings
-    if len(stored.meta.ranks) > 1:
-        return assemble_ranks(recorded, stored.meta, quality, operator_names)
-    return assemble(recorded, stored.meta, quality, stored.rank, operator_names)
+        left_out = with_left_out(meta.account, SUM, len(table) - recorded.columns.num_rows)
+        meta = msgspec.structs.replace(meta, account=left_out)
+    if stored.rank is None:
+        return assemble_ranks(recorded, meta, quality, operator_names)
+    return assemble(recorded, meta, quality, stored.rank, operator_names)
 
 
 def _parents(table: pa.Table) -> arrays.IntArray | None:

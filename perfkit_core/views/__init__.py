@@ -12,7 +12,7 @@ modules:
 
 from __future__ import annotations
 
-from perfkit_core.views import code, findings, fluid_events, fluid_memcpy, fluid_overhead, modules
+from perfkit_core.views import account, code, findings, fluid_events, fluid_memcpy, fluid_overhead, modules
 from perfkit_core.views.communication import (
     clocks,
     collectives,
@@ -51,7 +51,7 @@ _FILES = (
     stragglers, imbalance, point_to_point, pipeline, clocks, operators, operator_tree, operator_kinds, families,
     user_annotations, memory_manipulation, modules, code, graph, kernels, compiled, memcpy, device, roofline, gemm,
     model_flops, memory, memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks,
-    memory_checks, findings,
+    memory_checks, findings, account,
 )  # fmt: skip
 VIEWS = (
     *(file.VIEW for file in _FILES),

@@ -159,7 +159,7 @@ def test_names_that_are_not_json_are_repaired_and_reported(tmp_path: Path, kind:
     found = source.read(raw(tmp_path / "t.json", sound.encode().replace(b"@NAME@", bad)))
     assert found.events["name"].to_pylist() == ["aten::a", meant, "aten::c"]
     assert found.ints("dur_ns").tolist() == [1000, 5000, 1000]
-    assert next(f.message for f in found.quality if f.code == "repaired-events").startswith("1 events")
+    assert next(f.message for f in found.quality if f.code == "repaired-events").startswith("1 event was")
 
 
 def test_a_thousand_invalid_names_are_repaired(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class ChromeEvent(msgspec.Struct, gc=False):
     pid: Any = None
     tid: Any = None
     args: Any = None
+    id: Any = None
 
 
 DECODER: Final = msgspec.json.Decoder(list[ChromeEvent])
@@ -65,6 +66,7 @@ def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
 
 
 _DIGITS: Final = re.compile(r"-?\d{1,18}")
+_ALL_DIGITS: Final = re.compile(r"\d{1,6}(?!\d)")
 
 
 class Label(NamedTuple):
@@ -111,6 +113,8 @@ class Dialect:
     """Maps event arguments to columns. The column ``external`` has an id that an operator shares with its launches."""
     scan_rules: ClassVar[ScanRules | None] = None
     """Rules for the scanner, the fast compiled reader. If None, the slower reference reader reads all events."""
+    link_categories: ClassVar[tuple[str, ...]] = ()
+    """Categories of the flow events that lead from host calls to device work without a correlation id."""
 
     def label(self, category: str, name: str) -> Label:
         """Return the label of a pair of category and cleaned name (:meth:`clean_name`). Readers cache the label."""
@@ -134,7 +138,7 @@ class Dialect:
 
     def device(self, label: Label, pid: Any, args: Mapping[str, Any]) -> str:
         """Return the value of the device column for a device or memory event."""
-        index = integer(pid if args.get("device") is None else args["device"])
+        index = last_number(pid if args.get("device") is None else args["device"])
         return f"{label.backend or schema.CPU}:{0 if index is None else index}" if label.backend else schema.CPU
 
     def communicates(self, name: str, kind: str) -> bool:
@@ -156,6 +160,14 @@ class Dialect:
 
 SCAN_FROM_BYTES: Final = 1 << 16
 """Smaller files are read by the slower reference reader, because starting the scanner's threads would take longer."""
+
+
+def last_number(value: Any) -> int | None:
+    """Return the number of a device: an integer, or the last number of a text such as ``[TP01] 3``."""
+    number = integer(value)
+    if number is None and isinstance(value, str) and (digits := _ALL_DIGITS.findall(value)):
+        return int(digits[-1])
+    return number
 
 
 def integer(value: Any) -> int | None:

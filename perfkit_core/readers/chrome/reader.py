@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import Message, message, plural
+from perfkit_core.model import account
+from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
@@ -221,6 +223,18 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
         text = message("events whose type has no duration were not read: {types}", types=types)
         findings.append(Finding("unread-events", text))
     return tuple(findings)
+
+
+def file_account(file: ChromeFile, recorder: Recorder) -> tuple[ReadEvents, ...]:
+    """Return what became of the events that did not become rows."""
+    counts = {
+        account.METADATA: recorder.metadata, account.LINK: recorder.links, "about_recording": recorder.about_recording,
+        "empty": recorder.blanks, "without_start": recorder.untimed, "start_not_a_time": recorder.mistimed,
+        "not_json": file.skipped,
+    }  # fmt: skip
+    entries = [ReadEvents(became, count) for became, count in counts.items()]
+    entries += [ReadEvents("type_without_duration", count, ph) for ph, count in sorted(recorder.unknown.items())]
+    return tuple(entry for entry in entries if entry.count)
 
 
 def cut_off(at: int) -> Message:

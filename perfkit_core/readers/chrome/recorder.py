@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly import draft, labels, server_steps
+from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
@@ -18,11 +20,12 @@ from perfkit_core.readers.chrome.dialect import (
     ChromeEvent,
     Dialect,
     Label,
-    integer,
     timed_events,
 )
+from perfkit_core.readers.chrome.process_ids import ProcessIds
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
-from perfkit_core.readers.chrome.scanned_rows import Portion, Translation
+from perfkit_core.readers.chrome.scanned_rows import Portion, Skipped, Translation
+from perfkit_core.readers.chrome.unlabelled import Link
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
@@ -42,6 +45,10 @@ class Recorder:
 
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
         self.thread_names: dict[str, str] = {}  # names of threads, by ``pid:tid``
+        self.ids = ProcessIds()
+        self.link_ends: list[Link] = []  # of the flow events in ``Dialect.link_categories``
+        self.links = self.metadata = self.blanks = 0  # number of flow events, metadata events and empty objects
+        self.about_recording = 0  # number of events that describe the recording
         self.unknown: dict[str, int] = {}  # number of events of each unsupported type (``ph``)
         self.untimed = 0  # number of events without a start
         self.mistimed = 0  # number of events whose start or duration is not a time
@@ -105,14 +112,17 @@ class Recorder:
         for stretch, events in zip(portion.stretches, portion.slow, strict=True):
             here = slice(first, first + stretch.rows)
             first += stretch.rows
-            at = np.array([row for row, _, _ in stretch.slow], np.int64)
+            at = np.array([event.row for event in stretch.slow], np.int64)
             part_times = None if times is None else (times[0][here], times[1][here])
             slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
             lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events do not become rows
             words = stretch.words
             if id(words) not in self._translations:  # the id stays unique, because the Translation holds ``words``
-                self._translations[id(words)] = Translation(words, self._dialect, self._origins, self._vocabularies)
+                self._translations[id(words)] = Translation(
+                    words, self._dialect, self._origins, self._vocabularies, self.ids
+                )
             part = self._translations[id(words)].rows(stretch, lists, at[kept])
+            self._count(stretch.skipped)
             if part_times is not None:
                 part.integers |= {"start_ns": part_times[0], "dur_ns": part_times[1]}
             if kept:
@@ -187,27 +197,52 @@ class Recorder:
             self.mistimed += len(kept) - len(timed)
             kept = [kept[at] for at in timed]
             start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
-        lists = reference_rows.RowLists(self._dialect, self._labels)
+        lists = reference_rows.RowLists(self._dialect, self._labels, self.ids)
         for i in kept:
             lists.take(events[i])
         return lists, (start_ns, dur_ns), kept
 
     def _is_row(self, event: ChromeEvent) -> bool:
         """Return whether the event becomes a row. Store the names of threads, and count events of unsupported types."""
-        if event.ph == "M":
-            self._name_thread(event)
-            return False
         ph = event.ph if isinstance(event.ph, str) or event.ph is None else repr(event.ph)
         if ph in _TIMED:
-            return self._dialect.keeps(event)
-        if ph is not None and ph not in _FLOWS:  # Paddle's list ends with {}; flow events add no data
+            keeps = self._dialect.keeps(event)
+            self.about_recording += not keeps
+            return keeps
+        if ph == "M":
+            self._name(event)
+        elif ph in _FLOWS:
+            self._link(event)
+        elif ph is not None and ph not in _FLOWS:
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
+        self._count(Skipped(ph in _FLOWS, ph == "M", ph is None))  # Paddle's list ends with {}
         return False
 
-    def _name_thread(self, event: ChromeEvent) -> None:
+    def _link(self, event: ChromeEvent) -> None:
+        if event.cat not in self._dialect.link_categories or event.id is None:
+            return
+        pid, tid = self.ids.number(event.pid), self.ids.number(event.tid)
+        try:
+            time_ns = int(to_ns([bytes(event.ts) or None], lambda _: "")[0])
+        except SourceError:
+            return
+        if pid is not None and tid is not None:
+            self.link_ends.append(Link(event.cat, str(event.id), event.ph == "s", pid, tid, time_ns))
+
+    def _count(self, skipped: Skipped) -> None:
+        self.links += skipped.links
+        self.metadata += skipped.metadata
+        self.blanks += skipped.blanks
+
+    def _name(self, event: ChromeEvent) -> None:
+        """Store the name of a thread, or the name or labels of a process, from a metadata event."""
+        if event.name in ("process_name", "process_labels"):
+            self.ids.describe(event.name, event.pid, event.args)
+            return
         name = event.args.get("name") if isinstance(event.args, dict) else None
         if event.name != "thread_name" or not isinstance(name, str):
             return
-        pid, tid = integer(event.pid), self._dialect.thread(event.tid)
+        pid, tid = self.ids.number(event.pid), self._dialect.thread(event.tid)
+        tid = self.ids.number(event.tid) if tid is None else tid
         if pid is not None and tid is not None:
             self.thread_names.setdefault(f"{pid}:{tid}", name.strip())

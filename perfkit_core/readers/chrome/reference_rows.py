@@ -14,6 +14,7 @@ from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome import rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
+from perfkit_core.readers.chrome.process_ids import ProcessIds
 
 _COUNTER: Final = "C"
 _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
@@ -22,8 +23,8 @@ _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
 class RowLists:
     """The cells of some events. A column has the cells that are not empty, by the number of their row."""
 
-    def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label]) -> None:
-        self._dialect, self._labels = dialect, labels
+    def __init__(self, dialect: Dialect, labels: dict[tuple[str, str], Label], ids: ProcessIds) -> None:
+        self._dialect, self._labels, self._ids = dialect, labels, ids
         self._columns = dialect.arguments
         self._integers: dict[str, dict[int, int]] = {column: {} for column in _INTEGERS}
         self.texts: dict[str, dict[int, str]] = {column: {} for column in rows.ARGUMENT_TEXTS}
@@ -45,9 +46,8 @@ class RowLists:
         device = schema.CPU
         if not on_host or label.kind == schema.MEMORY:
             device = dialect.device(label, event.pid, args)
-        pid, tid = (integer(event.pid), dialect.thread(event.tid)) if on_host else (None, None)
         row = len(self.origins)
-        self.origins.append(of_label(label, category, name, device, pid, tid))
+        self.origins.append(origin_of(label, category, name, device, event.pid, event.tid, dialect, self._ids))
         filled: set[str] = set()
         rest = {}  # the arguments without a column, which are stored as JSON
         for key, value in args.items():
@@ -95,12 +95,18 @@ def _spread(column: npt.NDArray[Any], cells: Mapping[int, int]) -> npt.NDArray[A
     return column
 
 
-def of_label(label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None) -> rows.Origin:
+def origin_of(
+    label: Label, category: str, name: str, device: str, process: Any, thread: Any, dialect: Dialect, ids: ProcessIds
+) -> rows.Origin:
     """Return the Origin of an event: values that it shares with many other events, such as its name and thread. Empty
-    texts become None, except an empty name."""
+    texts become None, except an empty name. ``process`` and ``thread`` are the recorded ids."""
+    pid = tid = None
+    if label.backend is None:
+        pid, tid = ids.process(process), dialect.thread(thread)
+        tid = ids.number(thread) if tid is None else tid
     return rows.Origin(
         name, label.kind or None, category or None, device or None, label.phase or None, label.layer or None,
-        label.copy_kind or None, pid, tid, integer(label.step),
+        label.copy_kind or None, pid, tid, integer(label.step), ids.rank(process),
     )  # fmt: skip
 
 

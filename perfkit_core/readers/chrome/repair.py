@@ -35,9 +35,7 @@ _ESCAPE = re.compile(
 _WORD: Final = rb"-?(?!(?:true|false|null)\b)[A-Za-z_][\w./+#-]*+"
 UNQUOTED_WORD: Final = re.compile(_WORD)
 _NUMBER: Final = rb"-?\d[\d.eE+-]*"
-_TOKEN = re.compile(
-    rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|" + _WORD + rb"|([{\[])|([}\]])"
-)
+_TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|" + _WORD + rb"|([{\[])|([}\]])")
 _SCALAR = re.compile(_STRING + rb"|true|false|null|(" + _WORD + rb"|" + _NUMBER + rb")")
 _FIRST_KEY = re.compile(rb'\{\s*"\w+"')
 _BETWEEN = re.compile(rb"(?<!\s)\s*+,\s*+(?=\{)")

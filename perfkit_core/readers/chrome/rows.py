@@ -25,7 +25,7 @@ ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
 """The integer columns that are not in :class:`Origin`."""
 ORIGIN_TEXTS: Final = ("name", "kind", "category", "device", "phase", "layer", "copy_kind")
-ORIGIN_INTEGERS: Final = ("pid", "tid", "step")
+ORIGIN_INTEGERS: Final = ("pid", "tid", "step", "rank")
 
 Codes = npt.NDArray[np.int32]
 
@@ -106,6 +106,7 @@ class Origin(NamedTuple):
     pid: int | None
     tid: int | None
     step: int | None
+    rank: int | None = None
 
 
 class Origins:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
-from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, of_label
+from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label
+from perfkit_core.readers.chrome.process_ids import ProcessIds
+from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, origin_of
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
@@ -36,6 +37,23 @@ class Words:
     """Each origin as four indexes: pair in ``pairs``, process and thread in ``tokens``, place in ``places``."""
 
 
+class Skipped(NamedTuple):
+    """Numbers of events that the scanner counts and skips."""
+
+    links: int = 0  # flow events
+    metadata: int = 0  # metadata events that perfkit does not keep
+    blanks: int = 0  # empty objects
+
+
+class SlowEvent(NamedTuple):
+    """An event that the scanner left to the reference reader."""
+
+    row: int
+    position: int
+    text: bytes
+    skipped: Skipped  # what the scanner skipped in this stretch before the event
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Consecutive rows that the scanner read."""
@@ -46,15 +64,19 @@ class Stretch:
     codes: tuple[npt.NDArray[np.int32] | None, ...]  # columns, as indexes in lists of ``words``; None if empty
     rest: npt.NDArray[np.uint8]  # JSON text of the arguments that have no column
     rest_ends: npt.NDArray[np.int32]  # row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
-    slow: tuple[tuple[int, int, bytes], ...]  # (row, position, text) of events that the scanner did not read
+    slow: tuple[SlowEvent, ...]
     recoded: dict[int, str]  # for some rows, the text that replaces the text in ``rest``
+    skipped: Skipped
 
-    def first(self, rows: int, slow: int) -> Stretch:
+    def before(self, slow: int) -> Stretch:
+        """Return the rows before the event ``slow[slow]``."""
+        rows, _, _, skipped = self.slow[slow]
         ends = self.rest_ends[: rows + 1]
         numbers = tuple(None if column is None else column[:rows] for column in self.numbers)
         codes = tuple(None if column is None else column[:rows] for column in self.codes)
         recoded = {row: text for row, text in self.recoded.items() if row < rows}
-        return Stretch(self.words, rows, numbers, codes, self.rest[: ends[-1]], ends, self.slow[:slow], recoded)
+        rest, before = self.rest[: ends[-1]], self.slow[:slow]
+        return Stretch(self.words, rows, numbers, codes, rest, ends, before, recoded, skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +96,14 @@ class Translation:
     numbers are assigned in row order, so they do not depend on the number of threads."""
 
     def __init__(
-        self, words: Words, dialect: Dialect, origins: Origins, vocabularies: Mapping[str, Vocabulary]
+        self,
+        words: Words,
+        dialect: Dialect,
+        origins: Origins,
+        vocabularies: Mapping[str, Vocabulary],
+        ids: ProcessIds,
     ) -> None:
-        self._words, self._dialect = words, dialect
+        self._words, self._dialect, self._ids = words, dialect, ids
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
         # For each column, ``array[n]`` is the recording's number for the scanner's number n, or _UNSEEN if no row has
         # used n yet. The last item stays -1, because n = -1 means a missing text.
@@ -122,7 +149,7 @@ class Translation:
             self._numbers[column] = numbers
         translated = numbers[codes]
         unseen = translated == _UNSEEN
-        unseen[[row for row, _, _ in stretch.slow]] = False
+        unseen[[event.row for event in stretch.slow]] = False
         new: dict[int, int] = {}
         if unseen.any():
             rows = np.flatnonzero(unseen)
@@ -141,7 +168,5 @@ class Translation:
             return as_text(words.texts[number])
         pair, process, thread, place = words.origins[number]
         category, name, label = words.pairs[pair]
-        pid = tid = None
-        if label.backend is None:
-            pid, tid = integer(words.tokens[process]), self._dialect.thread(words.tokens[thread])
-        return of_label(label, category, name, words.places[place], pid, tid)
+        tokens = words.tokens[process], words.tokens[thread]
+        return origin_of(label, category, name, words.places[place], *tokens, self._dialect, self._ids)

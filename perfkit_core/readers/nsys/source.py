@@ -25,6 +25,7 @@ from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
+from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
@@ -207,6 +208,7 @@ class _Export:
             thread_names=threads,
             extra={FORMAT: {key: text for key, text in versions.items() if text is not None}},
             incomplete=bool(database.damaged),
+            account=self._account(),
         )
 
     def _clock(self) -> tuple[str, int]:
@@ -235,6 +237,34 @@ class _Export:
                 devices[number] = Device(f"cuda:{number}", known["name"], known["totalMemory"], properties)
         return tuple(devices.values())
 
+    def _unended(self) -> int:
+        count = self._database.value(tables.RANGES.name, "COUNT(*)", f"WHERE {tables.UNENDED}")
+        return count if isinstance(count, int) else 0
+
+    def _unread(self) -> dict[str, int]:
+        """Return the number of rows of each table with times that perfkit does not read."""
+        read = {table.name for table in tables.TABLES}
+        counts = {
+            name: self._database.value(name, "COUNT(*)")
+            for name, columns in self._database.columns.items()
+            if name not in read and not name.startswith(_NO_EVENTS) and columns.keys() & _TIMES
+        }
+        return {name: count for name, count in counts.items() if isinstance(count, int) and count}
+
+    def _account(self) -> tuple[ReadEvents, ...]:
+        """Return what became of the rows with times that are no events of the trace."""
+        entries = [ReadEvents("without_rank", self._left_out), ReadEvents("without_end", self._unended())]
+        entries += [ReadEvents("table_not_read", count, name) for name, count in self._unread().items()]
+        for table in tables.TABLES:
+            if table.name in self._database.columns:
+                rows, read = (
+                    self._database.value(table.name, "COUNT(*)", where) for where in ("", f"WHERE {table.where}")
+                )
+                if table is tables.RANGES:
+                    read = (read or 0) + self._unended()
+                entries.append(ReadEvents("without_times", (rows or 0) - (read or 0), table.name))
+        return tuple(entry for entry in entries if entry.count > 0)
+
     def findings(self) -> tuple[Finding, ...]:
         database, findings = self._database, []
         if database.damaged:
@@ -242,8 +272,7 @@ class _Export:
                 "these tables are damaged and were read only in part: {names:list}", names=[*database.damaged]
             )
             findings.append(Finding("truncated", text))
-        unended = database.value(tables.RANGES.name, "COUNT(*)", f"WHERE {tables.UNENDED}") or 0
-        if unended:
+        if unended := self._unended():
             text = plural(
                 "1 range had not ended when the recording stopped and is left out",
                 "{n} ranges had not ended when the recording stopped and are left out",
@@ -277,14 +306,7 @@ class _Export:
                 count=self._graphs,
             )
             findings.append(Finding("graphs-without-kernels", text, note=True))
-        read = {table.name for table in tables.TABLES}
-        unread = [
-            name
-            for name, columns in database.columns.items()
-            if name not in read and not name.startswith(_NO_EVENTS) and columns.keys() & _TIMES
-            if database.value(name, "1") is not None
-        ]
-        if unread:
+        if unread := list(self._unread()):
             text = message("perfkit does not read these tables: {names:list}", names=unread)
             findings.append(Finding("tables-not-read", text, note=True))
         if self.clock == "relative":

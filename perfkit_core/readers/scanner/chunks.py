@@ -174,16 +174,16 @@ def accepted(scanned: Scanned) -> tuple[Portion, Scanned]:
     stretches: list[Stretch] = []
     slow: list[list[ChromeEvent]] = []
     for stretch in scanned.stretches:
-        texts = [text for _, _, text in stretch.slow]
+        texts = [event.text for event in stretch.slow]
         try:
             slow.append(DECODER.decode(b"[" + b",".join(texts) + b"]"))
         except UNDECODABLE:
             slow.append([])
-            for number, (row, position, text) in enumerate(stretch.slow):
+            for number, event in enumerate(stretch.slow):
                 try:
-                    slow[-1] += DECODER.decode(b"[" + text + b"]")
+                    slow[-1] += DECODER.decode(b"[" + event.text + b"]")
                 except UNDECODABLE:
-                    stretches.append(stretch.first(row, number))
-                    return Portion(tuple(stretches), tuple(slow)), Scanned(events.BROKEN, position, ())
+                    stretches.append(stretch.before(number))
+                    return Portion(tuple(stretches), tuple(slow)), Scanned(events.BROKEN, event.position, ())
         stretches.append(stretch)
     return Portion(tuple(stretches), tuple(slow)), scanned

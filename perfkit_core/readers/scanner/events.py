@@ -89,6 +89,12 @@ def scan(buffer: int, at: int, end: int, memory: state.MemoryRecord, columns: st
                 return BROKEN, at
         if kind != state.FLOW:
             _keep(at, event_end, kind, memory, columns)
+        elif memory.event.kind == state.FLOW:
+            columns.links += 1
+        elif memory.event.kind == state.METADATA:
+            columns.metadata += 1
+        else:
+            columns.blanks += 1
         at = follows
         if closed or at >= end:
             return (CLOSED if closed else CLEAN), at
@@ -98,10 +104,13 @@ def scan(buffer: int, at: int, end: int, memory: state.MemoryRecord, columns: st
 @inlined
 def _keep(start, end, kind, memory, columns):  # type: ignore[no-untyped-def]
     if kind == state.OTHER:
-        at = 3 * columns.slow_rows
+        at = state.SLOW_CELLS * columns.slow_rows
         put_int64(columns.slow, at, columns.rows)
         put_int64(columns.slow, at + 1, start)
         put_int64(columns.slow, at + 2, end)
+        put_int64(columns.slow, at + 3, columns.links)
+        put_int64(columns.slow, at + 4, columns.metadata)
+        put_int64(columns.slow, at + 5, columns.blanks)
         put_int32(columns.codes, ORIGIN * columns.capacity + columns.rows, 0)
         columns.slow_rows += 1
     else:
@@ -164,9 +173,11 @@ def _event(buffer, at, memory, columns):  # type: ignore[no-untyped-def]
 @inlined
 def _row(end, memory, columns):  # type: ignore[no-untyped-def]
     event = memory.event
+    if event.kind == state.FLOW and 0 < event.category <= memory.link_categories:
+        return end, state.OTHER
     if event.kind == state.FLOW and not event.odd and not event.coded and event.pair < 0:  # there are no arguments
         return end, state.FLOW
-    if event.kind == state.METADATA and not event.odd and not event.coded and event.name > state.THREAD_NAME:
+    if event.kind == state.METADATA and not event.odd and not event.coded and event.name >= len(state.LABELS):
         return end, state.FLOW
     if (event.kind != state.SPAN and event.kind != state.INSTANT) or event.odd or event.name < 0:
         return end, state.OTHER

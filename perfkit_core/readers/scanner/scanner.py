@@ -14,7 +14,7 @@ from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
-from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Stretch, Words
+from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
 
@@ -28,7 +28,9 @@ _ROW_BYTES: Final = 192
 class ScannerMemory:
     def __init__(self, dialect: Dialect, rules: ScanRules) -> None:
         self.record = np.zeros(1, state.MEMORY)[0]
-        self.interners = state.interners(self.record)
+        links = [category.encode() for category in dialect.link_categories]
+        self.record["link_categories"] = len(links)
+        self.interners = state.interners(self.record, links)
         self.pairs, self.places = state.Keys(self.record["pairs"]), state.Keys(self.record["places"], 0)
         self.lanes, self.origins = state.Keys(self.record["lanes"]), state.Keys(self.record["origins"])
         self._aux = np.zeros(state.AUX, np.int64)
@@ -106,6 +108,11 @@ class ScannerColumns:
     def rows(self) -> int:
         return int(self.record["rows"])
 
+    @property
+    def filled(self) -> bool:
+        """Whether events were read since the last call of :meth:`taken`."""
+        return any(self.record[name] for name in ("rows", "links", "metadata", "blanks"))
+
     def make_room(self, text_bytes: int) -> None:
         """Allocate memory to scan ``text_bytes`` bytes of a file. The memory is large enough for the arguments of all
         events, and usually for all rows. Call :meth:`taken` first, because this method discards all rows in use."""
@@ -114,26 +121,30 @@ class ScannerColumns:
 
     def taken(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
         """Return a copy of the rows in use, and make their memory free for new rows."""
-        used = ("rows", "text", "slow_rows", "recoded_rows")
-        rows, text, slow, recoded = (int(self.record[name]) for name in used)
+        used = ("rows", "text", "slow_rows", "recoded_rows", "links", "metadata", "blanks")
+        rows, text, slow, recoded, *skipped = (int(self.record[name]) for name in used)
         for name in used:
             self.record[name] = 0
         if self.record["used"]:  # a discarded event left values in the first unused row
             self._numbers[FIRST_INTEGER:, rows : rows + 1] = NULL
             self._codes[FIRST_TEXT:, rows : rows + 1] = -1
             self.record["used"] = 0
-        aside = tuple((row, start, buffer[start:end].tobytes()) for row, start, end in self._slow[:slow].tolist())
+        aside = tuple(
+            SlowEvent(row, start, buffer[start:end].tobytes(), Skipped(*before))
+            for row, start, end, *before in self._slow[:slow].tolist()
+        )
         return Stretch(
             words, rows, _moved(self._numbers[:, :rows], FIRST_INTEGER, NULL),
             _moved(self._codes[:, :rows], FIRST_TEXT, -1), self._rest[:text].copy(),
             self._rest_ends[: rows + 1].copy(), aside, dict.fromkeys(self._recoded[:recoded].tolist(), ""),
+            Skipped(*skipped),
         )  # fmt: skip
 
     def _make(self, text_bytes: int, rows: int) -> None:
         self._numbers = np.full((FIRST_INTEGER + len(ARGUMENT_INTEGERS) + 1, rows), NULL, np.int64)
         self._codes = np.full((FIRST_TEXT + len(ARGUMENT_TEXTS), rows), -1, np.int32)
         self._rest, self._rest_ends = allocate(text_bytes, np.uint8), np.zeros(rows + 1, np.int32)
-        self._slow, self._recoded = np.empty((rows, 3), np.int64), np.empty(rows, np.int64)
+        self._slow, self._recoded = np.empty((rows, state.SLOW_CELLS), np.int64), np.empty(rows, np.int64)
         for name in ("numbers", "codes", "rest", "rest_ends", "slow", "recoded"):
             self.record[name] = getattr(self, f"_{name}").ctypes.data
         self.record["capacity"] = rows
@@ -184,7 +195,7 @@ class Scanner:
             elif status == events.NEW_PAIR:
                 labelled = self._label_new_pairs()
                 status = status if labelled else events.BROKEN
-            if columns.rows and status not in (events.GROW, events.NEW_PAIR):
+            if columns.filled and status not in (events.GROW, events.NEW_PAIR):
                 stretches.append(columns.taken(self.words, buffer))
         try:
             self._decode_words()

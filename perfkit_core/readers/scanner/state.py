@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -131,8 +132,8 @@ def _fill(interner: InternerRecord) -> None:
         put_int32(interner.slots, slot, number)
 
 
-THREAD_NAME: Final = 0
-"""Number of the name ``thread_name``. Metadata events with other names have nothing that perfkit keeps."""
+LABELS: Final = (b"thread_name", b"process_name", b"process_labels")
+"""Names of the metadata events that perfkit keeps. They have the first numbers in the dictionary of names."""
 TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args")
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
@@ -156,7 +157,7 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
     "codes",  # address of the text columns, int32[column, row]
     "rest",  # address of the JSON text of the arguments that have no column
     "rest_ends",  # address of offsets: row i has the text ``rest[rest_ends[i]:rest_ends[i + 1]]``
-    "slow",  # address of (row, start, end) of each event that is left to the slower reference reader
+    "slow",  # address of the SLOW_CELLS cells of each event that is left to the slower reference reader
     "capacity",  # number of rows for which there is room
     "number_rows", "code_rows",  # number of integer columns, and number of text columns
     "rows",  # number of rows in use
@@ -168,8 +169,13 @@ COLUMNS: Final = np.dtype([(name, np.int64) for name in (
     "odd_text",  # whether the arguments of the current event must be decoded and encoded again
     "empty",  # number of arguments of the current event whose action is DROPPED_IF_EMPTY
     "used",  # whether a discarded event may have left values in the first unused row
+    "links", "metadata", "blanks",  # number of flow events, of metadata events, and of empty objects that were skipped
 )])  # fmt: skip
 """The columns that the scanner fills."""
+
+SLOW_CELLS: Final = 6
+"""Cells of an event that is left to the reference reader: its row, start and end, and ``links``, ``metadata`` and
+``blanks`` before it."""
 
 KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "capacity", "count")])
 """A dictionary that assigns numbers to distinct integers."""
@@ -206,6 +212,7 @@ MEMORY: Final = np.dtype(
         "stream",  # index of ``stream`` in ARGUMENT_INTEGERS
         "empty_keys",  # number of argument keys whose action is DROPPED_IF_EMPTY
         "slow_names",  # the first 8 bytes of names whose events are left to the reference reader, or 0
+        "link_categories",  # number of categories whose flow events are left to the reference reader
         "last_category", "last_process", "last_thread",  # values of the previous event, because most events repeat them
     )]
 )  # fmt: skip
@@ -247,10 +254,12 @@ class Keys:
             self.record[name] = value
 
 
-def interners(memory: Any) -> dict[str, Interner]:
-    """Return the string dictionaries of a MEMORY record. In categories, tokens and texts, 0 means "missing"."""
+def interners(memory: Any, link_categories: Sequence[bytes] = ()) -> dict[str, Interner]:
+    """Return the string dictionaries of a MEMORY record. In categories, tokens and texts, 0 means "missing". The next
+    categories are ``link_categories``."""
     first = {
-        "tops": TOP_KEYS, "categories": (b"",), "names": (b"thread_name",), "tokens": (b"null",), "texts": (b"null",),
+        "tops": TOP_KEYS, "categories": (b"", *link_categories), "names": LABELS, "tokens": (b"null",),
+        "texts": (b"null",),
     }  # fmt: skip
     return {
         name: Interner(memory[name], *first.get(name, ()))

@@ -34,6 +34,7 @@ _CHAPTERS: Final = {
     )),
     "communication": (mark("Communication"), ("distributed", "collectives", "point_to_point", "pipeline")),
     "ranks": (mark("Ranks"), ("ranks", "stragglers", "imbalance", "clocks")),
+    QUALITY: (mark("Data quality"), ("account",)),
 }  # fmt: skip
 """Key of the chapter, which is its address on the page → title, and names of its sections. Any other section is a
 chapter of its own."""
@@ -58,13 +59,14 @@ def chapters(blocks: Sequence[Block], findings: int) -> list[Chapter]:
     for block in recorded(blocks):
         members.setdefault(of_section.get(block.section.name, block.id), []).append(block)
     result = []
+    quality = tuple(members.pop(QUALITY))
     for key, of_chapter in members.items():
         if of_chapter or key == SUMMARY:
             title = say(_CHAPTERS[key][0]) if key in _CHAPTERS else of_chapter[0].section.title
             anchor = "" if any(block.id == key for block in of_chapter) else key
             result.append(Chapter(key, title, tuple(of_chapter), anchor))
-    if findings or missing(blocks):
-        result.append(Chapter(QUALITY, say("Data quality"), (), QUALITY))
+    if findings or quality or missing(blocks):
+        result.append(Chapter(QUALITY, say("Data quality"), quality, QUALITY))
     return result
 
 

@@ -1,0 +1,86 @@
+"""Ranks of the processes in one file. Some programs merge the files of all ranks, or record several processes.
+
+Correlation ids are unique only within a process, so each process is assembled by itself, as a rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, one_of
+from perfkit_core.assembly.draft import Recorded, integers, with_integers
+from perfkit_core.language.messages import message
+from perfkit_core.model import schema
+from perfkit_core.model.meta import Finding
+
+SEVERAL_NUMBERS: Final = 1 << 30
+"""Is added to a rank that a label gives as several numbers, such as ``[TP00-DP01]``. These ranks are renumbered."""
+SEVERAL: Final = "several-processes"
+MIXED: Final = "processes-mixed"
+
+
+def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
+    """Return the events with the column ``rank`` if they are from several processes, and data-quality warnings.
+
+    The ranks are those that the ids of the processes say. Otherwise, each process with operators is a rank, in the
+    order of their numbers. Device work then belongs to the process whose call has its correlation id. If several
+    processes have such a call, the processes stay together, and this work loses its correlation id.
+    """
+    columns = recorded.columns
+    if not columns.num_rows:
+        return recorded, ()
+    stated = integers(columns, "rank")
+    if (stated >= 0).any():
+        ranks, number = np.unique(stated[stated >= 0], return_inverse=True)
+        if ranks[-1] < SEVERAL_NUMBERS:
+            number = ranks[number]
+        rank = np.full(len(stated), int(number.min()))
+        rank[stated >= 0] = number
+        return _split(recorded, rank)
+    pid = integers(columns, "pid")
+    processes = np.unique(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid >= 0)])
+    if len(processes) < 2:
+        return recorded, ()
+    rank = np.where(np.isin(pid, processes), np.searchsorted(processes, pid), NO_ROW)
+    device = ~one_of(columns["device"], schema.CPU)
+    correlation = integers(columns, "correlation")
+    calls = np.flatnonzero((rank != NO_ROW) & (correlation >= 0) & one_of(columns["kind"], schema.RUNTIME, schema.SYNC))
+    work = np.flatnonzero(device & (correlation >= 0))
+    lowest, highest = _callers(correlation[calls], rank[calls], correlation[work])
+    mixed = work[lowest != highest]
+    if len(mixed):
+        correlation[mixed] = NO_ROW
+        text = message(
+            "{count} processes use the same correlation ids, and {work} device events may belong to any of them: these "
+            "belong to no operator, step or phase. Record each process to a file of its own",
+            count=len(processes),
+            work=len(mixed),
+        )
+        return _with(recorded, "correlation", correlation), (Finding(MIXED, text),)
+    rank[work] = lowest
+    rank[rank == NO_ROW] = 0
+    return _split(recorded, rank)
+
+
+def _split(recorded: Recorded, rank: IntArray) -> tuple[Recorded, tuple[Finding, ...]]:
+    count, recorded = len(np.unique(rank)), _with(recorded, "rank", rank)
+    if count < 2:
+        return recorded, ()
+    text = message("the file holds {count} processes: each is a rank", count=count)
+    return recorded, (Finding(SEVERAL, text, note=True),)
+
+
+def _with(recorded: Recorded, name: str, values: IntArray) -> Recorded:
+    return replace(recorded, columns=with_integers(recorded.columns, name, values))
+
+
+def _callers(keys: IntArray, rank: IntArray, correlation: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the lowest and the highest rank whose calls, with the ids ``keys``, have each correlation id, or -1."""
+    order = np.lexsort((rank, keys))
+    keys, rank = keys[order], np.append(rank[order], NO_ROW)
+    first, end = np.searchsorted(keys, correlation), np.searchsorted(keys, correlation, side="right")
+    called = end > first
+    return rank[np.where(called, first, NO_ROW)], rank[np.where(called, end - 1, NO_ROW)]

@@ -1,0 +1,207 @@
+"""Events whose category says nothing. What they are follows from the labels of their process and thread, from their
+arguments, and from the links (flow events) that begin or end at them. What stays unclear keeps the kind ``unknown``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
+from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
+from perfkit_core.assembly.labels import replaced
+from perfkit_core.model import schema
+from perfkit_core.model.meta import TraceMeta
+from perfkit_core.readers.chrome.dialect import Label
+
+DERIVED: Final = "derived-events"
+"""Code of the finding on events that are sums of other events."""
+Lane = tuple[int, int]
+"""A process and a thread."""
+
+_DEVICE: Final = re.compile(r"(GPU|NPU|XPU|HPU|MLU|TPU|MTIA|DCU|MUSA|GCU)\b\s*(\d{0,4})", re.IGNORECASE)
+"""A label of a process with the work of a device."""
+_STREAM: Final = re.compile(r"stream\D{0,3}(\d{1,9})", re.IGNORECASE)
+_STREAM_ARGUMENT: Final = re.compile(r'"(?:\w+ )?stream(?:[ _]?id)?":', re.IGNORECASE)
+_DEVICE_ARGUMENT: Final = re.compile(r'"(?:device|context|task)(?:[ _]?id)?":', re.IGNORECASE)
+_ROWS_LOOKED_AT: Final = 16
+"""Number of events of a lane whose arguments are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRole:
+    """What the events of a process with a certain name are. With ``derived``, they are sums that the writer computed
+    from other events. ``backend`` is the type of the device, or None for host events of the kind ``kind``. The threads
+    of a device are its streams, or with ``threads_are_devices``, they are devices."""
+
+    backend: str | None = None
+    kind: str | None = None
+    derived: bool = False
+    threads_are_devices: bool = False
+
+
+class Link(NamedTuple):
+    """One end of a link between a host call and device work."""
+
+    category: str
+    id: str
+    begins: bool
+    pid: int
+    tid: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """What an adapter knows about events without a category.
+
+    - ``roles``: roles of processes by name.
+    - ``work_label(backend, name)``: the label of device work with this name.
+    - ``backends``: types of devices by the word in a label of a process, in lower case, such as ``gpu``.
+    """
+
+    roles: Mapping[str, ProcessRole]
+    work_label: Callable[[str, str], Label]
+    backends: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the events of a lane ran: on the host with a kind, or on a device."""
+
+    kind: str | None = None
+    backend: str | None = None
+    device: int = 0
+    stream: int | None = None
+
+
+def interpreted(
+    recorded: Recorded, meta: TraceMeta, interpreter: Interpreter, ends: Iterable[Lane] = ()
+) -> tuple[Recorded, int]:
+    """Return the events with kinds for those of kind ``unknown``, and the number of events that were left out because
+    they are sums. ``ends`` are the lanes at which links from host calls end."""
+    columns = recorded.columns
+    rows = np.flatnonzero(one_of(columns["kind"], schema.UNKNOWN)) if columns.num_rows else np.empty(0, np.int64)
+    if not len(rows):
+        return recorded, 0
+    names = picked(columns["name"], rows).to_pylist()
+    args = picked(columns["args"], rows).to_pylist()
+    lanes = list(zip(*(integers(columns, name)[rows].tolist() for name in ("pid", "tid")), strict=True))
+    rows_of: dict[Lane, list[int]] = {}
+    for number, lane in enumerate(lanes):
+        rows_of.setdefault(lane, []).append(number)
+    names_of = {key.partition(":")[2]: name for key, name in meta.thread_names.items()}
+    places: dict[Lane, _Place | None] = {}
+    derived = set()
+    for lane, numbers in rows_of.items():
+        process, label = (
+            next((text for key, text in texts.items() if key.endswith(f":{lane[0]}")), "")
+            for texts in (meta.process_names, meta.process_labels)
+        )
+        role = interpreter.roles.get(process)
+        if role is not None and role.derived:
+            derived.update(rows[numbers].tolist())
+        thread = names_of.get(f"{lane[0]}:{lane[1]}", "")
+        texts = [text for number in numbers[:_ROWS_LOOKED_AT] if (text := args[number])]
+        places[lane] = _place(interpreter, role, f"{label} {process}", thread, lane, texts, lane in set(ends))
+    labels: dict[tuple[str | None, str], Label] = {}
+    cells: dict[str, list[object]] = {name: [] for name in ("kind", "device", "stream", "copy_kind", "pid", "tid")}
+    placed = []
+    for row, name, lane in zip(rows.tolist(), names, lanes, strict=True):
+        place = places[lane]
+        if place is None or row in derived:
+            continue
+        placed.append(row)
+        if place.backend is None:
+            new = (place.kind, schema.CPU, None, None, *(number if number >= 0 else None for number in lane))
+        else:
+            if (place.backend, name) not in labels:
+                labels[place.backend, name] = interpreter.work_label(place.backend, name)
+            work = labels[place.backend, name]
+            new = (place.kind or work.kind, f"{place.backend}:{place.device}", place.stream, work.copy_kind, None, None)
+        for cell, value in zip(cells.values(), new, strict=True):
+            cell.append(value)
+    mask = np.zeros(columns.num_rows, np.bool_)
+    mask[placed] = True
+    for name, values in cells.items():
+        columns = _with(columns, name, mask, values)
+    if derived:
+        kept = np.ones(columns.num_rows, np.bool_)
+        kept[list(derived)] = False
+        columns = columns.filter(pa.array(kept))
+    return Recorded(columns, recorded.parent), len(derived)
+
+
+def _place(
+    interpreter: Interpreter,
+    role: ProcessRole | None,
+    label: str,
+    thread: str,
+    lane: Lane,
+    args: list[str],
+    linked: bool,
+) -> _Place | None:
+    """Return where the events of a lane ran, or None if this is unclear."""
+    stream = _STREAM.search(thread)
+    number = int(stream[1]) if stream else lane[1] if lane[1] >= 0 else None
+    match = _DEVICE.search(label)
+    device = int(match[2]) if match and match[2] else 0
+    if role is not None:
+        if role.threads_are_devices:
+            return _Place(role.kind, role.backend, max(lane[1], 0))
+        return _Place(role.kind, role.backend, device, number if role.backend else None)
+    if match:
+        word = match[1].lower()
+        if stream or linked or any(_STREAM_ARGUMENT.search(text) for text in args):
+            return _Place(None, interpreter.backends.get(word, word), device, number)
+        return None
+    evidence = any(_STREAM_ARGUMENT.search(text) and _DEVICE_ARGUMENT.search(text) for text in args)
+    if (stream and (linked or evidence)) or (linked and evidence):
+        return _Place(None, interpreter.backends.get("", "device"), device, number)
+    return None
+
+
+def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int]:
+    """Return the events with equal ids in the column ``external`` for each event of kind ``unknown`` at the end of a
+    link and the operator at its beginning, and the number of links without these two events."""
+    columns = recorded.columns
+    begins = {(link.category, link.id): link for link in links if link.begins}
+    pairs = [(begins.get((link.category, link.id)), link) for link in links if not link.begins]
+    if not pairs or not columns.num_rows:
+        return recorded, 0
+    cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
+    external = integers(columns, EXTERNAL)
+    operators, works = (_rows_at(one_of(columns["kind"], *kinds), cells) for kinds in (
+        schema.OPERATOR_KINDS, (schema.UNKNOWN,)
+    ))  # fmt: skip
+    first, lost = int(external.max(initial=0)) + 1, 0
+    for number, (begin, end) in enumerate(pairs):
+        operator = None if begin is None else operators.get((begin.pid, begin.tid, begin.time_ns))
+        work = works.get((end.pid, end.tid, end.time_ns))
+        if operator is None or work is None:
+            lost += 1
+        elif external[work] == NO_ROW:
+            external[operator] = first + number if external[operator] == NO_ROW else external[operator]
+            external[work] = external[operator]
+    return Recorded(with_integers(columns, EXTERNAL, external), recorded.parent), lost
+
+
+def _rows_at(mask: BoolArray, cells: Sequence[IntArray]) -> dict[tuple[int, ...], int]:
+    """Return the last row of the mask with each combination of cells. In a sorted table, it is the innermost event."""
+    rows = np.flatnonzero(mask)
+    return dict(zip(zip(*(values[rows].tolist() for values in cells), strict=True), rows.tolist(), strict=True))
+
+
+def _with(columns: pa.Table, name: str, mask: BoolArray, values: list[object]) -> pa.Table:
+    at = columns.schema.get_field_index(name)
+    column = columns.column(at)
+    if pa.types.is_dictionary(column.type):
+        plain = columns.set_column(at, name, column.cast(pa.string()))
+        return plain.set_column(
+            at, name, replaced(plain, name, mask, pa.array(values, pa.string()))[name].dictionary_encode()
+        )
+    return replaced(columns, name, mask, pa.array(values, column.type))
