@@ -18,7 +18,7 @@ from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
 from perfkit_core.assembly import layers, server_steps, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
-from perfkit_core.language.messages import message, plural
+from perfkit_core.language.messages import message, plural, say
 from perfkit_core.model import account, schema
 from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.meta import NO_DEVICE, UNKNOWN_EVENTS, Finding, TraceMeta
@@ -82,8 +82,8 @@ def _unknown(draft: Trace) -> tuple[Finding, ...]:
     if not len(rows):
         return ()
     codes = draft.codes("category")
-    counts = Counter(codes.values[code] if code >= 0 else "-" for code in codes.codes[rows].tolist())
-    types = ", ".join(f"{name} ({count})" for name, count in counts.most_common(_SHOWN))
+    counts = Counter(codes.values[code] if code >= 0 else "" for code in codes.codes[rows].tolist())
+    types = ", ".join(f"{name or say('no category')} ({count})" for name, count in counts.most_common(_SHOWN))
     text = plural(
         "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
         "{n} events of unknown types ({time:ns}) were not interpreted: {types}",

@@ -1,0 +1,200 @@
+"""Events without a category, from other writers of Chrome traces, and the processes of merged files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.assembly import process_ranks
+from perfkit_core.model import account
+from perfkit_core.model.meta import NO_DEVICE, UNKNOWN_EVENTS
+from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import load, stream
+from perfkit_core.storage.store import read_stored
+from perfkit_torch import source
+from tests.support.chrome import event, raw, write
+from tests.support.scanned import both
+
+pytestmark = pytest.mark.bare
+
+
+def process(pid: Any, name: str, label: str = "") -> list[dict[str, Any]]:
+    told = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}]
+    return told + [{"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "args": {"labels": label}}] * bool(label)
+
+
+def task(name: str, ts: float, dur: float = 2, **more: Any) -> dict[str, Any]:
+    """Return an event without a category on stream 4 of process 800."""
+    return {"ph": "X", "name": name, "pid": 800, "tid": 4, "ts": ts, "dur": dur, "args": {}, **more}
+
+
+def kinds(trace: Trace) -> list[tuple[str, str, str]]:
+    columns = (trace.events[name].to_pylist() for name in ("name", "kind", "device"))
+    return sorted(zip(*columns, strict=True))
+
+
+STREAM_4 = {"ph": "M", "name": "thread_name", "pid": 800, "tid": 4, "args": {"name": "Stream 4"}}
+
+
+def test_labels_of_processes_say_what_is_device_work(tmp_path: Path) -> None:
+    events = [event("aten::mm", 1, 5), task("MatMulV3", 3), task("MEMCPY_ASYNC", 6), task("EVENT_WAIT", 9), STREAM_4]
+    path = write(tmp_path / "t.json", [*events, *process(800, "Hardware", "NPU 1")])
+    trace = load(path)
+    assert kinds(trace) == [
+        ("EVENT_WAIT", "sync", "npu:1"),
+        ("MEMCPY_ASYNC", "memcpy", "npu:1"),
+        ("MatMulV3", "kernel", "npu:1"),
+        ("aten::mm", "operator", "cpu"),
+    ]
+    assert trace.events["stream"].drop_null().to_pylist() == [4, 4, 4]
+    assert not both(path)
+
+
+def test_a_link_says_which_operator_launched_the_work(tmp_path: Path) -> None:
+    ends = [
+        {"ph": "s", "cat": "async_npu", "name": "torch_to_npu", "id": 5, "pid": 1, "tid": 1, "ts": 1},
+        {"ph": "f", "cat": "async_npu", "name": "torch_to_npu", "id": 5, "pid": 800, "tid": 4, "ts": 3},
+        {"ph": "s", "cat": "async_npu", "name": "torch_to_npu", "id": 6, "pid": 1, "tid": 1, "ts": 77},
+        {"ph": "f", "cat": "async_npu", "name": "torch_to_npu", "id": 6, "pid": 800, "tid": 4, "ts": 78},
+    ]
+    labels = [*process(800, "Ascend Hardware", "NPU"), STREAM_4]
+    path = write(tmp_path / "t.json", [event("aten::mm", 1, 5), task("MatMulV3", 3), *ends, *labels])
+    trace = load(path)
+    rows = trace.events.to_pylist()
+    assert [rows[row["launched_by"]]["name"] for row in rows if row["name"] == "MatMulV3"] == ["aten::mm"]
+    assert [finding.message for finding in trace.quality if finding.code == "links-without-events"] == [
+        "1 link between a host call and device work is not used: its ends are no operator and no device event"
+    ]
+    assert not both(path)
+
+
+def test_what_cannot_be_interpreted_is_counted_and_silences(tmp_path: Path) -> None:
+    """Nothing becomes host work for want of a category, and nothing says that no device worked."""
+    events = [event("aten::mm", 1, 5), task("mystery", 3, 7), {**task("strange", 5), "cat": "quantum"}]
+    trace = load(write(tmp_path / "t.json", events))
+    assert kinds(trace)[1:] == [("mystery", "unknown", "cpu"), ("strange", "unknown", "cpu")]
+    findings = {finding.code: finding for finding in trace.quality}
+    assert (
+        findings[UNKNOWN_EVENTS].message
+        == "2 events of unknown types (9.00 µs) were not interpreted: no category (1), quantum (1)"
+    )
+    assert "no device work was recognised, but 2 events" in findings[NO_DEVICE].message
+    assert not findings[NO_DEVICE].note
+
+
+@pytest.mark.parametrize(
+    ("category", "kind", "device"),
+    [
+        ("npu_kernel", "kernel", "npu:3"),
+        ("MUSA_Memset", "memset", "musa:3"),
+        ("gpu_memcpy", "memcpy", "cuda:3"),
+        ("gaudi_runtime", "runtime", "cpu"),
+        ("tpu_driver", "runtime", "cpu"),
+    ],
+)
+def test_categories_of_any_back_end_are_read(tmp_path: Path, category: str, kind: str, device: str) -> None:
+    work = event("work", 3, cat=category, args={"device": 3, "stream": 7, "correlation": 5})
+    path = write(tmp_path / "t.json", [event("aten::mm", 1, 5), work])
+    assert ("work", kind, device) in kinds(load(path))
+    assert not both(path)
+
+
+def test_traces_of_old_versions_without_categories(tmp_path: Path) -> None:
+    """The legacy profiler wrote lists, with operators without their namespace, and kernels by device."""
+    host = {"ph": "X", "pid": "CPU functions", "tid": 1, "args": {}}
+    events = [
+        {**host, "name": "my range", "ts": 0, "dur": 20},
+        {**host, "name": "addmm", "ts": 1, "dur": 9},
+        {**host, "name": "AddmmBackward", "ts": 11, "dur": 5},
+        {"ph": "s", "name": "addmm", "ts": 1, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda"},
+        {"ph": "f", "name": "gemm", "ts": 6, "tid": 2, "pid": "CUDA functions", "id": 0, "cat": "cpu_to_cuda"},
+        {"ph": "X", "name": "gemm", "ts": 6, "dur": 3, "tid": 2, "pid": "CUDA functions", "args": {}},
+    ]
+    path = raw(tmp_path / "t.json", json.dumps(events).encode())
+    trace = load(path)
+    assert kinds(trace) == [
+        ("AddmmBackward", "operator", "cpu"),
+        ("addmm", "operator", "cpu"),
+        ("gemm", "kernel", "cuda:2"),
+        ("my range", "annotation", "cpu"),
+    ]
+    rows = trace.events.to_pylist()
+    assert next(rows[row["launched_by"]]["name"] for row in rows if row["name"] == "gemm") == "addmm"
+    assert not both(path)
+
+
+def launch(pid: Any, device: Any, correlation: int, ts: float, name: str, **more: Any) -> list[dict[str, Any]]:
+    args = {"correlation": correlation, "stream": 7, "device": 0}
+    call = event("cudaLaunchKernel", ts + 1, 1, cat="cuda_runtime", pid=pid, args={"correlation": correlation})
+    kernel = event(f"k_{name}", ts + 5, 10, cat="kernel", pid=device, tid=7, args=args)
+    return [event(f"aten::{name}", ts, 4, pid=pid, **more), call, kernel]
+
+
+def launched(trace: Trace) -> set[tuple[int | None, str, str]]:
+    rows = trace.events.to_pylist()
+    return {
+        (row["rank"], row["name"], rows[row["launched_by"]]["name"] if row["launched_by"] >= 0 else "")
+        for row in rows
+        if row["kind"] == "kernel"
+    }
+
+
+def callers(trace: Trace) -> set[tuple[int | None, int | None]]:
+    return {(row["rank"], row["pid"]) for row in trace.events.to_pylist() if row["kind"] == "operator"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ranks"),
+    [("[TP00] ", "[TP03] ", (0, 3)), ("[TP01-DP00] ", "[TP00-DP01] ", (0, 1)), ("rank 4 pid ", "rank 2 pid ", (2, 4))],
+)
+def test_ranks_in_the_ids_of_processes_are_read(
+    tmp_path: Path, first: str, second: str, ranks: tuple[int, int]
+) -> None:
+    """Both ranks have the same process, device and correlation numbers."""
+    events = launch(f"{first}83", f"{first}0", 1, 10, "mm") + launch(f"{second}83", f"{second}0", 1, 12, "add")
+    path = write(tmp_path / "t.json", events)
+    trace = load(path)
+    assert trace.meta.ranks == ranks
+    assert {(name, caller) for _, name, caller in launched(trace)} == {
+        ("k_mm", "cudaLaunchKernel"),
+        ("k_add", "cudaLaunchKernel"),
+    }
+    assert len({rank for rank, _, _ in launched(trace)}) == 2
+    assert {pid for _, pid in callers(trace)} == {83}
+    assert account.total(trace.meta.account) == len(events)
+    assert not both(path)
+
+
+def test_processes_with_numbers_are_ranks_if_their_launches_differ(tmp_path: Path) -> None:
+    trace = load(write(tmp_path / "t.json", launch(83, 0, 1, 10, "mm") + launch(84, 0, 2, 12, "add")))
+    assert launched(trace) == {(0, "k_mm", "cudaLaunchKernel"), (1, "k_add", "cudaLaunchKernel")}
+    assert callers(trace) == {(0, 83), (1, 84)}
+    assert process_ranks.SEVERAL in {finding.code for finding in trace.quality}
+
+
+def test_launches_that_may_be_of_any_process_are_not_added_up(tmp_path: Path) -> None:
+    trace = load(write(tmp_path / "t.json", launch(83, 0, 1, 10, "mm") + launch(84, 1, 1, 12, "add")))
+    assert launched(trace) == {(None, "k_mm", ""), (None, "k_add", "")}
+    assert [finding.message for finding in trace.quality if finding.code == process_ranks.MIXED] == [
+        "2 processes use the same correlation ids, and 2 device events may belong to any of them: these belong to no "
+        "operator, step or phase. Record each process to a file of its own"
+    ]
+
+
+def test_a_streamed_file_is_read_alike(tmp_path: Path) -> None:
+    """Labels and other processes may follow the events, so they are evaluated when the stored file is loaded."""
+    events = launch("[TP00] 83", "[TP00] 0", 1, 10, "mm") + launch("[TP01] 83", "[TP01] 0", 1, 12, "add")
+    sums = {"ph": "X", "name": "Computing", "pid": 900, "tid": 0, "ts": 3, "dur": 2}
+    npu = [event("aten::mm", 1, 5), task("MatMulV3", 3), sums, STREAM_4, *process(800, "Ascend Hardware", "NPU")]
+    for name, content in (("ranks", events), ("npu", [*npu, *process(900, "Overlap Analysis")])):
+        path = write(tmp_path / f"{name}.json", content)
+        stream(path, tmp_path / f"{name}.parquet")
+        whole, stored = source.read(path), read_stored(tmp_path / f"{name}.parquet")
+        assert kinds(stored) == kinds(whole)
+        assert launched(stored) == launched(whole)
+        assert stored.meta.account == whole.meta.account
+        assert stored.meta.ranks == whole.meta.ranks
+    assert account.total(stored.meta.account, account.SUM) == 1
