@@ -64,8 +64,10 @@ OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops",
 """Options of torch.profiler that are stored in a recording."""
 _RECORDING: Final = "Trace"
 """Category of the event that spans the recording."""
-_RECORDING_MARKS: Final = ("Iteration Start: ", "Record Window End")
+_RECORDING_MARKS: Final = ("Iteration Start: PyTorch Profiler", "Record Window End")
 """Events with these name prefixes describe the recording."""
+_MARK: Final = "Iteration Start: "
+"""Prefix of the marks of other profilers."""
 MEMORY_EVENT: Final = "[memory]"
 _MODULE: Final = "nn.Module: "
 _STEP: Final = re.compile(r"ProfilerStep#(\d+)")
@@ -225,6 +227,8 @@ class TorchDialect(Dialect):
             return named_label(category, name)
         if category == "python_function" and name.startswith(_MODULE):
             return Label(schema.FORWARD, schema.FORWARD, layer=name.removeprefix(_MODULE))
+        if name.startswith(_MARK):
+            return Label(schema.OTHER)
         unknown = schema.RUNTIME if _CALL.fullmatch(category) else schema.UNKNOWN
         kind = _HOST_KINDS.get(category, unknown)
         return Label(schema.SYNC if kind == schema.RUNTIME and _WAITS.match(name) else kind)

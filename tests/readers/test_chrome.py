@@ -186,8 +186,13 @@ def test_equal_events_remain_separate(tmp_path: Path) -> None:
 
 
 def test_thread_numbers_may_be_text(tmp_path: Path) -> None:
-    found = source.read(
-        write(tmp_path / "t.json", [event("aten::a", 1, tid="77", pid="5"), event("aten::b", 2, tid="main")])
-    )
-    assert found.events["tid"].to_pylist() == [77, None]
-    assert found.events["pid"].to_pylist() == [5, 1]
+    """A text without a number has a number of its own, so that events of the thread nest."""
+    threads = [("77", 0, 9), ("main", 1, 9), ("main", 2, 3), ("other", 3, 2)]
+    events = [event(f"aten::{tid}", ts, dur, tid=tid, pid="5") for tid, ts, dur in threads]
+    found = source.read(write(tmp_path / "t.json", events))
+    tid = found.events["tid"].to_pylist()
+    assert tid[0] == 77
+    assert tid[1] == tid[2]
+    assert len({*tid}) == 3
+    assert found.events["parent"].to_pylist() == [-1, -1, 1, -1]
+    assert set(found.events["pid"].to_pylist()) == {5}

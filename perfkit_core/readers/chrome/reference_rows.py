@@ -40,7 +40,7 @@ class RowLists:
             label = self._labels[category, name] = dialect.label(category, name)
         args = event.args if isinstance(event.args, dict) else {}
         label = dialect.refine(label, args)
-        if event.ph == _COUNTER and label.kind == schema.OTHER:
+        if event.ph == _COUNTER and label.kind in (schema.OTHER, schema.UNKNOWN):
             label = label._replace(kind=schema.COUNTER)
         on_host = label.backend is None
         device = schema.CPU
