@@ -1,6 +1,7 @@
 """Calls of operators: names and overloads, self times, and the devices on which their work runs.
 
-A re-dispatch is an only child that has the name of its parent. The two events count as one call.
+A re-dispatch is an only child that has the name of its parent. The two events count as one call, unless one of them is
+an operator and the other one a labelled range.
 Some frameworks also record phases of an operator, such as Paddle's ``compute`` (kind ``operator_detail``). Their time
 belongs to the operator.
 """
@@ -80,7 +81,9 @@ def is_call(trace: Trace) -> BoolArray:
     """Return the mask of events that are not re-dispatches, shape (rows,)."""
     nested, parent, name = is_nested(trace), trace.ints("parent"), operator_names(trace).codes
     has_one_child = groupby.sums(parent, len(trace), nested) == 1
-    mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & (name == name[parent]))
+    works = trace.rows("kind", *OPERATOR_KINDS, OPERATOR_DETAIL)  # an operator in a label of its name is a call
+    alike = (name == name[parent]) & (works == works[parent])
+    mask: BoolArray = ~(nested & (parent != NO_ROW) & has_one_child[parent] & alike)
     return mask
 
 

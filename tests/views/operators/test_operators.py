@@ -13,7 +13,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.views.operators import annotations as user_annotations
-from perfkit_core.views.operators import operators
+from perfkit_core.views.operators import families, operators
 from tests.support.events import device, host, trace
 
 ROWS = [
@@ -66,6 +66,16 @@ def test_overloads_share_one_row_unless_grouped_by_overload(small: Trace) -> Non
 def test_a_redispatch_to_another_overload_is_one_call() -> None:
     found = [host("lib::to.dtype", "operator", 0, 100), host("lib::to.layout", "operator", 10, 80)]
     assert rows(trace(found), "calls self_cpu_ns total_cpu_ns") == {"lib::to": (1, 100, 100)}
+
+
+@pytest.mark.parametrize("kind", ["operator", "communication"])
+def test_an_operator_in_a_label_of_its_own_name_is_a_call(kind: str) -> None:
+    """Labels and operators are different calls, whichever of them is inside."""
+    found = [host("mm", "annotation", 0, 100), host("mm", kind, 10, 80), host("mm", "annotation", 20, 30)]
+    assert rows(trace(found), "calls self_cpu_ns total_cpu_ns") == {"mm": (1, 50, 80)}
+    labels = user_annotations.table(trace(found), ViewRequest()).iloc[0]
+    assert (labels["calls"], labels["self_cpu_ns"], labels["total_cpu_ns"]) == (2, 50, 130)
+    assert families.table(trace(found), ViewRequest())["self_cpu_ns"].tolist() == [50]
 
 
 def test_a_label_that_looks_like_an_overload_keeps_its_name() -> None:
