@@ -3,6 +3,7 @@ with the view ``partition`` on recorded traces."""
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,17 @@ def test_every_torch_trace(torch_file: Path) -> None:
 
 def test_every_paddle_trace(paddle_file: Path) -> None:
     _check_with_itself(paddle_file)
+
+
+def test_the_memory_does_not_depend_on_the_longest_name_times_the_number_of_names() -> None:
+    """The peak stays below the number of events times the longest name, which a table of fixed width would take."""
+    long, count = "A" * 100_000, 1000
+    base = run([host("step 0", "step", 0, 2 * count, step=0), host(long, "operator", 0, 1)])
+    steps = [host("step 0", "step", 0, 2 * count, step=0)]
+    other = run(steps + [host(f"op {number}", "operator", 2 * number, 1) for number in range(count)])
+    tracemalloc.start()
+    table = attribute(base, other)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert long in set(table["name"])
+    assert peak < count * len(long)

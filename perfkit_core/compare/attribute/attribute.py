@@ -155,10 +155,7 @@ def tree(base: Leaves, other: Leaves) -> Tree:
     numbers["count_effect_ns"] = np.where(is_event, effect, nesting.sum_up(parent, np.where(is_event, 0, effect)))
 
     difference = (numbers["other_ns"] - numbers["base_ns"]).abs().to_numpy()
-    by_name = np.argsort(np.lexsort((name.astype(str), parent)), kind="stable")
-    rank = np.empty(len(difference), np.int64)
-    rank[np.lexsort((-by_name, difference))] = np.arange(len(difference))
-    order = trees.preorder(parent, rank)
+    order = trees.preorder(parent, trees.heaviest_first(name, difference))
     number = np.empty(len(order) + 1, np.int64)
     number[order], number[-1] = np.arange(len(order)), NO_ROW
     return Tree(level_names[order], name[order], number[parent[order]], numbers.iloc[order].reset_index(drop=True))
