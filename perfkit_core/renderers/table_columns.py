@@ -125,14 +125,14 @@ def columns(
     unit: str | None = None,
     indent: str = "  ",
 ) -> list[ShownColumn]:
-    """Return the formatted columns of a table. Columns without values are left out, unless the table has no rows.
+    """Return the formatted columns of a table. Columns without values are left out, unless no column has a value.
 
     Units are chosen for the ``first`` rows (None: all rows). If ``unit`` is set, all times have this unit. A table with
     a column ``depth`` is a tree: its first column has indented names, and the column ``depth`` is left out.
     """
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
-    known = [pair for pair in pairs if not pair[1] or any(value is not None for value in pair[1])]
+    known = [pair for pair in pairs if any(value is not None for value in pair[1])] or pairs
     forms = _formats([(declaration, values_of[:first]) for declaration, values_of in known], unit)
     shown = _with_bars([_shown(declaration, values_of, forms[declaration.name]) for declaration, values_of in known])
     if _DEPTH not in table.columns:

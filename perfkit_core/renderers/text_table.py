@@ -190,7 +190,7 @@ def _bars(column: ShownColumn, style: Style) -> Iterator[str]:
 
 def _bar(share: float) -> str:
     """Return a bar of _BAR cells. Any share above 0 is visible."""
-    eighths = min(8 * _BAR, max(round(8 * _BAR * share), int(share > 0)))
+    eighths = max(round(8 * _BAR * min(share, 1.0)), int(share > 0))
     return ("█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()).ljust(_BAR)
 
 

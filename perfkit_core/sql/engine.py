@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.runtime import parallel
@@ -76,7 +77,7 @@ class Engine:
             for name, table in tables.items():
                 self._connection.register(name, table)
             relation = self._connection.sql(statement)
-            return _exact((relation if limit is None else relation.limit(limit)).to_arrow_table())
+            return _exact(_readable(relation if limit is None else relation.limit(limit)))
         except self._failure as error:
             raise self._in_one_line(error, statement) from None
         except MemoryError:
@@ -126,12 +127,51 @@ def _check(statements: Sequence[Any]) -> None:
         raise UsageError("not one statement that reads", "write one SELECT; nothing can be changed or written")
 
 
+_NUMBERS_AND_TEXTS: Final = frozenset(
+    {
+        "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger",
+        "ubigint", "float", "double", "decimal", "varchar", "null",
+    }
+)  # fmt: skip
+_NESTED: Final = frozenset({"list", "array", "struct", "map", "tuple"})
+_DATES: Final = "date", "timestamp"
+_USUAL_DATE: Final = r"^\d{4}-\d\d-\d\d( [^(]*)?$"
+"""Text of a date that Python can represent: not infinite, and from year 1 to 9999."""
+
+
+def _readable(relation: Any) -> pa.Table:
+    """Return the rows of a relation. Columns that Arrow or pandas cannot represent exactly become text: types such as
+    intervals and unions, and dates outside the years 1 to 9999."""
+    types = {f"c{number}": type_ for number, type_ in enumerate(relation.types)}
+    columns, dates = list(types), [name for name, type_ in types.items() if type_.id.startswith(_DATES)]
+    cells = [name if name in dates else _cell(name, type_) for name, type_ in types.items()]
+    if cells == columns and not dates:
+        return relation.to_arrow_table()
+    texts = [f"cast({name} as varchar)" for name in dates]
+    table = relation.query("r", f"select {', '.join(cells + texts)} from r as r({', '.join(columns)})").to_arrow_table()
+    for name, at in zip(dates, range(len(columns), table.num_columns), strict=True):
+        if pc.all(pc.match_substring_regex(table.column(at), _USUAL_DATE)).as_py() is False:
+            table = table.set_column(int(name[1:]), name, table.column(at))
+    return table.select(range(len(columns))).rename_columns(relation.columns)
+
+
+def _cell(name: str, type_: Any) -> str:
+    if type_.id == "decimal" and dict(type_.children)["scale"]:
+        return f"cast({name} as double)"  # Arrow does not round correctly
+    return name if _is_plain(type_) else f"cast({name} as varchar)"
+
+
+def _is_plain(type_: Any) -> bool:
+    """Return whether a type of duckdb is a number, a text, or a list or structure of these."""
+    if type_.id not in _NESTED:
+        return type_.id in _NUMBERS_AND_TEXTS
+    return all(_is_plain(child) for _, child in type_.children if not isinstance(child, int))
+
+
 def _exact(table: pa.Table) -> pa.Table:
     """Return the table without decimals, which duckdb returns for sums. Whole numbers become int64 if they fit."""
     for at, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
-            whole = field.type.scale == 0
             with contextlib.suppress(pa.ArrowInvalid):  # more than int64 can hold
-                values = table.column(at).cast(pa.int64() if whole else pa.float64())
-                table = table.set_column(at, field.name, values)
+                table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
     return table

@@ -21,7 +21,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.renderers import cells
-from perfkit_core.sql import bounded, engine, table_list
+from perfkit_core.sql import bounded, engine, statement, table_list
 from perfkit_core.sql.statement import query, run
 from perfkit_core.sql.table_list import MAIN, declarations
 from perfkit_core.system import processes
@@ -362,3 +362,43 @@ def test_the_facade_has_the_function() -> None:
     trace: Trace = small_trace()
     assert perfkit.sql is query
     assert perfkit.sql(trace, "select count(*) as n from events")["n"].tolist() == [len(trace)]
+
+
+VALUES = {
+    "null": None,
+    "flops from events limit 1": None,
+    "null::struct(a integer)": None,
+    "'inf'::double as ratio": None,
+    "date 'infinity'": "infinity",
+    "timestamptz '-infinity'": "-infinity",
+    "date '5000-01-01 (BC)'": "5000-01-01 (BC)",
+    "timestamp '2024-01-01 10:00:00'": "2024-01-01T10:00:00",
+    "union_value(a := 1)": "1",
+    "[union_value(a := 1)]": "[1]",
+    "{'a': date 'infinity'}": "{'a': infinity}",
+    "map {1: interval 1 month}": "{1=1 month}",
+    "interval '1 day 3 seconds'": "1 day 00:00:03",
+    "time_ns '12:00:00.123456789'": "12:00:00.123456789",
+    "'12:00:00+02'::timetz": "12:00:00+02",
+    "340282366920938463463374607431768211455::uhugeint": str(2**128 - 1),
+    "170141183460469231731687303715884105727::hugeint": str(2**127 - 1),
+    f"'{10**60}'::bignum": str(10**60),
+    "1.5::decimal(30, 5)": 1.5,
+    "'\\xAA'::blob": "\\xAA",
+    "'101'::bit": "101",
+    "'a'::enum('a', 'b')": "a",
+    "{'a': 1}::variant": "{'a': 1}",
+    "'7f000001-0000-0000-0000-000000000000'::uuid": "7f000001-0000-0000-0000-000000000000",
+    "['a', null]": ["a", None],
+}
+"""Expression → its value as JSON. Arrow or pandas cannot represent some of these values."""
+
+
+@pytest.mark.parametrize("expression", VALUES)
+def test_values_of_all_types_are_shown(expression: str) -> None:
+    trace = small_trace()
+    assert cells.plain(query(trace, f"select {expression}").iloc[0, 0]) == VALUES[expression]
+    report = statement.report(trace, f"select {expression}")
+    texts = [get_plugins().renderers()[name].render(report) for name in ("text", "markdown", "json", "csv", "html")]
+    assert all(texts)
+    assert (texts[3].splitlines()[1] == '""') == (VALUES[expression] is None)
