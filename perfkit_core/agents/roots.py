@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import beside
-from perfkit_core.system.paths import as_path, exists, is_folder, is_remote, modified_ns, reaching, walk_store
+from perfkit_core.system.paths import as_path, exists, is_folder, is_remote, modified_ns, reaching, walk
 
 _MOST_FILES: Final = 100_000
 """Maximum number of files in a folder that is given as a source."""
@@ -133,6 +133,6 @@ def _stored(place: Path) -> Iterator[Path]:
     """Yield the files of a source in a store. Raises SourceError."""
     with reaching(place):
         if is_folder(place):
-            yield from (folder / name for folder, _, names in walk_store(place) for name in names)
+            yield from (folder / name for folder, _, names in walk(place) for name in names)
         elif exists(place):
             yield place

@@ -29,6 +29,7 @@ from perfkit_core.report import run_list
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, cut, read_from, summary_report
 from perfkit_core.sql import bounded, statement
+from perfkit_core.system.paths import shell_path
 
 _FIRST_VIEWS: Final = ("partition", "model", "operators")
 _FIRST_ROWS: Final = 10
@@ -103,7 +104,7 @@ def explain_advice(session: Session, request: requests.Explain) -> Content:
     with session.trace(request) as trace:
         advices = engine.advise(trace, rules=request.rules, thresholds=request.thresholds)
         one = explain.meant(advices, request.id)
-        return _explained(one, replace(advices, source=" ".join(request.sources)), trace)
+        return _explained(one, replace(advices, source=" ".join(map(shell_path, request.sources))), trace)
 
 
 def _explained(one: Advice, advices: Advices, trace: Trace) -> Content:

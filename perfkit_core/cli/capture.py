@@ -10,7 +10,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, working
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.system.paths import printable
+from perfkit_core.system.paths import printable, shell_path
 
 _MOST_NAMED: Final = 4
 """Maximum number of ranks that an error names."""
@@ -52,7 +52,7 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
         first, last = min(first for first, _ in seen), max(last for _, last in seen)
         chosen = f"{first}-{last}" if last > first else f"{first}"
         count = f"{len(files)} files" if files[1:] else "1 file"
-        command = f"perfkit summary {folder} --step {chosen}"
+        command = f"perfkit summary {shell_path(accepted.run_dir)} --step {chosen}"
         echo(f"perfkit: recorded {folder} ({count}); next: {command}", err=True)
     problems: dict[str, list[str]] = {}
     for one in recorded:

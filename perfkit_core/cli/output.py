@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +26,8 @@ from perfkit_core.system.paths import (
     is_remote,
     printable,
     replacing,
+    shell_path,
+    shell_word,
     without_secrets,
 )
 
@@ -113,11 +114,12 @@ def write(text: str, path: Path) -> None:
 def arguments(sources: Iterable[str | Path]) -> str:
     """Return sources for a command that the user can copy, with the options that apply to all profiles. The paths are
     as short as possible."""
-    places = [without_secrets(as_path(str(source))) for source in sources]
+    paths = [as_path(str(source)) for source in sources]
+    places = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
     option = _chosen_options()
     if len(places) > _MOST_IN_COMMAND:
         return f"SOURCE...{option}"
-    return shlex.join(map(_shortest, places)) + option
+    return " ".join(map(shell_path, map(_shortest, places))) + option
 
 
 def _shortest(place: str) -> str:
@@ -131,7 +133,7 @@ def _chosen_options() -> str:
     pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
     pairs += [("--graph-capture", _shortest(place)) for place in choices.graph_captures]
     pairs += [("--compile-info", _shortest(place)) for place in choices.compile_info]
-    return "".join(f" {option} {shlex.quote(value)}" for option, value in pairs if value)
+    return "".join(f" {option} {shell_word(value)}" for option, value in pairs if value)
 
 
 def say_written(output: Path | None) -> None:

@@ -200,7 +200,7 @@ class Session:
         """End the recording, print its folder, and return the number of files. Raises CaptureError."""
         files = self.end()
         if files:
-            echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {self.run_dir}", err=True)
+            echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {paths.shell_path(self.run_dir)}", err=True)
         return files
 
     def end(self) -> int:

@@ -14,7 +14,7 @@ from perfkit_core.cli.output import FOR_PEOPLE, echo, emit, refuse_overwriting_b
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.language.messages import say
-from perfkit_core.system.paths import as_path, readable
+from perfkit_core.system.paths import as_path, readable, shell_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,9 +50,9 @@ def runs(
     note = []
     intact = table[table["error"].isna()]
     if chosen.name in FOR_PEOPLE and len(intact):
-        note.append(say("To look at one run: {command}.", command=f"perfkit view {intact['path'].iloc[0]}"))
+        note.append(say("To look at one run: {command}.", command=f"perfkit view {shell_path(intact['path'].iloc[0])}"))
         if len(intact) > 1:
-            older_and_newer = " ".join(intact["path"].iloc[[1, 0]])
+            older_and_newer = " ".join(map(shell_path, intact["path"].iloc[[1, 0]]))
             note.append(say("To compare two runs: {command}.", command=f"perfkit compare {older_and_newer}"))
         if not read_files and bool(intact["events"].isna().any()):
             note.append(say("Trace files were not read. Use --read-files to read them and show their figures."))

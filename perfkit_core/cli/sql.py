@@ -14,6 +14,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, reading, refuse_overwriting, renderer, say_written
 from perfkit_core.errors import UsageError
+from perfkit_core.system.paths import shell_path
 
 _STDIN: Final = "-"
 
@@ -76,7 +77,7 @@ def _check_profile(source: Path) -> None:
 
     check_exists(source)
     if not recognised(source):
-        hint = f"to run a statement from a file: perfkit sql SOURCE - < {source}"
+        hint = f"to run a statement from a file: perfkit sql SOURCE - < {shell_path(source)}"
         raise UsageError(f"{source}: neither a profile nor a SQL statement", hint)
 
 

@@ -18,7 +18,7 @@ from perfkit_core.cli.report import write_page
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
 from perfkit_core.system.machine import has_display
-from perfkit_core.system.paths import as_path, identity, user_folder
+from perfkit_core.system.paths import as_path, identity, shell_path, user_folder
 
 _LONGEST_NAME: Final = 80
 
@@ -44,7 +44,9 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     if has_display() and webbrowser.open(page.absolute().as_uri()):
         return
     echo(say("No browser can be opened here. Copy the file to your computer and open it there."), err=True)
-    echo(say("Or serve it: {command}", command=f"python -m http.server --directory {page.parent}"), err=True)
+    echo(
+        say("Or serve it: {command}", command=f"python -m http.server --directory {shell_path(page.parent)}"), err=True
+    )
 
 
 def newest_run() -> Path:

@@ -15,7 +15,7 @@ from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding, TraceMeta, hull, left_out
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.system.paths import readable
+from perfkit_core.system.paths import readable, shell_path
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def check_one_time(metas: Iterable[TraceMeta]) -> None:
         raise SourceError(
             f"{first.source} and {last.source} were recorded at different times and do not state their rank: "
             "they may be two runs, or two recordings of one run",
-            f"perfkit compare {first.source} {last.source}",
+            f"perfkit compare {shell_path(first.source)} {shell_path(last.source)}",
         )
 
 

@@ -17,7 +17,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
 from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
 from perfkit_core.storage.unwritten import Pending
-from perfkit_core.system.paths import is_folder
+from perfkit_core.system.paths import is_folder, shell_path
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 
@@ -129,7 +129,7 @@ def _no_recordings(path: Path, lost: list[str], pending: list[Pending]) -> Sourc
         shown = ", ".join(inside[:3]) + (", …" if inside[3:] else "")
         return SourceError(
             f"{path}: the recordings are not directly in this folder, but in {shown}",
-            f"give one of these folders; to list the runs inside, use: perfkit runs {path}",
+            f"give one of these folders; to list the runs inside, use: perfkit runs {shell_path(path)}",
         )
     if lost:
         text = f"{path}: no cycle could be saved. The first failure: {lost[0]}"
@@ -146,7 +146,7 @@ def _no_recordings(path: Path, lost: list[str], pending: list[Pending]) -> Sourc
     return SourceError(
         f"{path}: the folder contains no recordings (*{store.SUFFIX}) and no trace files ({', '.join(TRACE_SUFFIXES)})",
         "give the folder that was passed to trace_handler, or a folder of trace files; to search subfolders, use: "
-        f"perfkit runs {path}",
+        f"perfkit runs {shell_path(path)}",
     )
 
 

@@ -7,6 +7,7 @@ explanations of its tables, and its last table gets as many rows as fit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -27,6 +28,9 @@ _FEWEST_ROWS: Final = 3
 """A table that is shortened to fit the screen keeps at least this many rows. Code is shortened if it has more lines."""
 _SHOWN_WARNINGS: Final = 3
 _INDENT: Final = "    "
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_SPACE: Final = "\ue000"
+"""Stands for a space where a line must not end."""
 
 
 def render(report: Report, width: int | None = None, styled: bool = False, height: int | None = None) -> str:
@@ -169,8 +173,11 @@ def _code(line: str, width: int | None) -> Iterator[str]:
 
 
 def _command(text: str, width: int | None) -> Iterator[str]:
-    """Yield the lines of a command. A shell accepts them as one command when they are copied."""
-    *first, last = wrapped(text, None if width is None else width - 2, indent=_INDENT)
+    """Yield the lines of a command. A shell accepts them as one command when they are copied: no line ends inside
+    quotes."""
+    quoted = _QUOTED.sub(lambda match: match[0].replace(" ", _SPACE), text)
+    lines = wrapped(quoted, None if width is None else width - 2, indent=_INDENT)
+    *first, last = (line.replace(_SPACE, " ") for line in lines)
     yield from (f"{line} \\" for line in first)
     yield last
 

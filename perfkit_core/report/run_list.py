@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -82,17 +83,37 @@ def list_runs(folder: str | os.PathLike[str], *, read_files: bool = False) -> pd
 def runs_below(root: Path, allowed: Callable[[Path], bool], read_files: bool = False) -> pd.DataFrame:
     """Return the table of :func:`list_runs`. Files and folders for which ``allowed`` returns False are not read."""
     store.flush(root)
-    with paths.reaching(root):
+    unread: list[Run] = []
+
+    def failed(folder: Path, error: Exception) -> None:
+        unread.append({"path": paths.readable(folder), "format": RUN, "error": _reason(error)})
+
+    with _reaching(root):
         if not paths.is_folder(root):
             problem = "not a folder" if paths.exists(root) else "no such folder"
             raise SourceError(f"{root}: {problem}", "name the folder that contains your runs")
-        runs = [run for path in _places(root) if allowed(path) and (run := _run(path, read_files)) is not None]
+        places = filter(allowed, _places(root, failed))
+        runs = [run for path in places if (run := _run(path, read_files)) is not None] + unread
     table = pd.DataFrame({name: pd.Series([run.get(name) for run in runs], dtype=object) for name in _NAMES})
     table = table.astype(dict.fromkeys(_COUNTS, "Int64"))
     table["recorded_at"] = pd.to_datetime(table["recorded_at"], utc=True)
     for name in ("framework", "devices", "error"):
         table[name] = table[name].where(table[name].notna(), pd.NA)
     return table.sort_values(["recorded_at", "path"], ascending=[False, True], ignore_index=True, na_position="last")
+
+
+@contextlib.contextmanager
+def _reaching(root: Path) -> Iterator[None]:
+    """Convert errors of a folder to a SourceError."""
+    try:
+        with paths.reaching(root):
+            yield
+    except OSError as error:
+        raise SourceError(f"{root}: {_reason(error)}", "check the permissions of the folder") from None
+
+
+def _reason(error: Exception) -> str:
+    return f"cannot be read ({' '.join(paths.readable(getattr(error, 'strerror', None) or error).split())})"
 
 
 def recognised(path: Path) -> bool:
@@ -110,10 +131,9 @@ def _source(path: Path) -> Source | None:
     return best[2] if start and best[0] >= _RECOGNISED else None
 
 
-def _places(root: Path) -> Iterator[Path]:
-    for place, subfolders, files in paths.walk_store(root) if paths.is_remote(root) else os.walk(root):
-        here = paths.as_path(place)
-        # The list is changed in place, because os.walk continues with this list.
+def _places(root: Path, failed: Callable[[Path, Exception], None]) -> Iterator[Path]:
+    for here, subfolders, files in paths.walk(root, failed):
+        # The list is changed in place, because the walk continues with this list.
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         cycles = [name for name in files if name.endswith(store.SUFFIX)]
         if cycles:
@@ -140,7 +160,7 @@ def _run(path: Path, read_files: bool) -> Run | None:
         place, text = run["path"], paths.readable(error)
         return run | {"error": text.removeprefix(f"{place}: ").removeprefix(f"{place}{os.sep}")}
     except (OSError, pa.ArrowException, ValueError) as error:
-        return run | {"error": f"cannot be read ({' '.join(paths.readable(error).split())})"}
+        return run | {"error": _reason(error)}
 
 
 def _is_stored_run(path: Path) -> bool:

@@ -9,8 +9,10 @@ import functools
 import io
 import os
 import re
+import shlex
+import string
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -25,6 +27,8 @@ PathLike = str | os.PathLike[str]
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
 _WEB: Final = ("http", "https")
+_PLAIN: Final = frozenset(string.printable[:-5]) - {"'", "\\"}
+"""Characters that a shell keeps between ``$'`` and ``'``."""
 _MAX_REASON_CHARACTERS: Final = 200
 """Limit for the reason in an error message, because some drivers list every path where they looked for a library."""
 
@@ -135,6 +139,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def shell_word(text: str) -> str:
+    """Return the text as one word of a shell command. Unprintable characters are escaped, as in ``$'a\\x0ab'``."""
+    if text.isprintable():
+        return shlex.quote(text)
+    characters = map(chr, text.encode("utf-8", "surrogateescape"))
+    escaped = "".join(c if c in _PLAIN else f"\\x{ord(c):02x}" for c in characters)
+    return f"$'{escaped}'"
+
+
+def shell_path(place: PathLike) -> str:
+    """Return a path as one word of a shell command. No command takes it for an option."""
+    text = str(place)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
 def harmless(text: str) -> str:
     """Return the text with unprintable characters escaped, except for line breaks and tabs."""
     return "".join(line if line in "\n\t" else printable(line) for line in re.split(r"([\n\t])", text))
@@ -196,12 +215,38 @@ def reaching(path: Path) -> Iterator[None]:
         raise SourceError(f"{path}: cannot be read ({_reason(error)})", hint) from None
 
 
-def walk_store(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield each folder, its folder names and its file names. As with ``os.walk``, removed folder names are skipped."""
-    store = _store(root)
-    for folder, folders, files in store.fs.walk(store.path):
-        below = folder.removeprefix(store.path).strip("/")
-        yield root / below if below else root, folders, files
+def walk(
+    root: Path, failed: Callable[[Path, Exception], None] | None = None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield each folder, its folder names and its file names. As with ``os.walk``, removed folder names are skipped,
+    and links to folders are not followed.
+
+    Raises the error of a folder that cannot be listed. If ``failed`` is given, it receives the folders below ``root``
+    that cannot be listed, and their errors."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            folders, files = _listed(folder)
+        except _PROGRAMMING_ERRORS:
+            raise
+        except Exception as error:  # every driver has its own error classes
+            if failed is None or folder is root:
+                raise
+            failed(folder, error)
+            continue
+        yield folder, folders, files
+        waiting += (folder / name for name in reversed(folders))
+
+
+def _listed(folder: Path) -> tuple[list[str], list[str]]:
+    if is_remote(folder):
+        store = _store(folder)
+        _, folders, files = next(store.fs.walk(store.path, maxdepth=1, on_error="raise"))
+        return folders, files
+    with os.scandir(folder) as entries:
+        is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    return [name for name, here in is_folder.items() if here], [name for name, here in is_folder.items() if not here]
 
 
 def modified_ns(path: Path) -> int | None:

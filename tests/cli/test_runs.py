@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import perfkit_core
+from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import STEP
@@ -228,3 +230,20 @@ def test_a_list_links_to_the_page_of_each_run(perfkit, folder: Path, tmp_path: P
     assert [page.name for page in pages] == ["1-trace.json.html", "2-new.html", "3-kept.parquet.html", "4-old.html"]
     assert all("<h1><bdi>Profile of " in page.read_text(encoding="utf-8") for page in pages)
     assert perfkit("runs", folder, "--pages").code == 2
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/x/", "https://127.0.0.1:9/x/"])
+def test_a_server_that_does_not_answer_is_an_error(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("aiohttp", reason="fsspec needs aiohttp for the web")
+    assert main(["runs", address]) == 2
+    assert re.fullmatch(rf"perfkit: error: {address}: cannot be read \(.+\n", capsys.readouterr().err)
+
+
+def test_suggested_commands_quote_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a`touch x`.json", "b $(touch y).json"):
+        write(tmp_path / name, [event("aten::add", 1, 5)])
+    os.utime(tmp_path / name, (2**31, 2**31))
+    assert main(["runs", str(tmp_path), "--format", "markdown"]) == 0
+    text = capsys.readouterr().out.replace("\\", "")
+    assert f"perfkit view '{tmp_path}/b $(touch y).json'" in text
+    assert f"perfkit compare '{tmp_path}/a`touch x`.json' '{tmp_path}/b $(touch y).json'" in text

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -335,3 +336,10 @@ def test_notes_are_whole_in_a_pipe() -> None:
     table = pd.DataFrame({"name": [sentence], "note": [sentence]})
     shown = text.render(Report("t", (), (Section("view", "View", table),)))
     assert shown.count(sentence.strip()) == 1
+
+
+def test_a_wrapped_command_breaks_no_quotes() -> None:
+    command = "perfkit compare 'a long name with spaces.json' \"another 'long' name with spaces.json\""
+    shown = text.render(Report("", (), (), next=command), 40)
+    assert shlex.split(shown[shown.index("next:") :].replace(" \\\n", " "))[1:] == shlex.split(command)
+    assert " \\\n" in shown

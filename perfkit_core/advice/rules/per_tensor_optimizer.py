@@ -248,4 +248,5 @@ def class_of(name: str, whole: bool) -> str:
     match = _STEP.search(name)
     if match:
         return match[1]
-    return name.split(" ")[0].rpartition(".")[2].rstrip("_") if whole else "optimizer"
+    operator = name.split(" ")[0].rpartition(".")[2].rstrip("_")
+    return operator if whole and operator.isidentifier() else "optimizer"  # it becomes part of code

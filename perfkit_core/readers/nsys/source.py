@@ -34,7 +34,7 @@ from perfkit_core.readers import join_ranks
 from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.readers.nsys import event_tables as tables
 from perfkit_core.readers.nsys.database import HINT, Database, may_be_export, opened
-from perfkit_core.system.paths import is_remote
+from perfkit_core.system.paths import is_remote, shell_path
 
 FORMAT: Final = "nsys"
 MAGIC: Final = b"SQLite format 3\0"
@@ -102,7 +102,7 @@ def _opened(path: Path, partial: bool) -> Iterator[Database]:
     if path.name.lower().endswith(_REPORTS):
         raise SourceError(
             f"{path}: a report of Nsight Systems, which only Nsight Systems can read",
-            f"export it, and give the exported file: nsys export --type sqlite {path.name}",
+            f"export it, and give the exported file: nsys export --type sqlite {shell_path(path.name)}",
         )
     with opened(path, partial) as database:
         yield database
