@@ -15,16 +15,26 @@ import msgspec
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import joined
-from perfkit_core.language.messages import Message
-from perfkit_core.model import architecture
-from perfkit_core.model.compiled_graph import CompiledGraph
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.sharing import shareable, shareable_finding
+from perfkit_core.exporters import CHROME_FORMAT
+from perfkit_core.flops.peaks import UNITS
+from perfkit_core.language.messages import Message, Text, english
+from perfkit_core.model import architecture, schema
+from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.model.sharing import KNOWN_KEYS, shareable, shareable_finding
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views.user_code import Owner, owner_of
 
-TEXT_COLUMNS: Final = ("name", "category", "module", "shapes", "dtypes", "stack", "op_name")
-"""Columns whose texts come from the recorded program. The other text columns contain only words of perfkit."""
+_TEXTS: Final = tuple(column.name for column in schema.COLUMNS if pa.types.is_dictionary(column.type))
+_WAYS: Final = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP")
+_WORDS: Final = frozenset(
+    {
+        *schema.KINDS, *schema.PHASES, schema.CPU, *_WAYS, *(f"{way} {memory}" for way in _WAYS for memory in
+        ("pageable", "pinned")), *KNOWN_KEYS, UNITS, "computeMajor", "warpSize", "name", "epoch", "relative", "process",
+        "system", CHROME_FORMAT,
+    }
+)  # fmt: skip
+"""Words of perfkit on which numbers depend. A text that consists of such a word is kept."""
 KEPT_ARGUMENTS: Final = frozenset(
     {
         "Collective name", "Input type", "Process Group Name", "collective", "cuda_sync_kind", "direction", "domain",
@@ -50,6 +60,7 @@ _SECRET: Final = re.compile(
 _HOME: Final = re.compile(
     r"(?:(?:/home/|/Users/|\\Users\\)(?P<user>[^/\\:;,\"'(){}]{1,64})(?=[/\\])|inductor_(?P<owner>[\w.-]{1,64})(?=[/\\]))"
 )
+_LETTER: Final = re.compile(r"[^\W\d]")
 _NAMING: Final = re.compile(r"host|node|user|owner|login|mail", re.IGNORECASE)
 """Keys of a header whose values name a machine or a person."""
 _COMMON: Final = frozenset(
@@ -83,19 +94,16 @@ def scrub(trace: Trace, *, paths: bool = False, remove: Iterable[str] = ()) -> T
     - ``args`` keeps numbers, and texts only of :data:`KEPT_ARGUMENTS`.
     - ``paths``: paths of files keep only their names; files of packages keep the path in the package.
     - ``remove``: other texts to replace by ``removed``, also inside words.
+
+    All texts of the events, the metadata and the findings are cleaned, keys of dictionaries included, except for words
+    of perfkit itself, such as ``kernel``.
     """
     texts = _Texts(trace, paths, remove)
-    columns: dict[str, Any] = {}
-    for name in TEXT_COLUMNS:
-        if trace.known(name):
-            columns[name] = _mapped(trace.column(name), texts.clean)
+    columns = {name: _mapped(trace.column(name), texts.clean) for name in _TEXTS if trace.known(name)}
     if trace.known("args"):
         columns["args"] = _mapped(trace.column("args"), texts.arguments).cast(pa.string())
-    meta = msgspec.structs.replace(texts.meta(shareable(trace.meta)), source="scrubbed", hostname=None)
-    quality = tuple(
-        msgspec.structs.replace(f, text=texts.message(f.text)) for f in map(shareable_finding, trace.quality)
-    )
-    return Trace(trace.with_columns(**columns).events, meta, quality)
+    quality = tuple(texts.finding(shareable_finding(finding)) for finding in trace.quality)
+    return Trace(trace.with_columns(**columns).events, texts.meta(shareable(trace.meta)), quality)
 
 
 def _mapped(column: Any, change: Any) -> pa.DictionaryArray:
@@ -116,16 +124,17 @@ class _Texts:
 
     def __init__(self, trace: Trace, paths: bool, remove: Iterable[str]) -> None:
         self._paths, self._framework = paths, trace.meta.framework
+        plugins = get_plugins()
+        self._kept = _WORDS.union(source.name for source in plugins.sources())
+        if self._framework and plugins.operator_names(self._framework):
+            self._kept |= {self._framework}
         self._aliases: dict[tuple[str, str], str] = {}
         self._used: set[str] = set()
         self._files: dict[str, str] = {}
         words = {text: "removed" for text in remove if text}
-        known = _named(trace.meta)
-        for name in (name for name in TEXT_COLUMNS if trace.known(name)):
-            known |= {user: "user" for text in trace.codes(name).values for user in _users(text)}
-        known |= {
-            user: "user" for samples in trace.meta.samples.values() for text in samples.stacks for user in _users(text)
-        }
+        known = _named(trace.meta.extra) | ({trace.meta.hostname: "host"} if trace.meta.hostname else {})
+        known |= {name.partition(".")[0]: kind for name, kind in known.items() if kind == "host"}
+        known |= {user: "user" for text in _all_texts(trace) for user in _users(text)}
         words |= {name: kind for name, kind in known.items() if len(name) >= _SHORTEST and name.lower() not in _COMMON}
         self._words = words
         longest_first = sorted(words, key=len, reverse=True)
@@ -134,7 +143,9 @@ class _Texts:
         self._word = re.compile("|".join(literal)) if words else None
 
     def clean(self, text: str) -> str:
-        """Return a text of the recorded program without secrets, names and, if wanted, folders."""
+        """Return a text without secrets, names and, if wanted, folders. Words of perfkit are kept."""
+        if text in self._kept:
+            return text
         text = _SECRET.sub(self._secret, text)
         text = _HOME.sub(self._home, text)
         if self._word is not None:
@@ -175,37 +186,38 @@ class _Texts:
         return value
 
     def meta(self, meta: TraceMeta) -> TraceMeta:
-        return msgspec.structs.replace(
-            meta,
-            thread_names={key: self.clean(name) for key, name in meta.thread_names.items()},
-            devices=tuple(msgspec.structs.replace(d, name=d.name and self.clean(d.name)) for d in meta.devices),
-            samples={
-                rank: msgspec.structs.replace(samples, stacks=tuple(map(self.clean, samples.stacks)))
-                for rank, samples in meta.samples.items()
-            },
-            compiled=msgspec.convert(self._all(msgspec.to_builtins(meta.compiled)), tuple[CompiledGraph, ...]),
-            extra=meta.extra | architecture.to_extra(self._architectures(meta)),
-        )
+        extra = {key: value for key, value in meta.extra.items() if key != architecture.EXTRA}
+        cleaned: TraceMeta = self._all(msgspec.structs.replace(meta, source="scrubbed", hostname=None, extra=extra))
+        models = [
+            dataclasses.replace(model, name=self.clean(model.name), layers=self._all(model.layers))
+            for model in architecture.from_meta(meta)
+        ]
+        return msgspec.structs.replace(cleaned, extra=cleaned.extra | architecture.to_extra(models))
 
-    def _architectures(self, meta: TraceMeta) -> list[architecture.Architecture]:
-        built = self._all(msgspec.to_builtins(architecture.from_meta(meta)))
-        return msgspec.convert(built, list[architecture.Architecture])
+    def finding(self, finding: Finding) -> Finding:
+        """Return a finding with all texts cleaned. A message whose template or placeholders contain a text to remove
+        becomes an English sentence."""
+        return msgspec.structs.replace(finding, code=self.clean(finding.code), text=self._message(finding.text))
+
+    def _message(self, text: Text) -> Text:
+        if isinstance(text, str):
+            return self.clean(text)
+        if any(self.clean(part) != part for part in (text.template, text.plural or "", *text.values)):
+            return self.clean(english(text))
+        return dataclasses.replace(text, values={key: self._all(value) for key, value in text.values.items()})
 
     def _all(self, value: Any) -> Any:
-        """Return built-in objects with all texts cleaned, except for the keys of dictionaries."""
+        """Return a structure with all its texts cleaned, also keys of dictionaries, except for keys without letters."""
         if isinstance(value, str):
             return self.clean(value)
-        if isinstance(value, dict):
-            return {key: self._all(item) for key, item in value.items()}
-        return [self._all(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-    def message(self, text: Any) -> Any:
-        """Return a text or message of a finding with cleaned values."""
-        if isinstance(text, Message):
-            return dataclasses.replace(text, values={key: self.message(value) for key, value in text.values.items()})
-        if isinstance(text, tuple):
-            return tuple(map(self.message, text))
-        return self.clean(text) if isinstance(text, str) else text
+        if isinstance(value, Message):
+            return self._message(value)
+        if isinstance(value, msgspec.Struct):
+            parts = {name: self._all(getattr(value, name)) for name in value.__struct_fields__}
+            return msgspec.structs.replace(value, **parts)
+        if isinstance(value, Mapping):
+            return {self.clean(key) if _LETTER.search(key) else key: self._all(item) for key, item in value.items()}
+        return type(value)(map(self._all, value)) if isinstance(value, (list, tuple)) else value
 
     def _secret(self, match: re.Match[str]) -> str:
         secret = match["value"] or match["credentials"] or match["known"]
@@ -258,14 +270,27 @@ def _free(begin: str, end: str, used: set[str]) -> str:
     return text
 
 
-def _named(meta: TraceMeta) -> dict[str, str]:
-    """Return the names of hosts and users that the metadata states, each with its kind."""
-    names = {meta.hostname: "host", meta.hostname.partition(".")[0]: "host"} if meta.hostname else {}
-    for key, value in meta.extra.items():
-        if _NAMING.search(key) and isinstance(value, str):
-            kind = "user" if re.search("user|owner|login|mail", key, re.IGNORECASE) else "host"
-            names |= {value.strip('" '): kind} | ({value.partition(".")[0]: kind} if kind == "host" else {})
+def _named(header: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of hosts and users that a header states at any depth, each with its kind."""
+    names: dict[str, str] = {}
+    for key, value in header.items():
+        items = value if isinstance(value, (list, tuple)) else [value]
+        for item in items:
+            if isinstance(item, Mapping):
+                names |= _named(item)
+            elif isinstance(item, str) and _NAMING.search(key):
+                kind = "user" if re.search("user|owner|login|mail", key, re.IGNORECASE) else "host"
+                names[item.strip('" ')] = kind
     return names
+
+
+def _all_texts(trace: Trace) -> Iterator[str]:
+    """Yield the distinct texts of the columns, and the metadata and the findings as JSON."""
+    for name in _TEXTS:
+        yield from trace.codes(name).values if trace.known(name) else ()
+    yield from filter(None, trace.column("args").unique().to_pylist() if trace.known("args") else ())
+    yield msgspec.json.encode(trace.meta).decode()
+    yield msgspec.json.encode(list(map(StoredFinding.of, trace.quality))).decode()
 
 
 def _users(text: str) -> Iterator[str]:

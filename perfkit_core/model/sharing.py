@@ -22,6 +22,8 @@ from perfkit_core.system.machine import host_digest
 _COUNTS: Final = frozenset(name for names in (*WORK_KEYS.values(), *COUNT_KEYS.values()) for name in names)
 _KEPT: Final = {HOST: (*_COUNTS, INSTRUCTIONS), "nsys": ("version", "schema_version")}
 """Keys of ``TraceMeta.extra`` whose values are dictionaries: the keys in them that are exported."""
+KNOWN_KEYS: Final = _COUNTS.union(_KEPT, *_KEPT.values(), (DTYPE,))
+"""Keys of ``TraceMeta.extra`` that perfkit looks up."""
 _VERSION: Final = re.compile(r"\w{0,40}_version|schemaVersion|span_ind(?:e)?x|version")
 _NUMBER: Final = re.compile(r'\s*"?\d{1,15}(?:\.\d{1,15}){0,3}"?\s*')
 _WORD: Final = re.compile(r"[a-z]{1,8}\d{0,4}(?:_[a-z]{1,4}\d{1,2})?")

@@ -10,8 +10,10 @@ import pytest
 
 from perfkit_core.system.paths import shell_path, walk
 
-NAMES = ("plain.json", "a b", "a`touch x`", "$(touch y)", "it's \"q\"", "-dash", "new\nline\t\\", "ümläut", "~", "!a", "a\xa0b",
-         os.fsdecode(b"bad\xff"))  # fmt: skip
+NAMES = (
+    "plain.json", "a b", "a`touch x`", "$(touch y)", "it's \"q\"", "-dash", "new\nline\t\\", "ümläut", "~", "!a",
+    "a\xa0b", os.fsdecode(b"bad\xff"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
