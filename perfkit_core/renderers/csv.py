@@ -3,13 +3,10 @@ A text that a spreadsheet would run as a formula gets an apostrophe."""
 
 from __future__ import annotations
 
-import csv
-import io
-
 from perfkit_core.errors import UsageError
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers.cells import records
-from perfkit_core.system.spreadsheets import cell
+from perfkit_core.system import spreadsheets
 
 
 def render(report: Report) -> str:
@@ -19,8 +16,4 @@ def render(report: Report) -> str:
         names = ", ".join(section.name for section in tables) or "none"
         raise UsageError(f"CSV can contain only one table, not {len(tables)} ({names})", "choose a table with --view")
     names_of_columns, rows = records(tables[0])
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for row in (names_of_columns, *rows):
-        writer.writerow(map(cell, row))
-    return out.getvalue()
+    return spreadsheets.rows((names_of_columns, *rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from perfkit_core.system.spreadsheets import cells
+from perfkit_core.system.spreadsheets import csv_of
 from perfkit_core.trackers.tracker import PAGE, LoggedRun, Tracker
 
 
@@ -36,6 +36,6 @@ class MlflowTracker(Tracker):
         client.log_batch(run_id, metrics=metrics)
         folder = f"perfkit/{run.label}"
         for name, table in run.tables.items():
-            client.log_text(run_id, cells(table).to_csv(index=False), f"{folder}/{name}.csv")
+            client.log_text(run_id, csv_of(table), f"{folder}/{name}.csv")
         client.log_text(run_id, run.page, f"{folder}/{PAGE}")
         return f"MLflow, run {run_id} at {mlflow.get_tracking_uri()}"

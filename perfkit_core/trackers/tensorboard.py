@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfkit_core.system.paths import PathLike, absolute, as_path
-from perfkit_core.system.spreadsheets import cells
+from perfkit_core.system.spreadsheets import csv_of
 from perfkit_core.trackers.tracker import PAGE, LoggedRun, Tracker
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TensorboardTracker(Tracker):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PAGE).write_text(run.page, encoding="utf-8", errors="backslashreplace")
         for name, table in run.tables.items():
-            cells(table).to_csv(folder / f"{name}.csv", index=False)
+            (folder / f"{name}.csv").write_text(csv_of(table), encoding="utf-8", newline="")
         texts = {name: _markdown(table) for name, table in run.tables.items()}
         summaries = [scalar_pb(name, value) for name, value in run.figures.items()]
         summaries += [text_pb(f"perfkit/{name}", text) for name, text in texts.items()]

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from perfkit_core.cli.main import main
@@ -104,13 +106,34 @@ def test_a_log_line_is_one_harmless_line(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.records[0].levelno == logging.ERROR
 
 
-@pytest.mark.parametrize("begin", list("=+-@\t\r"))
+@pytest.mark.parametrize("begin", list("=+-@\t\r\n＝＋－＠"))
 def test_a_text_is_no_formula(begin: str) -> None:
     text = f"{begin}1+1"
     assert spreadsheets.cell(text) == f"'{text}"
-    assert spreadsheets.cells(pd.DataFrame({text: [text, "a=b"], "n": [-5, 1]})).to_numpy().tolist() == [
-        [f"'{text}", -5], ["a=b", 1]]  # fmt: skip
+    assert spreadsheets.texts(pa.array([text, "a=b", None])).to_pylist() == [f"'{text}", "a=b", None]
+    saved = csv.reader(io.StringIO(spreadsheets.csv_of(pd.DataFrame({text: [text, "a=b"], "n": [-5, 1]})), newline=""))
+    assert list(saved) == [[f"'{text}", "n"], [f"'{text}", "-5"], ["a=b", "1"]]
     assert [spreadsheets.cell(value) for value in (-5, -1.5, None, "", "a-b")] == [-5, -1.5, None, "", "a-b"]
+
+
+@pytest.mark.parametrize("name", ["x\r=cmd", "x\n=cmd", "x\r\n=cmd", "\r", "a,b", 'a"b', "a\u2028=b"])
+def test_every_reader_finds_the_rows_of_a_csv(name: str, tmp_path: Path) -> None:
+    events = [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": 5} for at in (0, 10)]
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+    for command, options in {
+        "summary": ("--view", "operators"),
+        "export": (),
+        "sql": ("select name, 1 from events",),
+    }.items():
+        out = tmp_path / f"{command}.csv"
+        assert main([command, str(file), *options, "-o", str(out)]) == 0
+        shown = spreadsheets.cell(name)
+        with out.open(encoding="utf-8", newline="") as opened:
+            header, *rows = csv.reader(opened)
+        assert {(len(row), row[0]) for row in rows} == {(len(header), shown)}
+        assert set(pd.read_csv(out, keep_default_na=False)["name"]) == {shown}
+        assert set(pl.read_csv(out)["name"]) == {shown}
 
 
 def test_no_csv_has_a_formula(file: Path, tmp_path: Path) -> None:

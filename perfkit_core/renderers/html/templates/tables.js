@@ -34,7 +34,7 @@
     const saved = (cell) => (cell.classList.contains("num") ? text(cell).replaceAll(",", "") : text(cell));
     const exportOptions = { format: { body: (_, __, ___, cell) => saved(cell) } };
     // A spreadsheet would run such a text as a formula. The apostrophe prevents this.
-    const harmless = (value) => value.replace(/^[=+\-@\t\r]/, "'$&");
+    const harmless = (value) => value.replace(/^[=+\-@\t\r\n＝＋－＠]/, "'$&");
     const inFile = (cell) => (cell.classList.contains("num") ? saved(cell) : harmless(saved(cell)));
     const fileOptions = { format: { body: (_, __, ___, cell) => inFile(cell) } };
     return [
