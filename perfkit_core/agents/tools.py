@@ -29,7 +29,7 @@ from perfkit_core.report import run_list
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import choose_views, cut, read_from, summary_report
 from perfkit_core.sql import bounded, statement
-from perfkit_core.system.paths import shell_path
+from perfkit_core.system.processes import shell_path
 
 _FIRST_VIEWS: Final = ("partition", "model", "operators")
 _FIRST_ROWS: Final = 10

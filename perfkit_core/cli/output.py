@@ -26,10 +26,9 @@ from perfkit_core.system.paths import (
     is_remote,
     printable,
     replacing,
-    shell_path,
-    shell_word,
     without_secrets,
 )
+from perfkit_core.system.processes import shell_path, shell_word
 
 if TYPE_CHECKING:
     from perfkit_core.model.report_data import Report

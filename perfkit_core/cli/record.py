@@ -26,7 +26,7 @@ from perfkit_core.cli.output import echo
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
-from perfkit_core.system import packages, paths
+from perfkit_core.system import packages, paths, processes
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Recorder, Recording
@@ -200,7 +200,8 @@ class Session:
         """End the recording, print its folder, and return the number of files. Raises CaptureError."""
         files = self.end()
         if files:
-            echo(f"perfkit: recorded {self.run_dir}; next: perfkit summary {paths.shell_path(self.run_dir)}", err=True)
+            command = f"perfkit summary {processes.shell_path(self.run_dir)}"
+            echo(f"perfkit: recorded {self.run_dir}; next: {command}", err=True)
         return files
 
     def end(self) -> int:

@@ -14,7 +14,8 @@ from perfkit_core.cli.output import FOR_PEOPLE, echo, emit, refuse_overwriting_b
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.language.messages import say
-from perfkit_core.system.paths import as_path, readable, shell_path
+from perfkit_core.system.paths import as_path, readable
+from perfkit_core.system.processes import shell_path
 
 if TYPE_CHECKING:
     import pandas as pd

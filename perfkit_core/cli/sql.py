@@ -14,7 +14,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, reading, refuse_overwriting, renderer, say_written
 from perfkit_core.errors import UsageError
-from perfkit_core.system.paths import shell_path
+from perfkit_core.system.processes import shell_path
 
 _STDIN: Final = "-"
 

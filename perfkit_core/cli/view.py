@@ -18,7 +18,8 @@ from perfkit_core.cli.report import write_page
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import say
 from perfkit_core.system.machine import has_display
-from perfkit_core.system.paths import as_path, identity, shell_path, user_folder
+from perfkit_core.system.paths import as_path, identity, user_folder
+from perfkit_core.system.processes import shell_path
 
 _LONGEST_NAME: Final = 80
 

@@ -15,7 +15,8 @@ from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding, TraceMeta, hull, left_out
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.system.paths import readable, shell_path
+from perfkit_core.system.paths import readable
+from perfkit_core.system.processes import shell_path
 
 T = TypeVar("T")
 

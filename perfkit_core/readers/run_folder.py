@@ -17,7 +17,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
 from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
 from perfkit_core.storage.unwritten import Pending
-from perfkit_core.system.paths import is_folder, shell_path
+from perfkit_core.system.paths import is_folder
+from perfkit_core.system.processes import shell_path
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 

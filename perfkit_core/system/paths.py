@@ -9,8 +9,6 @@ import functools
 import io
 import os
 import re
-import shlex
-import string
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +25,6 @@ PathLike = str | os.PathLike[str]
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(?:::[^/]*)?://")
 _WEB: Final = ("http", "https")
-_PLAIN: Final = frozenset(string.printable[:-5]) - {"'", "\\"}
-"""Characters that a shell keeps between ``$'`` and ``'``."""
 _MAX_REASON_CHARACTERS: Final = 200
 """Limit for the reason in an error message, because some drivers list every path where they looked for a library."""
 
@@ -137,21 +133,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def shell_word(text: str) -> str:
-    """Return the text as one word of a shell command. Unprintable characters are escaped, as in ``$'a\\x0ab'``."""
-    if text.isprintable():
-        return shlex.quote(text)
-    characters = map(chr, text.encode("utf-8", "surrogateescape"))
-    escaped = "".join(c if c in _PLAIN else f"\\x{ord(c):02x}" for c in characters)
-    return f"$'{escaped}'"
-
-
-def shell_path(place: PathLike) -> str:
-    """Return a path as one word of a shell command. No command takes it for an option."""
-    text = str(place)
-    return shell_word(f"./{text}" if text.startswith("-") else text)
 
 
 def harmless(text: str) -> str:

@@ -1,12 +1,14 @@
 """Child processes: their environment, their memory, and groups of processes that end with the process that started
-them."""
+them. Words of shell commands."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import shlex
 import signal
+import string
 import subprocess
 import sys
 import threading
@@ -23,6 +25,9 @@ _START: Final = 'read -r line && exec "$@" < /dev/null'
 pipe dies before, the command does not start."""
 _WATCH: Final = 'read -r line || { kill -s TERM -- "-$0"; sleep "$1"; kill -s KILL -- "-$0"; }'
 """End a group of processes at the end of standard input: when the process that holds the pipe has died."""
+
+_PLAIN: Final = frozenset(string.printable[:-5]) - {"'", "\\"}
+"""Characters that a shell keeps between ``$'`` and ``'``."""
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -160,3 +165,18 @@ def ended_by_signals() -> Iterator[None]:
 
 def _signals(*names: str) -> list[int]:
     return [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP
+
+
+def shell_word(text: str) -> str:
+    """Return the text as one word of a shell command. Unprintable characters are escaped, as in ``$'a\\x0ab'``."""
+    if text.isprintable():
+        return shlex.quote(text)
+    characters = map(chr, text.encode("utf-8", "surrogateescape"))
+    escaped = "".join(c if c in _PLAIN else f"\\x{ord(c):02x}" for c in characters)
+    return f"$'{escaped}'"
+
+
+def shell_path(place: str | Path) -> str:
+    """Return a path as one word of a shell command. No command takes it for an option."""
+    text = str(place)
+    return shell_word(f"./{text}" if text.startswith("-") else text)

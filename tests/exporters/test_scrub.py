@@ -102,7 +102,12 @@ def nsys_file(folder: Path) -> Path:
 
 def full_trace() -> Trace:
     """Return a trace that uses all columns and fields that may hold texts."""
-    texts = {"shapes": "[[2, 2]]", "dtypes": '["float"]', "stack": "a.py(1): f;b.py(2): g", "module": "net.layer"}
+    texts: dict[str, Any] = {
+        "shapes": "[[2, 2]]",
+        "dtypes": '["float"]',
+        "stack": "a.py(1): f;b.py(2): g",
+        "module": "net.layer",
+    }
     arguments = json.dumps({"Input type": ["float"], "kernel": "k", "own": {"a": ["b"]}, "number": 1})
     rows = [
         host("step 0", "step", 0, 100, step=0, category="user"),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.system.paths import shell_path, walk
+from perfkit_core.system.paths import walk
+from perfkit_core.system.processes import shell_path
 
 NAMES = (
     "plain.json", "a b", "a`touch x`", "$(touch y)", "it's \"q\"", "-dash", "new\nline\t\\", "ümläut", "~", "!a",

@@ -34,7 +34,8 @@ from perfkit_core.readers import join_ranks
 from perfkit_core.readers.chrome.reader import negative_durations
 from perfkit_core.readers.nsys import event_tables as tables
 from perfkit_core.readers.nsys.database import HINT, Database, may_be_export, opened
-from perfkit_core.system.paths import is_remote, shell_path
+from perfkit_core.system.paths import is_remote
+from perfkit_core.system.processes import shell_path
 
 FORMAT: Final = "nsys"
 MAGIC: Final = b"SQLite format 3\0"
