@@ -126,6 +126,7 @@ def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntAr
     other phase begins (NEVER if none does), and whether it lies in data loading.
 
     Events between forward and backward belong to forward, and events between backward and the optimizer to backward.
+    Events between backward and forward are outside: with gradient accumulation, they make the next micro-batch.
     """
     codes, parent = trace.codes("phase"), trace.ints("parent")[row]
     known = np.array([_PHASES.index(name) if name in _PHASES else _OUTSIDE for name in codes.values] + [_OUTSIDE])
@@ -145,7 +146,9 @@ def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntAr
             continue
         at = np.searchsorted(start[begin], time[mine], side="right")
         now = np.append(_OUTSIDE, of_event[begin])[at]
-        between = (own[mine] == _OUTSIDE) & (now != _PHASES.index(OPTIMIZER))
+        then = np.append(of_event[begin], _OUTSIDE)[at]
+        next_batch = (now == _PHASES.index(BACKWARD)) & (then == _PHASES.index(FORWARD))
+        between = (own[mine] == _OUTSIDE) & (now != _PHASES.index(OPTIMIZER)) & ~next_batch
         phase[mine] = np.where(between, now, own[mine])
         following[mine] = np.append(start[begin], NEVER)[at]
     return phase, following, np.where(parent == NO_ROW, loads[row], loads[parent])

@@ -75,6 +75,24 @@ def test_the_phase_and_the_life_of_a_block_decide() -> None:
     }  # fmt: skip
 
 
+def test_the_next_micro_batch_of_gradient_accumulation_is_an_input() -> None:
+    """The second batch is allocated between backward and forward, the norm of clipping between backward and update."""
+    rows = [
+        mem(5, 7, 1),
+        host("net", "forward", 100, 100, phase="forward"),
+        host("back", "operator", 300, 100, phase="backward"), mem(310, 400, 2),
+        mem(450, 7, 3), mem(460, -7, 1),
+        host("net", "forward", 500, 100, phase="forward"),
+        host("back", "operator", 700, 100, phase="backward"), mem(710, 30, 4), mem(720, -30, 4),
+        mem(850, 4, 5),
+        host("SGD.step", "optimizer", 900, 50, phase="optimizer"),
+        mem(960, 1000, 6), mem(970, -1000, 6), mem(980, -400, 2), mem(985, -7, 3), mem(990, -4, 5),
+    ]  # fmt: skip
+    levels = table(made(rows))
+    assert levels["inputs"] == (1, 7)
+    assert levels["gradients"] == (2, 404)
+
+
 def test_workspace_is_freed_within_the_operator() -> None:
     rows = [row for row in step(0, 1) if row["start_ns"] < 300]
     assert table(made(rows))["workspace"] == (1, 50)
