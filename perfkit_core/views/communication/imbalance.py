@@ -25,6 +25,7 @@ from perfkit_core.model.schema import BACKWARD
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.communication import instances, stragglers
+from perfkit_core.views.communication.instances import DETAILS
 from perfkit_core.views.communication.messages import detailed
 from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.select import check_groupings
@@ -55,7 +56,9 @@ def reduce_each(trace: Trace, request: ViewRequest) -> list[instances.Partial]:
     """Return the result of :func:`instances.reduce_each` with one more table for each rank: ``work``, a row for each of
     the chosen steps. The collectives have more columns: their details, and ``compute_after_ns``."""
     calls = detailed(trace)
-    parts = instances.reduce_each(trace, request, calls.assign(compute_after_ns=_compute_after(trace, calls)))
+    columns = {name: calls[name] for name in DETAILS} | {"compute_after_ns": _compute_after(trace, calls)}
+    # The collectives keep their own times, because the waits must be those of the view ``stragglers``.
+    parts = instances.reduce_each(trace, request, instances.instances(trace).assign(**columns))
     work = _work(trace, step_rows.chosen_steps(trace, request))
     return [part | {"work": work[work["rank"].fillna(NO_ROW) == part["rank"]]} for part in parts]
 

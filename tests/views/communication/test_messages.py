@@ -13,7 +13,7 @@ import pytest
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
-from perfkit_core.views.communication import imbalance, pipeline, point_to_point
+from perfkit_core.views.communication import imbalance, pipeline, point_to_point, stragglers
 from perfkit_core.views.communication.messages import messages
 from tests.support.events import device, host, trace
 from tests.support.ranks import collective, rank
@@ -241,6 +241,29 @@ def working(number: int, tokens: int, compute: int, received: int, sent: int, cl
 
 def _rest(one: dict[str, Any]) -> dict[str, Any]:
     return {"args": one["args"], "bytes": one["bytes"]}
+
+
+def test_imbalance_and_stragglers_show_the_same_waits() -> None:
+    """The labels of gloo begin after their operators. The label of rank 0 begins last, the operator of rank 1 does."""
+    described = {"name": "all_to_all", "group": "0", "group_size": 2}
+    on_device = json.dumps({"collective": described | {"received": 8, "sent": 8}})
+    on_host = json.dumps({"collective": described | {"on": "host"}})
+    parts = []
+    for number, (operator, label) in enumerate(((10, 50), (20, 30))):
+        parts.append(
+            trace(
+                [
+                    host("step 7", "step", 0, 500, step=7),
+                    host("c10d::alltoall_", "communication", operator, 5, args=on_device),
+                    host("gloo:all_to_all", "communication", label, 100 - label, args=on_host),
+                ],
+                rank=number,
+            )
+        )
+    made = concat_traces(parts)
+    assert rows(stragglers.VIEW, made, "rank caused_wait_ns") == [(0, 20), (1, 0)]
+    for by in ((), ("step",)):
+        assert rows(imbalance.VIEW, made, "rank caused_wait_ns", by=by) == [(0, 20), (1, 0)]
 
 
 def test_more_work_and_slower_work_are_told_apart() -> None:
