@@ -67,7 +67,8 @@ def clock_offsets(collectives: pd.DataFrame, ranks: Iterable[int] = ()) -> pd.Da
     - ``earliest_ns``, ``latest_ns``: the lower and the upper bound of the offset.
     - ``matched``: the number of shared collectives.
     - ``numbered``: whether all shared collectives were matched by numbers that the collective library recorded.
-    - ``residual_ns``, ``max_residual_ns``: the median and largest difference of a collective's ends after alignment.
+    - ``residual_ns``, ``max_residual_ns``: the median and largest difference between a collective's end on this rank
+      and on the reference rank, after alignment.
     - ``drift_ppm``: how much faster the clock runs than the reference's. NA if collectives are too few or too close.
     - ``rate``: how much the offset grows per ns of the rank's clock, 0 if the drift is not corrected.
     - ``moment_ns``: the end of the first shared collective on the rank's clock, the time for which offset_ns holds.

@@ -90,7 +90,11 @@ COLUMNS: Final = (
     Column("drift_ppm", "Drift ppm"),
     count("matched", "Matched", description="collectives that the offset is computed from"),
     count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
-    duration("residual_ns", "Residual", description="median difference of the ends of collectives after alignment"),
+    duration(
+        "residual_ns",
+        "Residual",
+        description="median difference of a collective's ends on this rank and the reference rank, after alignment",
+    ),
     duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
     text("note", "Note", description="why the offset is unknown, or what limits it"),
 )
