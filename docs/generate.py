@@ -277,7 +277,7 @@ perfkit summary RUN --view operator_kinds            # by canonical name
 
 An adapter maps its framework's names to canonical names by the hook `perfkit_operator_names`. Operators of extension
 libraries (fbgemm, vLLM, torchvision, …) have canonical names, too. Operators over lists of tensors
-(`aten::_foreach_add_`) are `optimizer_update`, because optimizers call them.
+(`aten::_foreach_add_`) are `optimizer_update`, because optimizers call them. `aten::_foreach_copy_` is `copy`.
 
 A canonical name contains only what is computed. It leaves out
 

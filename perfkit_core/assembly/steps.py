@@ -10,11 +10,12 @@ exception: the closure of an optimizer has its own phases.
 Without recorded forward spans, the forward phase is inferred. Sequence numbers link forward operators to backward
 nodes. In a series of operators outside all phases, all operators up to the last linked one are forward. Labels of
 layers do not count as forward spans. Without recorded optimizer spans, the operators that update parameters are the
-optimizer phase.
+optimizer phase, if the recording has backward work or their names are those of optimizers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import OPERATOR_KINDS, PHASES
 from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import family
+from perfkit_core.operators.names import GRADIENT_SUFFIX, family
 
 NO_STEPS: Final = "no-steps"
 NO_PHASES: Final = "no-phases"
@@ -47,6 +48,8 @@ _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
 )
 _OPTIMIZER_UPDATE: Final = "optimizer_update"
 """The family of the operators that update parameters."""
+_OPTIMIZERS: Final = re.compile(r"ada(?:m|grad|delta)|sgd|momentum|lamb|lars|rms_?prop|rprop|ftrl|lion", re.IGNORECASE)
+"""Names of optimizers in the names of operators."""
 
 
 def assign_steps(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
@@ -151,7 +154,7 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     indices = np.array([PHASES.index(value) if value in PHASES else -1 for value in codes.values], np.int8)
     phase = _without_closures(trace, codes.lookup(indices, -1))
     if not (phase == _OPTIMIZER).any():
-        phase[_updates(trace) & (phase < 0)] = _OPTIMIZER
+        phase[_updates(trace, bool((phase == _BACKWARD).any())) & (phase < 0)] = _OPTIMIZER
     inferred = np.zeros(0, np.int64)
     spans, labels = phase == _FORWARD, trace.rows("kind", schema.ANNOTATION)
     labelled = bool((spans & labels).any())  # labels of layers do not cover the operators between the layers
@@ -179,11 +182,22 @@ def assign_phases(trace: Trace) -> tuple[pa.ChunkedArray, tuple[Finding, ...]]:
     return texts(phase.astype(np.int32), PHASES), findings
 
 
-def _updates(trace: Trace) -> BoolArray:
-    """Return the mask of operators that update parameters, for recordings without spans of the optimizer."""
+def _updates(trace: Trace, has_backward: bool) -> BoolArray:
+    """Return the mask of operators that update parameters, for recordings without spans of the optimizer.
+
+    Inference also runs operators of this family, such as those on lists of tensors or a check for infinite values. So
+    if no gradients were computed, only operators with the name of an optimizer count.
+    """
     names = trace.codes("op_name")
-    updates = np.array([family(name) == _OPTIMIZER_UPDATE for name in names.values], np.bool_)
-    return trace.host & names.lookup(updates, False)
+    updates = trace.host & names.lookup(
+        np.array([family(name) == _OPTIMIZER_UPDATE for name in names.values], bool), False
+    )
+    if has_backward or any(name.endswith(GRADIENT_SUFFIX) for name in names.values) or not updates.any():
+        return updates
+    natives = trace.codes("name")
+    used = np.unique(natives.codes[updates])
+    named = used[[_OPTIMIZERS.search(natives.values[code]) is not None for code in used]]
+    return np.asarray(updates & np.isin(natives.codes, named), np.bool_)
 
 
 def _without_closures(trace: Trace, phase: PhaseArray) -> PhaseArray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.support.events import codes, column, device, host, trace
 
 
@@ -233,3 +235,15 @@ def test_updates_without_a_span_are_the_optimizer() -> None:
                      "mm": "other"}  # fmt: skip
     span = host("step", "optimizer", 300, 50, phase="optimizer")
     assert column(trace([*rows, span], names=names), "phase")["adam_"] == "other"
+
+
+@pytest.mark.parametrize("name", ["aten::_foreach_mul_", "check_numerics"])
+def test_operators_on_lists_in_inference_are_no_update(name: str) -> None:
+    """Operators of the family are an update only if gradients were computed, in a recorded phase or by an operator."""
+    names = {name: "optimizer_update", "mm": "matmul", "mm_grad": "matmul_grad"}.get
+    rows = [host(name, "operator", 100, 50), host("mm", "operator", 10, 10)]
+    inference = trace(rows, names=names)
+    assert column(inference, "phase") == {name: None, "mm": None}
+    assert "no-phases" in codes(inference)
+    for backward in (host("Backward", "backward", 50, 10, phase="backward"), host("mm_grad", "operator", 50, 10)):
+        assert column(trace([*rows, backward], names=names), "phase")[name] == "optimizer"

@@ -96,6 +96,8 @@ KERNELS = {
         "MEMCPY_DtoH",
         "CopyDeviceToHost",
         "__amd_rocclr_copyBuffer",
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, "
+        "at::native::UnaryOpFunctor<long, 2, 1, 1>, at::native::Copy<long, long> >()",
     ),
     "creation": (
         ATEN.format("at::native::FillFunctor<float>", "at::native::FillFunctor<float>"),

@@ -31,6 +31,7 @@ UNMAPPED_AT_MOST = 0.03
         ("aten::masked_fill_", "where"),
         ("aten::_amp_update_scale_", "update_loss_scale"),
         ("aten::_foreach_add_", "optimizer_update"),
+        ("aten::_foreach_copy_", "copy"),
         ("aten::_fused_adamw_", "optimizer_update"),
         ("aten::_fused_rms_norm", "rms_norm"),
         ("aten::_fused_rms_norm_backward", "rms_norm_grad"),
