@@ -149,7 +149,8 @@ def with_times(trace: Trace) -> Trace:
         return trace
     number = trace.ints("step")[rows]
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
-    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & np.isin(trace.ints("step"), number))
+    device = trace.rows("kind", *schema.DEVICE_WORK)
+    work = np.flatnonzero(device & np.isin(trace.ints("step"), number))
     order = np.argsort(number, kind="stable")
     step = order[np.searchsorted(number[order], trace.ints("step")[work])]
     first, last, works = start, end, np.ones(len(rows), np.bool_)
@@ -159,9 +160,10 @@ def with_times(trace: Trace) -> Trace:
         works = np.bincount(step, minlength=len(rows)) > 0
     ended = np.maximum.accumulate(np.maximum(end, np.where(works, last, end)))
     gaps: dict[int, int] = {}
-    busy = np.flatnonzero(works)
-    before = np.maximum.accumulate(last[busy])
-    gaps.update(zip(busy[1:].tolist(), np.maximum(first[busy[1:]] - before[:-1], 0).tolist(), strict=True))
+    if len(work) or not device.any():  # if no step launched the recorded device work, its gaps are unknown
+        busy = np.flatnonzero(works)
+        before = np.maximum.accumulate(last[busy])
+        gaps.update(zip(busy[1:].tolist(), np.maximum(first[busy[1:]] - before[:-1], 0).tolist(), strict=True))
     times = [None, *np.diff(ended).tolist()]
     timed = [msgspec.structs.replace(step, time_ns=times[at], gap_ns=gaps.get(at)) for at, step in enumerate(steps)]
     args = [msgspec.json.decode(text) for text in trace.pick("args", rows).to_pylist()]

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.assembly.graph_capture import replayed
 from perfkit_core.assembly.server_steps import KINDS, serving_steps
 from perfkit_core.language.messages import message
@@ -59,7 +60,10 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     for name in _COUNTS:
         cells[name] = pd.Series(pd.array([getattr(step, name) for step in steps], "Int64"))
     # a group of no requests has no keys, also if the name of the range does not say it
-    keys = [cells[f"{group}_keys"].mask(cells[f"{group}_requests"] == 0, 0) for group in ("context", "generation")]
+    keys = [
+        cells[f"{group}_keys"].mask(cells[f"{group}_requests"].eq(0).fillna(False), 0)
+        for group in ("context", "generation")
+    ]
     cells["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
         cells[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
@@ -79,7 +83,8 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
     number = np.array([PARTS.index(name) if name in PARTS else PARTS.index(OTHER) for name in families.values] + [-1])
     part = np.where(families.codes[work] < 0, PARTS.index(OTHER), number[families.codes[work]])
     part[communication(trace).device[work]] = PARTS.index(COMMUNICATION)
-    known = np.full(len(rows), bool(device.any()))
+    launched = trace.ints("rank")[device & (trace.ints("launched_by") != NO_ROW)]
+    known = np.isin(trace.ints("rank")[rows], launched)  # without launches, the steps of device work are unknown
 
     def total(mask: Any) -> Any:
         return integers(groupby.sums(step[mask], len(rows), dur[mask]), known)

@@ -103,6 +103,32 @@ def test_keys_are_unknown_if_the_name_does_not_say_them(tmp_path: Path) -> None:
     assert pd.isna(keys["decode"])
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["step[MIXED bs=3 toks=70]", "step[MIXED bs=3 c=1 c_sq=5 c_sk=8]", "denoise_step_3", "decode[bs=8/16 tok=24 p=1]"],
+)
+def test_keys_are_unknown_if_the_groups_are(name: str, tmp_path: Path) -> None:
+    server = Server()
+    server.range(name, 0, 60)
+    server.operator("aten::mm", 10, 20)
+    trace = load(server.write(tmp_path / "t.json"))
+    assert summarize(trace, "serving", by="step")["keys"].isna().all()
+    assert summarize(trace, "serving")["keys"].isna().all()
+
+
+def test_device_time_of_steps_is_unknown_without_launches(tmp_path: Path) -> None:
+    server = Server()
+    for start in (0, 100):
+        server.range("step[DECODE bs=2]", start, 60)
+        server.operator("aten::mm", start + 5, 10)
+        server.launch("cudaLaunchKernel", start + 10, [("gemm", start + 20, 30)])
+    columns = ["busy_ns", "device_ns", "other_ns", "graph_ns", "gap_ns"]
+    recorded = summarize(load(server.write(tmp_path / "a.json")), "serving", by="step")[columns]
+    assert recorded.iloc[1].tolist() == [30_000, 30_000, 0, 0, 70_000]
+    server.events = [event for event in server.events if event["name"] != "cudaLaunchKernel"]
+    assert summarize(load(server.write(tmp_path / "b.json")), "serving", by="step")[columns].isna().all(axis=None)
+
+
 def test_a_training_has_no_rows(tmp_path: Path) -> None:
     server = Server()
     server.range("ProfilerStep#1", 0, 50)
