@@ -16,7 +16,7 @@ from msgspec import structs
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
-from perfkit_core.assembly import layers, server_steps, steps
+from perfkit_core.assembly import graph_capture, layers, server_steps, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
 from perfkit_core.language.messages import message, plural, say
 from perfkit_core.model import account, schema
@@ -40,7 +40,8 @@ def assemble(
     rank: int | None = None,
     operator_names: OperatorNames | None = None,
 ) -> Trace:
-    """Return the assembled trace. Data-quality warnings about steps, launches and phases are added to ``quality``."""
+    """Return the assembled trace. Data-quality warnings about steps, launches, phases and replays of graphs are added
+    to ``quality``."""
     draft, parent = _draft(recorded, meta, rank)
     external = draft.ints(EXTERNAL)
     draft = server_steps.with_server_steps(draft)
@@ -56,7 +57,8 @@ def assemble(
     if not meta.window_ns and len(draft):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
     meta = structs.replace(meta, account=account.joined([meta.account, _rows_read(draft)]))
-    return Trace(draft.events, meta, quality + findings + phase_findings + _unknown(draft))
+    trace = Trace(draft.events, meta, quality + findings + phase_findings + _unknown(draft))
+    return trace.with_findings(*graph_capture.about_graphs(trace))
 
 
 def _rows_read(draft: Trace) -> tuple[ReadEvents, ...]:

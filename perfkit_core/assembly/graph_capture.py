@@ -187,7 +187,8 @@ def attributed(trace: Trace, graphs: Sequence[CapturedGraph], sources: Sequence[
         if match is not None:
             replays.append((launch, nodes, *match))
     result = _with_operators(trace, replays) if replays else trace
-    return result.with_findings(*about_graphs(result, sources))
+    quality = tuple(finding for finding in result.quality if finding.code != UNATTRIBUTED)
+    return Trace(result.events, result.meta, quality).with_findings(*about_graphs(result, sources))
 
 
 def _replays(trace: Trace) -> Iterator[tuple[int, IntArray]]:

@@ -92,9 +92,7 @@ def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callabl
     if given and not graphs:
         text = message("no given recording of a graph capture has a batch size that the steps use")
         trace = trace.with_findings(Finding("graph-capture-unused", text))
-    if not graphs:
-        return trace.with_findings(*graph_capture.about_graphs(trace))
-    return graph_capture.attributed(trace, graphs, names)
+    return graph_capture.attributed(trace, graphs, names) if graphs else trace
 
 
 def beside(path: Path) -> list[Path]:
