@@ -110,11 +110,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework."""
-    known = {"torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json}
+    """``torch_file``, ``paddle_file`` and ``paddle_json`` run a test once for each real trace of the framework,
+    ``trace_file`` for each file of any writer. Large files are marked as ``slow``."""
+    known = {
+        "torch_file": _torch_files, "paddle_file": _paddle_files, "paddle_json": _paddle_json,
+        "trace_file": _trace_files,
+    }  # fmt: skip
     for fixture, files in known.items():
         if fixture in metafunc.fixturenames:
-            found = [pytest.param(path, id=str(path.relative_to(TRACES))) for path in files()]
+            found = [
+                pytest.param(
+                    path,
+                    id=str(path.relative_to(TRACES)),
+                    marks=[pytest.mark.slow] * (fixture == "trace_file" and path.stat().st_size > _LARGE_BYTES),
+                )
+                for path in files()
+            ]
             none = pytest.param(None, marks=pytest.mark.skip(reason=NO_TRACES), id="none")
             metafunc.parametrize(fixture, found or [none])
 
@@ -131,3 +142,14 @@ def _paddle_files() -> Iterator[Path]:
 def _paddle_json() -> Iterator[Path]:
     files = sorted((TRACES / "paddle").rglob("*.json*"))
     yield from (path for path in files if not path.name.startswith("stats."))
+
+
+_LARGE_BYTES = 200_000
+_TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite", ".db", ".parquet", ".pickle")
+_SIDE_FILES = ("profiler_", "communication", "execution_details", "analysis")
+
+
+def _trace_files() -> Iterator[Path]:
+    files = sorted(path for path in TRACES.rglob("*") if path.is_file() and "oracle" not in path.parts)
+    files = [path for path in files if path.name.endswith(_TRACE_SUFFIXES) and ".stats." not in path.name]
+    yield from (path for path in files if not path.name.startswith(_SIDE_FILES))

@@ -35,7 +35,8 @@ def range_meaning(text: str) -> RangeMeaning | None:
         return None
     sequence, sizes = details.group("sequence", "sizes") if details else (None, None)
     number = int(sequence) if sequence and int(sequence) >= 0 else None
-    return RangeMeaning(name, label.kind, label.phase, label.step, number, sizes and sizes.replace(" ", ""))
+    shapes = (sizes or "").replace(" ", "")
+    return RangeMeaning(name, label.kind, label.phase, label.step, number, shapes if shapes not in ("", "[]") else None)
 
 
 @functools.lru_cache(maxsize=65536)

@@ -2,6 +2,8 @@
 
 Times are integer nanoseconds, sizes are bytes, and repeated strings are dictionary encoded. A missing value is null,
 never 0. A row reference (``parent``, ``launched_by``) is a row number of the same table, or -1.
+
+The events of a rank are adjacent and sorted by start. Ranks follow one another, also if their times overlap.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ _OF_COLUMN: Final = ("known", "ints", "codes", "rows")
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class Trace:
-    """Events sorted by start, with metadata and data-quality warnings. The columns are those of
-    :data:`perfkit_core.model.schema.SCHEMA`. A stored trace reads its file on demand: :meth:`ints`, :meth:`codes` and
-    :meth:`column` read one column, ``events`` reads all."""
+    """Events with metadata and data-quality warnings. The events of each rank are adjacent and sorted by start. The
+    columns are those of :data:`perfkit_core.model.schema.SCHEMA`. A stored trace reads its file on demand:
+    :meth:`ints`, :meth:`codes` and :meth:`column` read one column, ``events`` reads all."""
 
     _columns: Columns
     meta: TraceMeta
@@ -230,8 +230,9 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def concat_traces(traces: Sequence[Trace]) -> Trace:
-    """Return the concatenation of several traces (ranks, cycles). Row references are shifted. Findings are merged and
-    name their ranks (:func:`united`). :func:`perfkit_core.model.meta.joined_meta` joins the metadata."""
+    """Return the concatenation of several traces, in the order of the ranks, and of time within a rank. Row references
+    are shifted. Findings are merged and name their ranks (:func:`united`).
+    :func:`perfkit_core.model.meta.joined_meta` joins the metadata."""
     if len(traces) == 1:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])

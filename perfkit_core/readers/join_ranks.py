@@ -72,7 +72,8 @@ def one_job(traces: Sequence[Trace]) -> Trace:
         check_one_time(replace(meta, window_ns=window) for meta, window in zip(first, windows, strict=True))
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
     check_apart(ranked)
-    return concat_traces(sorted(ranked, key=lambda trace: trace.meta.ranks)).with_findings(*findings)
+    in_order = sorted(ranked, key=lambda trace: (trace.meta.ranks, in_time(trace)))
+    return concat_traces(in_order).with_findings(*findings)
 
 
 def in_time(trace: Trace) -> tuple[tuple[int, int], int]:

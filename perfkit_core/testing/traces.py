@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.model import schema
 from perfkit_core.model.schema import DEVICE_WORK, MEMORY, NESTED_KINDS, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
@@ -57,15 +57,17 @@ def check_trace(trace: Trace, *, own_tree: bool = False) -> None:
 
 
 def check_schema(trace: Trace) -> None:
-    """Check that the columns match the schema, that events are sorted by start, and that no duration is negative."""
+    """Check that the columns match the schema, that the events of a rank are sorted by start, and that no duration is
+    negative."""
     columns = trace.events.schema.remove_metadata()
     require(columns.equals(schema.SCHEMA), f"the columns differ from the schema:\n{columns}")
     trace.events.validate(full=True)
     for column in schema.COLUMNS:
         nulls = trace.events[column.name].null_count
         require(column.nullable or not nulls, f"{column.name} must not contain nulls, but has {nulls}")
-    start = trace.ints("start_ns")
-    require(bool((start[1:] >= start[:-1]).all()), "events are not sorted by start_ns")
+    start, rank = trace.ints("start_ns"), trace.ints("rank")
+    other_rank = rank[1:] != rank[:-1]
+    require(bool((other_rank | (start[1:] >= start[:-1])).all()), "the events of a rank are not sorted by start_ns")
     require_rows(trace, trace.ints("dur_ns") >= 0, "negative durations")
     _require_values(trace, "kind", lambda value: value in schema.KINDS)
     _require_values(trace, "phase", lambda value: value in schema.PHASES)
@@ -73,7 +75,8 @@ def check_schema(trace: Trace) -> None:
 
 
 def check_meta(trace: Trace) -> None:
-    """Check required metadata and ranks. Data-quality warnings (findings) must be unique and match the events."""
+    """Check required metadata and ranks. The events of a rank must be adjacent. Data-quality warnings (findings) must
+    be unique and match the events."""
     meta = trace.meta
     require(bool(meta.framework), "meta.framework is not set")
     require(bool(meta.source and meta.format), "meta.source and meta.format must be set")
@@ -81,6 +84,9 @@ def check_meta(trace: Trace) -> None:
     require(not len(trace) or meta.window_ns is not None, "meta.window_ns is not set")
     recorded = set(trace.events["rank"].unique().to_pylist()) - {None}
     require(recorded <= set(meta.ranks), f"meta.ranks {meta.ranks} lacks some ranks of the events: {recorded}")
+    rank = trace.ints("rank")
+    changes = len(rank[:1]) + (rank[1:] != rank[:-1]).sum()
+    require(changes == len(np.unique(rank)), "the events of a rank are not adjacent")
     codes = {finding.code for finding in trace.quality}
     require(len(set(trace.quality)) == len(trace.quality), "a finding occurs twice")
     for finding in trace.quality:
@@ -206,7 +212,8 @@ def check_steps(trace: Trace) -> None:
 
 
 def check_phases(trace: Trace) -> None:
-    """Check that all events in a span have the phase of the span, and that device work has the phase of its launch."""
+    """Check that all events in a span have the phase of the span, and that device work has the phase of its launch. An
+    optimizer span with backward work in it has called a closure, so its events have phases of their own."""
     phases = trace.codes("phase")
     phase = phases.lookup(np.array([schema.PHASES.index(value) for value in phases.values], int), -1)
     other = schema.PHASES.index(schema.OTHER)
@@ -216,12 +223,26 @@ def check_phases(trace: Trace) -> None:
     require_rows(trace, ~in_phase | (phase == above), "an event has a different phase than the span around it")
     for index, kind in enumerate(name for name in schema.PHASES if name != schema.OTHER):
         top = trace.host & trace.rows("kind", kind) & ~in_phase
+        if kind == schema.OPTIMIZER:
+            top[_with_closure(trace, np.flatnonzero(top & (phase != index)))] = False
         require_rows(trace, ~top | (phase == index), f"a {kind} span is not in the phase {kind}")
     require_rows(trace, _same_as_launch(trace, phase), "device work has a different phase than its launch")
     has_phases = bool((phase[trace.host] >= 0).any())
     nests = ~trace.events["self_ns"].is_null().to_numpy()
     good = ~nests | ((phase >= 0) == has_phases)
     require_rows(trace, good, "some events with self_ns have a phase, others have none")
+
+
+def _with_closure(trace: Trace, spans: IntArray) -> IntArray:
+    """Return the spans in which backward work of the same process starts."""
+    backward = np.flatnonzero(trace.host & trace.rows("phase", schema.BACKWARD))
+    start, end, rank, pid = trace.ints("start_ns"), trace.end_ns, trace.ints("rank"), trace.ints("pid")
+    called = [
+        ((rank[backward] == rank[span]) & (pid[backward] == pid[span])
+         & (start[span] <= start[backward]) & (start[backward] < end[span])).any()
+        for span in spans
+    ]  # fmt: skip
+    return spans[np.array(called, np.bool_)]
 
 
 def _same_as_launch(trace: Trace, values: np.ndarray) -> BoolArray:

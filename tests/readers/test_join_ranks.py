@@ -91,3 +91,10 @@ def test_recordings_that_cannot_overlap_are_cycles() -> None:
     assert len(one_job([first, recorded(20, 30, rank=3)])) == 2
     assert len(one_job([first, recorded(15, 20, clock="relative", rank=3)])) == 2
     assert len(one_job([first, recorded(15, 20, rank=4)])) == 2
+
+
+def test_cycles_of_each_rank_are_in_order_of_time() -> None:
+    parts = [recorded(begin, begin + 5, rank=rank) for begin in (30, 10, 20) for rank in (1, 0)]
+    joined = one_job(parts)
+    assert joined.ints("start_ns").tolist() == [10, 20, 30] * 2
+    assert joined.ints("rank").tolist() == [0] * 3 + [1] * 3

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,3 +251,29 @@ def test_a_lone_surrogate_is_replaced_like_an_invalid_byte(tmp_path: Path, where
     first = trace.events.slice(0, 1).to_pylist()[0]
     assert (first["name"] if where == "name" else json.loads(first["args"])["n"]) == "a\ufffdb\ufffd\\ud800\U0001f600"
     assert "repaired-events" in {finding.code for finding in trace.quality}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "shapes", "dtypes"),
+    [
+        ([], None, None),
+        ("[]", None, None),
+        ({}, None, None),
+        ("", None, None),
+        ([[2, 3]], "[[2,3]]", "[[2,3]]"),
+        ("[[2, 3]]", "[[2, 3]]", "[[2, 3]]"),
+        ("4096", "[[4096]]", '["4096"]'),
+        ("2,3;\r\n;\r\n7", "[[2,3],[],[7]]", '["2,3","","7"]'),
+        ("float;\r\nNone", '["float","None"]', '["float","None"]'),
+    ],
+)
+def test_shapes_and_types_are_lists_or_null(
+    tmp_path: Path, recorded: Any, shapes: str | None, dtypes: str | None
+) -> None:
+    """torch_npu writes a text with ``;`` between the arguments. Lists without items are no shapes."""
+    events = [event("aten::op", i, args={"Input Dims": recorded, "Input type": recorded}) for i in range(3)]
+    path = write(tmp_path / "t.json", [*events, event("aten::op", 9, args={"Input Dims": [[1]]})])
+    assert not both(path)
+    read = load(path).events
+    assert read["shapes"].to_pylist() == [shapes] * 3 + ["[[1]]"]
+    assert read["dtypes"].to_pylist() == [dtypes] * 3 + [None]

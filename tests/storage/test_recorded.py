@@ -15,13 +15,17 @@ import perfkit_paddle.pb_source
 import perfkit_torch.source
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.assembly.draft import Recorded
-from perfkit_core.errors import SourceError
+from perfkit_core.assembly.graph_capture import ATTRIBUTED, UNATTRIBUTED
+from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.load import stream
 from perfkit_core.storage import writer
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_core.storage.store import read_stored
 from perfkit_core.testing.traces import plain
+from tests.support.events import codes
+from tests.support.server_trace import Server
 from tests.support.small_trace import small_trace
 
 FILES = (
@@ -78,6 +82,29 @@ def test_a_real_trace_survives_a_recorded_file_in_every_cell(
         writer.close(meta, quality, rank)
     assert writer.rows == len(direct)
     same(read_stored(tmp_path / "t.parquet"), direct)
+
+
+def test_a_streamed_file_has_all_findings(trace_file: Path, tmp_path: Path) -> None:
+    """Only the recordings of graph captures next to a file are not found from a streamed run elsewhere."""
+    try:
+        direct = perfkit_core.load(trace_file)
+        stream(trace_file, tmp_path / "t.perfkit.parquet")
+    except PerfkitError as error:
+        pytest.skip(f"it cannot be read or streamed: {error.message}")
+    found, expected = (
+        {finding.code.replace(ATTRIBUTED, UNATTRIBUTED) for finding in trace.quality}
+        for trace in (perfkit_core.load(tmp_path / "t.perfkit.parquet"), direct)
+    )
+    assert found == expected
+
+
+def test_a_streamed_file_has_the_note_on_replays(tmp_path: Path) -> None:
+    server = Server()
+    server.operator("aten::mm", 0, 5)
+    server.launch("cudaGraphLaunch", 10, [("gemm", 20, 30)])
+    path = server.write(tmp_path / "t.json")
+    stream(path, tmp_path / "t.perfkit.parquet")
+    assert UNATTRIBUTED in codes(perfkit_core.load(tmp_path / "t.perfkit.parquet"))
 
 
 def some(count: int, start: int = 0) -> pa.RecordBatch:

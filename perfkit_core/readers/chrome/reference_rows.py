@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,6 +20,9 @@ from perfkit_core.readers.chrome.process_ids import ProcessIds
 
 _COUNTER: Final = "C"
 _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)
+_EMPTY: Final = ("", "[]", "{}")
+_LISTS: Final = ("shapes", "dtypes")
+_SIZES: Final = re.compile(r"\d{1,18}(?:,\d{1,18})*")
 
 
 class RowLists:
@@ -64,7 +69,7 @@ class RowLists:
         """Set a cell. Return False if the value is not a 64-bit integer, or is the integer that stands for null."""
         integers = self._integers.get(column)
         if integers is None:
-            text = as_text(value)
+            text = as_text(column, value)
             if text is not None:
                 self.texts[column][row] = text
             return True
@@ -110,8 +115,21 @@ def origin_of(
     )  # fmt: skip
 
 
-def as_text(value: Any) -> str | None:
-    """Return a value as a cell of a text column. A string stays the same, "" becomes None, other values become JSON."""
-    if value is None or value == "" or isinstance(value, str):
-        return value or None
-    return msgspec.json.encode(value).decode()
+def as_text(column: str, value: Any) -> str | None:
+    """Return a value as a cell of a text column. A string stays the same, other values become JSON. Empty strings and
+    empty lists become None. Shapes and types are always JSON lists: some writers (torch_npu) record a text with ``;``
+    between the arguments and ``,`` between the sizes of a tensor."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if text in _EMPTY:
+        return None
+    if column not in _LISTS or isinstance(value, (list, dict)):
+        return text
+    with contextlib.suppress(msgspec.DecodeError):
+        if isinstance(msgspec.json.decode(text), (list, dict)):
+            return text
+    items: list[Any] = [item.strip() for item in text.split(";")]
+    if column == "shapes":
+        items = [list(map(int, item.split(","))) if _SIZES.fullmatch(item) else item or [] for item in items]
+    return msgspec.json.encode(items).decode()

@@ -165,7 +165,7 @@ class Translation:
     def _value(self, column: str, number: int) -> Origin | str | None:
         words = self._words
         if column != _ORIGIN:
-            return as_text(words.texts[number])
+            return as_text(column, words.texts[number])
         pair, process, thread, place = words.origins[number]
         category, name, label = words.pairs[pair]
         tokens = words.tokens[process], words.tokens[thread]
