@@ -130,6 +130,7 @@ class Identity:
     steps: int  # number of steps; 1 for a recording without steps
     unexplained: float | None  # share of device work that starts later than recorded events explain
     unrecorded_events: int = 0  # number of calls that make a stream wait for unknown work
+    contradiction: Text | None = None  # why the recording cannot be replayed, None if it can
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,8 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
         combined = {"advice": list(advices.together), "prediction": asdict(advices.combined)}
     identity = asdict(advices.identity)
     identity["untold_waits"] = identity.pop("unrecorded_events")
+    if identity.pop("contradiction") is not None:
+        identity["contradiction"] = english(advices.identity.contradiction)
     return {
         "source": trace.meta.source,
         "framework": trace.meta.framework,

@@ -20,7 +20,7 @@ from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay import batches
-from perfkit_core.replay.critical_path import replay_of
+from perfkit_core.replay.critical_path import contradiction, replay_of
 from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps
 from perfkit_core.replay.transforms import Number, Quantity, Transform
@@ -114,6 +114,11 @@ class Facts:
         return replay_of(self.trace)
 
     @cached_property
+    def contradiction(self) -> Text | None:
+        """Which events wait for each other, so that the replay cannot be played. None if it can be played."""
+        return contradiction(self.replay)
+
+    @cached_property
     def steps(self) -> Steps:
         """The recorded steps. If no steps were recorded, the entire recording is one step."""
         return steps(self.replay)
@@ -154,6 +159,8 @@ class Facts:
     def training(self) -> Unprofiled:
         """The replay of the training without its profiler. Predictions start from it. Raises NotEvaluableError if the
         recording has no host events."""
+        if self.contradiction is not None:  # predictions without a replay start from the recorded step
+            return Unprofiled(self.replay, 0.0, 1.0, float(self.step_ns), None)
         timed, measured_ns = self.trace.meta.timed_steps, None
         if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)

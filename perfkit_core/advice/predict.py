@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
 from perfkit_core.model.cache import once
@@ -90,7 +90,8 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
 
 
 def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
-    """Return the prediction for a candidate. ``learned`` is the experience with earlier predictions of its rule."""
+    """Return the prediction for a candidate. ``learned`` is the experience with earlier predictions of its rule. Raises
+    NotEvaluableError if the prediction needs a replay that cannot be played."""
 
     def without_profiler(recorded: float | None) -> int | None:
         return None if recorded is None else round(recorded / facts.slowdown)
@@ -108,6 +109,8 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
         naive_ns=None if naive is None else max(round(now_ns) - naive, 0),
     )  # fmt: skip
     if candidate.method == "replay":
+        if facts.contradiction is not None:
+            raise NotEvaluableError(facts.contradiction)
         changes, period = candidate.transforms, candidate.period
         low, mid, high = sorted(step_ns(facts, changes, case, period) for case in Case)
         most = most_ns(facts, changes, period)
@@ -170,6 +173,8 @@ def identity(facts: Facts) -> Identity:
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)
     if not len(facts.steps):
         return Identity(None, None, 0, unexplained, unrecorded_events)
+    if facts.contradiction is not None:
+        return Identity(None, None, len(facts.steps), unexplained, unrecorded_events, facts.contradiction)
     recorded_ns = facts.steps.recorded_ns
     difference_ns = np.abs(facts.steps.played_ns(play(facts.replay.graph)) - recorded_ns)
     errors = difference_ns / np.maximum(recorded_ns, 1)

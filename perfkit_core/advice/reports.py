@@ -198,6 +198,9 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("The effect of the change cannot be predicted from this recording.")
             return
+        if advices.identity.contradiction is not None:
+            yield text.replayed(advices.identity, of)
+            return
         unknown = message("; the saving of the advice below is unknown") if advices.advice else None
         yield text.sentence(message("{nothing}{unknown}", nothing=message(NOTHING), unknown=unknown))
         return

@@ -325,6 +325,8 @@ def profiler_time(base: Base | None, of: str) -> Message | None:
 
 def replayed(identity: Identity, of: str) -> Message:
     """Return the replay error in words. ``of`` is "step" or "recording"."""
+    if identity.contradiction is not None:
+        return message("Savings that need a replay are unknown: {why}.", why=identity.contradiction)
     if identity.error is None or identity.worst is None:
         return message("The recording cannot be replayed: it has no host events.")
     steps = unexplained = waits = None

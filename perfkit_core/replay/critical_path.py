@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
 from perfkit_core.algorithms.trees import parents, preorder
-from perfkit_core.language.messages import mark, message
+from perfkit_core.language.messages import Text, mark, message
 from perfkit_core.model import columns
 from perfkit_core.model.cache import once
 from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
@@ -29,6 +29,7 @@ from perfkit_core.replay.graph import Graph, Replay
 from perfkit_core.replay.played_steps import Steps
 from perfkit_core.replay.waits import RETURN_NS
 from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.system.paths import readable
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
 from perfkit_core.views.tables import categorical, group, integers, plain
@@ -54,6 +55,9 @@ _WAITS: Final = {
     UNLAUNCHED: mark("wait for device work without a recorded launch"),
 }
 """Cause of an edge → name of its time on the path. The time of the awaited work itself belongs to this work."""
+_LISTED: Final = 6
+_NAME_LENGTH: Final = 80
+"""Limits of the text about a cycle: the number of events, and the length of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,27 @@ class Path:
 @once
 def replay_of(trace: Trace) -> Replay:
     return build.build(trace)
+
+
+def contradiction(replay: Replay) -> Text | None:
+    """Return which events wait for each other, so that the replay cannot be played. None if it can be played."""
+    if replay.graph.edges.in_order:
+        return None
+    try:
+        graph.play(replay.graph)
+    except graph.CyclicGraphError as error:
+        edges, names = error.cycle, operator_names(replay.trace)
+        begins = np.flatnonzero(edges.cause != np.roll(edges.cause, 1))[:_LISTED]  # edges of one cause are one wait
+        rows = replay.graph.row[edges.src[begins]]
+        events = [str([*names.values, OUTSIDE][code]) for code in np.where(rows < 0, -1, names.codes[rows]).tolist()]
+        waits = [_WAITS[cause] for cause in edges.cause[begins].tolist()]
+        listed = [
+            message("{event} ({wait})", event=readable(event)[:_NAME_LENGTH], wait=message(wait))
+            for event, wait in zip(events, waits, strict=True)
+        ]
+        text = "the replay cannot be played, because these events wait for each other in a cycle: {events:list}"
+        return message(text, events=listed)
+    return None
 
 
 @once
@@ -195,6 +220,8 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree of the view for one rank, without shares. Raises UsageError."""
     check_groupings("critical_path", request, GROUPINGS)
     replay = replay_of(trace)
+    if contradiction(replay) is not None:
+        return pd.DataFrame()
     steps, path = critical_path(trace)
     wanted = _wanted(trace, request, steps)
     at = np.flatnonzero(wanted[path.step])
@@ -316,6 +343,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def marks(trace: Trace) -> dict[str, IntArray]:
     """Return the rows of the events on the critical paths, by the names of the rows of the table."""
+    if contradiction(replay_of(trace)) is not None:
+        return {}
     _, path = critical_path(trace)
     played = replay_of(trace).graph
     on_path = np.zeros(len(played), np.bool_)
@@ -358,6 +387,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    explain_empty=lambda trace: message("no events with a duration were recorded"),
+    explain_empty=lambda trace: contradiction(replay_of(trace)) or message("no events with a duration were recorded"),
     reduction=MergedRows(weight=("time_ns",), partial=sums, finish=finished),
 )

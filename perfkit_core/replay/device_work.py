@@ -20,8 +20,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.assembly.graph_capture import graph_launches
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits, all_edges, edges
@@ -128,16 +129,24 @@ took longer than ``_BLOCKED`` times the usual duration."""
 def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
     """Return the launches that waited because the launch queue of their stream was full. Also return edges that make
     every launch wait for room, because launches that did not wait in the recording may wait in a changed graph. Launch
-    ``i`` of a stream has room once the work of launch ``i - DEPTH`` has begun. ``nodes`` are the nodes of the work."""
-    made_room = np.arange(-DEPTH, len(work) - DEPTH)
-    first = np.searchsorted(work.lane, work.lane)
+    ``i`` of a stream has room once the work of launch ``i - DEPTH`` has begun. The replay of a graph is one launch, so
+    it never waits for its own work. ``nodes`` are the nodes of the work."""
     launched_by = trace.ints("launched_by")[work.row]
-    at = np.flatnonzero((made_room >= first) & (launched_by >= 0))
-    at = at[segments.after[launched_by[at]] >= 0]
+    of_graph = nesting.nearest_on_path(trace.ints("parent"), graph_launches(trace))[launched_by]
+    of_graph[launched_by == NO_ROW] = NO_ROW
+    launched_by = np.where(of_graph == NO_ROW, launched_by, of_graph)
+    same = (work.lane[1:] == work.lane[:-1]) & (of_graph[1:] == of_graph[:-1]) & (of_graph[1:] != NO_ROW)
+    begins = np.flatnonzero(np.append(True, ~same)[: len(work)])  # the first work of each launch
+    made_room = np.arange(-DEPTH, len(begins) - DEPTH)
+    first = np.searchsorted(work.lane[begins], work.lane[begins])
+    usable = (made_room >= first) & (launched_by[begins] >= 0)
+    at, made_room = begins[usable], begins[made_room[usable]]
+    kept = segments.after[launched_by[at]] >= 0
+    at, made_room = at[kept], made_room[kept]
     if not len(at):
         nothing = np.empty(0, np.int64)
         return Waits(nothing, nothing, all_edges([]))
-    call, room = launched_by[at], made_room[at]
+    call, room = launched_by[at], made_room
     begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
     within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
     others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # launches that did not wait for room

@@ -153,7 +153,12 @@ class Replay:
 
 
 class CyclicGraphError(PerfkitError):
-    """Nodes wait for each other in a cycle, for example because a transform moved work before what it depends on."""
+    """Nodes wait for each other in a cycle, for example because a transform moved work before what it depends on.
+    ``cycle`` has the edges of one cycle, each of which begins where the previous one ends."""
+
+    def __init__(self, message: str, cycle: Edges) -> None:
+        super().__init__(message)
+        self.cycle = cycle
 
 
 def play(graph: Graph) -> IntArray:
@@ -182,8 +187,22 @@ def _order(graph: Graph) -> IntArray:
     by_source = np.zeros(len(graph.edges), np.int64)
     played = _sort(graph.edges.src, graph.edges.dst, waits_for, after, by_source, ready, order)
     if played < len(graph):
-        raise CyclicGraphError(f"{len(graph) - played} of {len(graph)} nodes of the replay wait for each other")
+        text = f"{len(graph) - played} of {len(graph)} nodes of the replay wait for each other"
+        raise CyclicGraphError(text, _cycle(graph.edges, waits_for > 0))
     return order
+
+
+def _cycle(links: Edges, waits: BoolArray) -> Edges:
+    """Return the edges of one cycle. Each node in the mask ``waits`` has an edge from another such node."""
+    between = np.flatnonzero(waits[links.src] & waits[links.dst])
+    into = np.full(len(waits), -1)
+    into[links.dst[between]] = between
+    node, path, position = int(waits.argmax()), [], {}
+    while node not in position:
+        position[node] = len(path)
+        path.append(int(into[node]))
+        node = int(links.src[path[-1]])
+    return links.at(np.array(path[position[node] :][::-1]))
 
 
 @compiled

@@ -11,11 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit_core.advice.engine import advise
+from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.predict import predict
+from perfkit_core.advice.text import replayed
+from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.replay import build
 from perfkit_core.replay import critical_path as view
-from perfkit_core.replay.graph import play
+from perfkit_core.replay.device_work import DeviceWork
+from perfkit_core.replay.graph import QUEUE, Waits, edges, play
+from perfkit_core.replay.host_segments import Segments
+from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.replay.waits import RETURN_NS
 from tests.support.events import device, host, trace
 
@@ -41,6 +51,32 @@ def rows(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
     root = table["name"].where(table["depth"] == 0).ffill()
     leaves = table[table["depth"] == 2]
     return {(root[row], leaves.loc[row, "name"]): leaves.loc[row] for row in leaves.index}
+
+
+def test_a_replay_that_cannot_be_played_names_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong edge makes a launch wait for its own kernel. Rules that need no replay still give advice."""
+
+    def wrong(recorded: Trace, work: DeviceWork, segments: Segments, nodes: IntArray) -> Waits:
+        call = recorded.ints("launched_by")[work.row[:1]]
+        none = np.empty(0, np.int64)
+        return Waits(none, none, edges(QUEUE, nodes[:1], segments.first[call]))
+
+    monkeypatch.setattr(build, "queue_limits", wrong)
+    recorded = waiting_step()
+    assert view.table(recorded, ViewRequest()).empty
+    text = str(view.VIEW.explain_empty(recorded))
+    assert "cudaLaunchKernel (launch latency), long (launch queue full)" in text
+    assert view.marks(recorded) == {}
+    facts = Facts(recorded)
+    what = message("it waits")
+    rows = np.arange(1)
+    with pytest.raises(NotEvaluableError, match="cannot be played"):
+        predict(facts, Candidate(what, {}, rows, transforms=(Scale(rows, 0.5),)))
+    prior = predict(facts, Candidate(what, {}, rows, method="prior", after_ns=Quantity(MS, 2 * MS, 3 * MS, what)))
+    assert (prior.base_ns, prior.p50_ns) == (10 * MS, 2 * MS)
+    advices = advise(recorded)
+    assert advices.identity.error is None
+    assert "launch queue full" in str(replayed(advices.identity, "step"))
 
 
 def test_a_step_that_waits_for_the_device_consists_of_the_long_kernel() -> None:

@@ -7,16 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perfkit_core.advice.engine import advise
 from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import kernels
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
+from perfkit_core.replay.critical_path import contradiction
 from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Scale, transformed
 from tests.support.events import device, host, trace
+from tests.support.server_trace import Server
 
 KERNEL_NS, CALL_NS, QUEUED_NS = 10_000, 1_000, 1_000
 
@@ -83,3 +86,33 @@ def test_steps_with_a_full_queue_follow_the_device(traces: Path) -> None:
     faster = transformed(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))
     after = facts.steps.played_ns(play(faster))[-3:].sum() / facts.steps.recorded_ns[-3:].sum()
     assert abs(after - 0.9) < 0.01
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_the_replay_of_a_graph_is_one_launch(captured: bool, tmp_path: Path) -> None:
+    """The graph of a diffusion step has more kernels than the queue has places. It does not wait for its own kernels,
+    also if they were attributed to captured operators, which take no time."""
+    count = DEPTH + 100
+    if captured:
+        server = Server()
+        server.range("capture_1_FULL", 0, 100 * count)
+        server.add("cuda_runtime", "cudaStreamBeginCapture", 10, 2)
+        for number in range(count):
+            server.operator("aten::mul", 30 + 10 * number, 8)
+            server.add("cuda_runtime", "cudaLaunchKernel", 31 + 10 * number, 5, correlation=number + 1, kernel="k")
+        server.add("cuda_runtime", "cudaStreamEndCapture", 90 * count, 2)
+        server.write(tmp_path / "t.capture.json")
+    server = Server()
+    for number in range(2):
+        at = 20_000 * number
+        server.range(f"denoise_step_{number}", at, 19_900)
+        server.launch("cudaGraphLaunch", at + 30, [("k", at + 60 + 10 * node, 10) for node in range(count)])
+        server.add("cuda_runtime", "cudaStreamSynchronize", at + 40, 19_000)
+    found = load(server.write(tmp_path / "t.json"))
+    assert (found.known("op_name"), contradiction(build(found))) == (captured, None)
+    error = advise(found).identity.error
+    assert error is not None
+    assert error < 0.01
+    slower = transformed(build(found), (Scale(kernels(found), 2, below=False),))
+    launch = np.flatnonzero(found.rows("name", "cudaGraphLaunch"))[0]
+    assert play(slower)[build(found).after[launch]] == found.end_ns[launch]
