@@ -70,7 +70,7 @@ def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
     streams = pd.DataFrame({"node": node, "device": devices.codes[work], "stream": trace.ints("stream")[work]})
     streams = streams.drop_duplicates()
     streams["text"] = [f"{devices.values[d]}/{s}" for d, s in zip(streams["device"], streams["stream"], strict=True)]
-    neighbours = before_on_stream(trace, rows).drop_duplicates("after").set_index("after")["before"]
+    earliest = _work_on_streams(trace, rows).drop_duplicates("after").set_index("after")["before"]
     forward, inferred = forward_of(trace, rows)
     forward_by = pd.Series(np.where(inferred, "order", "sequence"), dtype=object)
 
@@ -85,7 +85,7 @@ def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
     result["total_device_ns"] = attribution.total_device_ns(trace)[rows]
     result["streams"] = streams.groupby("node")["text"].agg(", ".join).reindex(result.index).to_numpy(object)
     result["after"] = _known(number[before_on_thread(trace, rows)])
-    result["after_on_stream"] = _known(number[neighbours.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
+    result["after_on_stream"] = _known(number[earliest.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
     result["forward"] = _known(number[forward])
     result["forward_by"] = forward_by.where(forward != NO_ROW, pd.NA)
     return plain(result)
@@ -113,13 +113,19 @@ def before_on_thread(trace: Trace, rows: IntArray) -> IntArray:
 def before_on_stream(trace: Trace, rows: IntArray) -> pd.DataFrame:
     """Return the distinct pairs of operators in ``rows`` whose device work is adjacent on a stream. The columns
     ``before`` and ``after`` have the event rows of the operators."""
+    pairs = _work_on_streams(trace, rows)
+    return pairs[(pairs["before"] != NO_ROW) & (pairs["before"] != pairs["after"])].drop_duplicates(ignore_index=True)
+
+
+def _work_on_streams(trace: Trace, rows: IntArray) -> pd.DataFrame:
+    """Return a row for each piece of device work of the operators in ``rows``, in order of time: its operator
+    (``after``), and the operator of the previous work on the stream (``before``, NO_ROW if there is none)."""
     node = nodes_of_device_work(trace)
     work = np.flatnonzero(np.append(marked(trace, rows), False)[node])
     streams = [trace.ints("rank")[work], trace.codes("device").codes[work], trace.ints("stream")[work]]
     code, first = groupby.distinct(streams, len(work))
     before = np.append(node, NO_ROW)[_previous(work, code, len(first))]
-    pairs = pd.DataFrame({"before": before, "after": node[work]})
-    return pairs[(pairs["before"] != NO_ROW) & (pairs["before"] != pairs["after"])].drop_duplicates(ignore_index=True)
+    return pd.DataFrame({"before": before, "after": node[work]})
 
 
 def _previous(rows: IntArray, group: IntArray, groups: int) -> IntArray:

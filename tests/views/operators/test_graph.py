@@ -63,6 +63,23 @@ def test_what_comes_before_a_node() -> None:
     ]
 
 
+def test_the_earliest_work_of_an_operator_decides_what_comes_before_it() -> None:
+    """The earliest work of split is the first of stream 9, so nothing comes before it, although gemm precedes its work
+    on stream 7. The earliest work of join follows split on stream 7, its later work follows relu on stream 8."""
+    found = [
+        *ROWS[:9],
+        host("split", "operator", 400, 20),
+        host("launch", "runtime", 402, 2, correlation=11), device("s", "kernel", 410, 10, correlation=11, stream=9),
+        host("launch", "runtime", 406, 2, correlation=12), device("s", "kernel", 430, 10, correlation=12),
+        host("join", "operator", 450, 20),
+        host("launch", "runtime", 452, 2, correlation=13), device("j", "kernel", 480, 10, correlation=13, stream=8),
+        host("launch", "runtime", 456, 2, correlation=14), device("j", "kernel", 460, 10, correlation=14),
+    ]  # fmt: skip
+    assert rows(trace(found), "name after_on_stream") == [
+        ("linear", None), ("relu", None), ("split", None), ("join", 2),
+    ]  # fmt: skip
+
+
 def test_another_step_and_another_filter() -> None:
     assert rows(trace(ROWS), "node name step", steps=(1,)) == [(0, "linear", 1)]
     assert rows(trace(ROWS), "name after", pattern="relu") == [("relu", None), ("relu_backward", None)]
