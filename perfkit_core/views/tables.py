@@ -38,9 +38,10 @@ class Groups:
         """Return the sums of the known values, or NA if no value is known."""
         return integers(self.sum(np.where(known, values, 0)), self.sum(known) > 0)
 
-    def statistics(self, values: IntArray, prefix: str) -> dict[str, IntArray]:
-        """Return the columns ``total_{prefix}_ns``, ``avg_…``, ``min_…`` and ``max_…``."""
-        total = self.sum(values)
+    def statistics(self, values: IntArray, prefix: str, summed: BoolArray | None = None) -> dict[str, IntArray]:
+        """Return the columns ``total_{prefix}_ns``, ``avg_…`` (the total of a call), ``min_…`` and ``max_…``. The total
+        is the sum of the values in the mask ``summed``, of all values by default."""
+        total = self.sum(values if summed is None else np.where(summed, values, 0))
         smallest, largest = groupby.extremes(self.code, len(self), values)
         numbers = {"total": total, "avg": rounded_division(total, self.calls()), "min": smallest, "max": largest}
         return {f"{statistic}_{prefix}_ns": each for statistic, each in numbers.items()}

@@ -128,13 +128,15 @@ def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_with_stacks_only_ranges_that_overlap_differ(model: str, tmp_path: Path) -> None:
     """With stacks, frames and labels overlap without nesting. torch subtracts such children twice, but perfkit
-    subtracts the union of the children. So only self times of such rows differ. With ``native``, all numbers are
-    equal."""
+    subtracts the union of the children. torch adds the times of a function that calls itself, but perfkit counts the
+    outer call. So only self times and totals of such rows differ. With ``native``, all numbers are equal."""
     (trace,), (averages,) = record(model, {"with_stack": True, "profile_memory": True}, tmp_path)
     mine, theirs = ours(trace, ViewRequest()), native(averages)
     operator_names = set(operators.table(trace, ViewRequest())["name"])
     count = compare(mine[mine["name"].isin(operator_names)], theirs[theirs["name"].isin(operator_names)], ["name"])
-    count += compare(mine, theirs, ["name"], ["calls", "total_cpu_ns"])
+    count += compare(mine, theirs, ["name"], ["calls"])
+    totals, native_totals = (table.groupby("name")["total_cpu_ns"].sum().astype("int64") for table in (mine, theirs))
+    assert (totals <= native_totals).all()
     sums, native_sums = (table.groupby("name")["self_cpu_ns"].sum().astype("int64") for table in (mine, theirs))
     assert (sums >= native_sums).all()
     assert (sums >= 0).all()

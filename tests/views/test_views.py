@@ -116,10 +116,21 @@ def test_an_operator_that_only_calls_itself_again_is_one_call() -> None:
     assert by_name(trace(rows), "operators", "calls self_cpu_ns total_cpu_ns") == {"mm": (1, 100, 100)}
 
 
-def test_recursion_with_other_children_is_several_calls() -> None:
-    rows = [host("f", "operator", 0, 100), host("f", "operator", 10, 50), host("g", "operator", 70, 10)]
-    found = by_name(trace(rows), "operators", "calls self_cpu_ns total_cpu_ns")
-    assert found == {"f": (2, 40 + 50, 150), "g": (1, 10, 10)}
+def test_recursion_with_other_children_is_several_calls_but_counts_once_in_totals() -> None:
+    """A call inside a call of the same name is a part of its total. On another thread, it is not inside."""
+    rows = [
+        host("f", "operator", 0, 100),
+        host("f", "operator", 10, 50, shapes="[[2]]"),
+        host("f", "operator", 15, 5, tid=2),
+        host("cudaLaunchKernel", "runtime", 20, 5, correlation=1),
+        host("g", "operator", 70, 10),
+        host("f", "operator", 72, 6),
+        device("kernel", "kernel", 200, 30, 1),
+    ]
+    found = by_name(trace(rows), "operators", "calls self_cpu_ns total_cpu_ns total_device_ns min_cpu_ns max_cpu_ns")
+    assert found == {"f": (4, 40 + 45 + 5 + 6, 100 + 5, 30, 5, 100), "g": (1, 4, 10, 0, 10, 10)}
+    by_shape = table(trace(rows), "operators", by=("shape",), pattern="^f$")
+    assert sorted(by_shape["total_cpu_ns"]) == [50, 105]  # the inner call has a row of its own
 
 
 def test_operators_by_shape_and_by_thread(small: Trace) -> None:

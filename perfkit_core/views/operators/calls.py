@@ -10,18 +10,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, copied, filled, matches, new_array
+from perfkit_core.algorithms.arrays import (
+    NO_ROW,
+    BoolArray,
+    Codes,
+    Int32Array,
+    IntArray,
+    copied,
+    filled,
+    matches,
+    new_array,
+)
 from perfkit_core.language.messages import mark
 from perfkit_core.model.cache import once
 from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
 from perfkit_core.model.trace import Trace
+from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views import attribution
+from perfkit_core.views.select import marked, threads
 from perfkit_core.views.tables import texts
 
 _OVERLOADED: Final = re.compile(r"(\w+::\w+)\.(\w+)")
@@ -112,6 +125,47 @@ def _parts(trace: Trace) -> tuple[IntArray, IntArray]:
         part = detail[rows] & (above != NO_ROW) & trace.operators[above]
         around = np.where(part, above, rows)
     return rows, survivors(trace)[around]
+
+
+def outermost_alike(trace: Trace, rows: IntArray, code: npt.NDArray[Any]) -> BoolArray:
+    """Return the mask of the host events ``rows`` that lie in no other one with the same ``code``, shape (len(rows),).
+    Times of these events add up, because those of the others are parts of them. Codes are -1 or above."""
+    kind = filled(len(trace), -1, np.int32)
+    kind[rows] = code
+    parent, all_threads = nesting.nearest_above(trace.ints("parent"), marked(trace, rows)), threads(trace)
+    by_thread = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
+    path, on_path = np.empty(len(rows) + 1, np.int64), np.zeros(int(code.max(initial=-1)) + 2, np.int64)
+    outermost = np.zeros(len(trace), np.bool_)
+    _find_outermost(parent, kind, by_thread, path, on_path, outermost)
+    return outermost[rows]
+
+
+@compiled
+def _find_outermost(
+    around: IntArray, kind: Int32Array, rows: IntArray,
+    path: Out[IntArray], on_path: Out[IntArray], outermost: Out[BoolArray],
+) -> None:  # fmt: skip
+    """Set the mask ``outermost`` of the ``rows`` that have no ancestor of the same ``kind``. ``rows`` are sorted by
+    thread and time. ``around`` is the parent of each row. ``on_path`` counts the events of each kind on the ``path`` to
+    the current row."""
+    depth = 0
+    for row in rows:
+        while depth and path[depth - 1] != around[row]:
+            depth -= 1
+            on_path[kind[path[depth]] + 1] -= 1
+        if not depth:  # the row is not below the previous event: rebuild the path
+            above = around[row]
+            while above >= 0:
+                path[depth] = above
+                depth += 1
+                on_path[kind[above] + 1] += 1
+                above = around[above]
+            for k in range(depth // 2):
+                path[k], path[depth - 1 - k] = path[depth - 1 - k], path[k]
+        outermost[row] = on_path[kind[row] + 1] == 0
+        path[depth] = row
+        depth += 1
+        on_path[kind[row] + 1] += 1
 
 
 @once

@@ -10,16 +10,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, groupby, nesting, trees
-from perfkit_core.algorithms.arrays import BoolArray, Int32Array, IntArray
+from perfkit_core.algorithms import arrays, trees
 from perfkit_core.language.messages import message
 from perfkit_core.model import columns
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views import attribution
 from perfkit_core.views.operators import calls, operators
-from perfkit_core.views.select import threads
 from perfkit_core.views.tables import Groups, categorical, group, integers, plain, ratio
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "device", "rank")
@@ -46,12 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "self_device_ns": calls.self_device_ns(trace, np.zeros(len(trace), np.bool_))[rows],
         "total_device_ns": attribution.total_device_ns(trace)[rows],
     }
-    parent, all_threads = nesting.nearest_above(trace.ints("parent"), counted), threads(trace)
-    by_thread = rows[groupby.stable_order(all_threads.code[rows], len(all_threads))]
-    path, on_path = np.empty(len(rows) + 1, np.int64), np.zeros(len(codes.values) + 1, np.int64)
-    is_outermost = np.zeros(len(trace), np.bool_)
-    _find_outermost(parent, codes.codes, by_thread, path, on_path, is_outermost)
-    outermost = is_outermost[rows]
+    outermost = calls.outermost_alike(trace, rows, codes.codes[rows])
     totals = {name: np.where(outermost, values[name], 0) for name in ("calls", "total_cpu_ns", "total_device_ns")}
     parts = [_sums(kinds, 0, values | totals), _sums(inner, 1, values)]
     for reason, work in operators.unowned(trace, request).items():
@@ -76,34 +68,6 @@ def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.
     cells |= dict(plain(groups.keys.drop(columns="kind", errors="ignore")))
     cells |= {name: integers(groups.sum(values[name]), known) if name in values else missing for name in _SUMS}
     return pd.DataFrame(cells)
-
-
-@compiled
-def _find_outermost(
-    around: IntArray, kind: Int32Array, rows: IntArray,
-    path: Out[IntArray], on_path: Out[IntArray], outermost: Out[BoolArray],
-) -> None:  # fmt: skip
-    """Set the mask ``outermost`` of the ``rows`` that have no ancestor of the same ``kind``. ``rows`` are sorted by
-    thread and time. ``around`` is the parent of each row. ``on_path`` counts the events of each kind on the ``path`` to
-    the current row."""
-    depth = 0
-    for row in rows:
-        while depth and path[depth - 1] != around[row]:
-            depth -= 1
-            on_path[kind[path[depth]] + 1] -= 1
-        if not depth:  # the row is not below the previous event: rebuild the path
-            above = around[row]
-            while above >= 0:
-                path[depth] = above
-                depth += 1
-                on_path[kind[above] + 1] += 1
-                above = around[above]
-            for k in range(depth // 2):
-                path[k], path[depth - 1 - k] = path[depth - 1 - k], path[k]
-        outermost[row] = on_path[kind[row] + 1] == 0
-        path[depth] = row
-        depth += 1
-        on_path[kind[row] + 1] += 1
 
 
 COLUMNS: Final = (

@@ -105,8 +105,10 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     nothing = integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
     self_cpu_ns = groups.sum(spread(calls.self_cpu_ns(trace, summed), rows))
     self_device_ns = groups.sum(spread(calls.self_device_ns(trace, counted), rows))
-    cpu = groups.statistics(spread(trace.ints("dur_ns"), rows), "cpu")
-    device = groups.statistics(spread(attribution.total_device_ns(trace), rows), "device")
+    # A call inside a call of the same group is a part of it: it adds nothing to the totals.
+    outer = calls.outermost_alike(trace, rows, groups.code) if rules is None else np.ones(len(rows), np.bool_)
+    cpu = groups.statistics(spread(trace.ints("dur_ns"), rows), "cpu", outer)
+    device = groups.statistics(spread(attribution.total_device_ns(trace), rows), "device", outer)
     has_device_work = trace.rows("kind", *schema.DEVICE_WORK).any()
     known_on_device = np.full(len(groups), request.native or has_device_work)
     self_sum = int(self_cpu_ns.sum())
@@ -115,9 +117,9 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     elif totals_only:
         outermost_sum = int(cpu["total_cpu_ns"].sum())
     else:
-        outer = select.marked(trace, rows)
-        outer &= ~nesting.lies_in(trace.ints("parent"), outer)
-        outermost_sum = int(trace.ints("dur_ns")[outer].sum())
+        outermost = select.marked(trace, rows)
+        outermost &= ~nesting.lies_in(trace.ints("parent"), outermost)
+        outermost_sum = int(trace.ints("dur_ns")[outermost].sum())
     device_share = ratio(self_device_ns, int(self_device_ns.sum()))
     cells: dict[str, Any] = {"calls": groups.calls(), "self_cpu_ns": self_cpu_ns, "self_device_ns": self_device_ns}
     cells["self_cpu_ratio"] = ratio(self_cpu_ns, self_sum)
@@ -132,7 +134,10 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
             if name.startswith("self_"):
                 values = values.copy()
                 calls.gather(trace, values)
-            cells[name] = groups.known_sum(spread(values, rows), np.ones(len(rows), np.bool_))
+            values = spread(values, rows)
+            if name.startswith("total_"):
+                values[~outer] = 0
+            cells[name] = groups.known_sum(values, np.ones(len(rows), np.bool_))
     flops = spread(trace.ints("flops") if request.native else operator_flops(trace), rows)
     known = flops != UNKNOWN
     flops[~known] = 0
