@@ -47,6 +47,11 @@ def operator_name(native: str) -> str | None:
     return forward + GRADIENT_SUFFIX if forward else _library(name)
 
 
+def is_autograd_node(native: str) -> bool:
+    """Return whether an operator is a node of autograd's graph, which calls the operators that compute gradients."""
+    return native.startswith((_EVALUATE, "torch::autograd::")) or _BACKWARD_NODE.fullmatch(native) is not None
+
+
 def has_namespace(native: str) -> bool:
     """Return whether torch itself defines an operator of this name, by its namespace."""
     return _NAMESPACE.match(native) is not None

@@ -87,6 +87,10 @@ class OperatorFormula:
         return roles
 
 
+WRAPPER: Final = OperatorFormula("")
+"""Stands for the formula of an operator that only calls others. Its FLOPs are those of the operators inside."""
+
+
 def parse(text: str) -> OperatorFormula:
     """Return the formula that a text such as ``matmul(bias, a, b)`` describes. Raises ValueError."""
     match = _TEXT.fullmatch(text)

@@ -77,6 +77,18 @@ def family(op_name: str | None) -> str | None:
     return _FAMILY.get(op_name) or _FAMILY.get(op_name.removesuffix(GRADIENT_SUFFIX))
 
 
+PRODUCT_FAMILIES: Final = ("matmul", "conv", "attention", "rnn", "mixture_of_experts")
+"""Families of operators and kernels that compute matrix products."""
+_NO_PRODUCTS: Final = frozenset(("outer", "rotary_embedding", "kv_cache"))
+"""Operators of these families without matrix products."""
+
+
+def is_product(op_name: str | None) -> bool:
+    """Return whether a canonical operator, or the gradient of one, computes matrix products."""
+    bare = (op_name or "").removesuffix(GRADIENT_SUFFIX)
+    return family(bare) in PRODUCT_FAMILIES and bare not in _NO_PRODUCTS
+
+
 class NamePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The name of a family or canonical operator, and regular expressions for the texts that belong to it."""
 

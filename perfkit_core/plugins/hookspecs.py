@@ -79,6 +79,7 @@ def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-b
 def perfkit_operator_formulas() -> contracts.OperatorFormulas:  # type: ignore[empty-body]
     """A dictionary from framework to a function. The function maps an operator name of this framework to the formula of
     its FLOPs and bytes, with the roles of its recorded arguments, or to None (:mod:`perfkit_core.flops.registry`).
+    ``WRAPPER`` stands for the formula of an operator that only calls others.
 
     An adapter may keep its formulas in ``operator_formulas.toml`` (:func:`perfkit_core.flops.registry.read_formulas`).
     """

@@ -223,11 +223,72 @@ def test_groups_split_the_rows_the_columns_or_the_inner_dimension(
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointing_counts_as_recomputation(reentrant: bool, tmp_path: Path) -> None:
+    """Without ``reentrant``, torch stops the repeated forward pass at the last layer, whose input it needs."""
     model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)), torch.randn(4, 8, requires_grad=True)
-    forward = 2 * 4 * (8 * 16 + 16 * 8)
-    handler = perfkit.torch.trace_handler(tmp_path)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True,
-                                on_trace_ready=handler):  # fmt: skip
+
+    def run() -> None:
         checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+
+    forward, first = 2 * 4 * (8 * 16 + 16 * 8), 2 * 4 * 8 * 16
+    with recorded(tmp_path):
+        run()
     (row,) = model_flops.table(perfkit.load(tmp_path), ViewRequest()).to_dict("records")
-    assert (row["model_flops"], row["hardware_flops"]) == (3 * forward, 4 * forward)
+    assert row["model_flops"] == 3 * forward
+    assert row["hardware_flops"] == reference(run) == 3 * forward + (forward if reentrant else first)
+
+
+def _mapped_gradient() -> None:
+    weight = torch.randn(4, 6)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).square().sum()
+
+    torch.vmap(torch.func.grad(loss))(torch.randn(3, 5, 4))
+
+
+def _double_backward() -> None:
+    x, weight = torch.randn(4, 5, requires_grad=True), torch.randn(5, 6, requires_grad=True)
+    (gradient,) = torch.autograd.grad((x @ weight).square().sum(), x, create_graph=True)
+    gradient.square().sum().backward()
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "vmap of a product": lambda: torch.vmap(torch.mm)(torch.randn(3, 4, 5), torch.randn(3, 5, 2)),
+    "vmap over one factor": lambda: torch.vmap(torch.mm, (0, None))(torch.randn(3, 4, 5), torch.randn(5, 2)),
+    "nested vmap": lambda: torch.vmap(torch.vmap(torch.mv))(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 5)),
+    "vmap of a linear layer": lambda: torch.vmap(functional.linear)(
+        torch.randn(3, 7, 4), torch.randn(3, 6, 4), torch.randn(3, 6)
+    ),
+    "vmap of a convolution": lambda: torch.vmap(functional.conv2d)(
+        torch.randn(3, 2, 4, 8, 8), torch.randn(3, 5, 4, 3, 3)
+    ),
+    "gradient inside vmap": _mapped_gradient,
+    "second derivative": _double_backward,
+    "einsum": lambda: torch.einsum("bij,bjk,kl->bil", torch.randn(2, 3, 4), torch.randn(2, 4, 5), torch.randn(5, 6)),
+    "attention with a mask": lambda: functional.scaled_dot_product_attention(
+        *torch.randn(3, 2, 4, 8, 16), attn_mask=torch.randn(8, 8)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_flops_of_operators_inside_operators_equal_those_of_torchs_counter(name: str, tmp_path: Path) -> None:
+    expected = reference(PROGRAMS[name])
+    assert expected > 0
+    assert counted(PROGRAMS[name], tmp_path) == expected
+
+
+def test_elementwise_work_inside_vmap_and_backward_nodes(tmp_path: Path) -> None:
+    x, y = torch.randn(1000, requires_grad=True), torch.randn(1000, requires_grad=True)
+    with recorded(tmp_path):
+        torch.vmap(torch.square)(torch.randn(8, 10))
+        (x * y).backward(torch.ones(1000))
+    trace = perfkit.load(tmp_path)
+    work, names = operator_work(trace), trace.codes("name")
+    flops = {}
+    for row, number in zip(work.row.tolist(), work.distinct.tolist(), strict=True):
+        name = names.values[names.codes[row]]
+        flops[name] = flops.get(name, 0) + work.works[number].flops
+    assert flops["aten::mul"] == 3 * 1000  # one in the forward pass, two in the node MulBackward0
+    assert flops.get("aten::square", 0) + flops.get("aten::pow", 0) == 80
+    assert not any("Backward" in name for name in flops)

@@ -4,6 +4,9 @@ The model FLOPs are those of the forward and backward passes. The hardware FLOPs
 save memory: the scores in the backward pass of fused attention, and the forward operators that activation checkpointing
 repeats. The utilisation is the time that these FLOPs take at the peak rates of their data types, divided by the time of
 the steps: MFU for model FLOPs, HFU for hardware FLOPs.
+
+Operators that compute matrix products but whose FLOPs are unknown are missing in the FLOPs. The table says how many
+they are. If they take more than :data:`MOST_UNCOUNTED` of the time, the utilisations are unknown, too.
 """
 
 from __future__ import annotations
@@ -14,34 +17,27 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
+from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
 from perfkit_core.language.messages import message
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import RANK, STEP, Column, count, duration, operations, share
-from perfkit_core.model.schema import BACKWARD, FORWARD
+from perfkit_core.model.columns import RANK, STEP, Column, count, duration, operations, share, text
 from perfkit_core.model.trace import Trace
+from perfkit_core.operators.names import PRODUCT_FAMILIES, family, is_product
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, first_of_call, limits, timed
+from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
 from perfkit_core.views.modules import layer_flops
-from perfkit_core.views.operators.operator_work import operator_work
+from perfkit_core.views.operators.calls import outermost
+from perfkit_core.views.operators.families import event_families
+from perfkit_core.views.operators.operator_work import operator_work, repeated, uncounted
 from perfkit_core.views.steps import serving, step_rows
+from perfkit_core.views.steps.activity import has_device_work
 
 GROUPINGS: Final = ("step", "rank")
-
-
-@once
-def recomputed(trace: Trace) -> BoolArray:
-    """Return the mask of the operators in :func:`operator_work` that repeat an operator of the forward pass of the same
-    step, shape (operators,). They run in the backward pass and take part in a backward graph of their own, and an
-    operator of the same name and shapes ran in the forward pass."""
-    row = operator_work(trace).row
-    numbers = (trace.ints(name)[row] for name in ("rank", "step"))
-    code, first = groupby.distinct([*numbers, *(trace.codes(name).codes[row] for name in ("name", "shapes"))], len(row))
-    in_forward = groupby.sums(code, len(first), trace.rows("phase", FORWARD)[row]) > 0
-    again: BoolArray = trace.rows("phase", BACKWARD)[row] & (trace.ints("sequence")[row] >= 0) & in_forward[code]
-    return again
+MOST_UNCOUNTED: Final = 0.05
+"""Largest share of the time of operators without FLOPs at which the utilisation still describes the model."""
+INCOMPLETE: Final = "the FLOPs of too many matrix products are unknown"
+_UNCOUNTED: Final = ("uncounted_calls", "uncounted_ns", "work_ns")
 
 
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -59,7 +55,8 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         code, start, end = select.spans(trace, chosen)
         times = pd.DataFrame({"rank": select.ranks(trace)[code], "step_ns": end - start})
         times["rank"] = times["rank"].astype("Int64").where(times["rank"] >= 0)
-    items = timed(trace, chosen & ((trace.ints("step") >= 0) | (len(steps) == 0)))
+    chosen = chosen & ((trace.ints("step") >= 0) | (len(steps) == 0))
+    items = timed(trace, chosen)
     work = _of_operators(trace, request, items)
     if not len(work):
         work = _of_layers(trace, chosen)
@@ -68,7 +65,12 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows = times.drop(columns=[name for name in ("step",) if name not in by], errors="ignore")
     rows = rows.groupby(by, dropna=False).sum(min_count=1).reset_index()
     rows = rows.merge(_devices(trace, items), on="rank", how="left")
-    return rows.merge(totals, on=by, how="left").astype(summed)
+    rows = rows.merge(
+        _uncounted(trace, items, chosen).groupby(by, dropna=False)[list(_UNCOUNTED)].sum().reset_index(),
+        on=by,
+        how="left",
+    )
+    return rows.merge(totals, on=by, how="left").astype(summed | dict.fromkeys(_UNCOUNTED, "Int64"))
 
 
 def _devices(trace: Trace, items: Timed) -> pd.DataFrame:
@@ -77,16 +79,38 @@ def _devices(trace: Trace, items: Timed) -> pd.DataFrame:
     return used.groupby("rank", dropna=False)["devices"].nunique().astype("Int64").reset_index()
 
 
+def _uncounted(trace: Trace, items: Timed, chosen: BoolArray) -> pd.DataFrame:
+    """Return one row per device event of ``items`` (without a device, per chosen outermost operator): rank, step, its
+    duration ``work_ns``, and the calls and the duration of matrix products in it whose FLOPs are unknown."""
+    names, mask = trace.codes("op_name"), uncounted(trace)
+    calls = np.zeros(len(trace), np.int64)
+    if has_device_work(trace):
+        rows, families = items.row, event_families(trace)
+        moves = [family(name) in PRODUCT_FAMILIES and not is_product(name) for name in names.values]
+        moved = np.append(names.lookup(np.array(moves, np.bool_), False), False)[items.operator]
+        products = np.isin(families.codes[rows], [families.values.index(name) for name in PRODUCT_FAMILIES])
+        missing = products & ~moved & ~np.append(operator_work(trace).matrix, False)[items.counted]
+        launched = np.flatnonzero(missing)
+        first = groupby.distinct((operator_keys(items)[launched],), len(launched))[1]
+        calls[rows[launched[first]]] = 1
+        missing_ns = np.where(missing, trace.ints("dur_ns")[rows], 0)
+    else:
+        rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
+        calls[mask] = 1
+        missing_ns = nesting.sum_up(trace.ints("parent"), np.where(mask, trace.ints("dur_ns"), 0))[rows]
+        calls = nesting.sum_up(trace.ints("parent"), calls)
+    columns = {"rank": _known(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
+    numbers = (calls[rows], missing_ns, trace.ints("dur_ns")[rows])
+    return pd.DataFrame(columns | dict(zip(_UNCOUNTED, numbers, strict=True)))
+
+
 def _of_operators(trace: Trace, request: ViewRequest, items: Timed) -> pd.DataFrame:
     """Return one row per operator with matrix products: rank, step, FLOPs, and ideal times in ns."""
     work = operator_work(trace)
-    is_matrix = np.array([*(one.matrix for one in work.works), False], np.bool_)[
-        np.append(work.distinct, -1)[items.counted]
-    ]
-    items = items.of(is_matrix)
-    items = items.of(first_of_call(items))
+    items = items.of(np.append(work.matrix, False)[items.counted])
+    items = items.of(main_items(trace, items))
     flops, twice = work.values("flops")[items.counted], work.values("recomputed")[items.counted]
-    model = np.where(recomputed(trace)[items.counted], 0, flops - twice)
+    model = np.where(repeated(trace, work.row)[0][items.counted], 0, flops - twice)
     ideal = limits(trace, request, items).compute_ns
     return _frame(trace, items.operator, model, flops, ideal * model / np.maximum(flops, 1), ideal)
 
@@ -118,8 +142,12 @@ def _known(rank: IntArray) -> pd.arrays.IntegerArray:
 def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     time = table["step_ns"].astype("Float64").where(table["step_ns"] > 0)
     result = table.assign(tflop_per_s=table["model_flops"] / time * TFLOP_PER_S)
+    work = table["work_ns"].astype("Float64").where(table["work_ns"] > 0)
+    result["uncounted_ratio"] = table["uncounted_ns"] / work
+    complete = ~(result["uncounted_ratio"] > MOST_UNCOUNTED).fillna(False)
     for name, ideal in zip(("mfu_ratio", "hfu_ratio"), _IDEAL, strict=True):
-        result[name] = table[ideal] / (time * table["devices"])
+        result[name] = (table[ideal] / (time * table["devices"])).where(complete)
+    result["missing"] = pd.Series(pd.NA, table.index, dtype=object).where(complete, INCOMPLETE)
     return result[[column.name for column in COLUMNS if column.name in result]]
 
 
@@ -159,6 +187,16 @@ COLUMNS: Final = (
         proper=True,
         description="time of the hardware FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
+    count(
+        "uncounted_calls", "Uncounted", exact=True, per_step=True, description="calls of matrix products without FLOPs"
+    ),
+    share(
+        "uncounted_ratio",
+        "Uncounted",
+        proper=True,
+        description="share of the device time (host time without a device) that these calls take",
+    ),
+    text("missing", "Missing", description="reason why the utilisation is unknown"),
 )
 
 VIEW = View(

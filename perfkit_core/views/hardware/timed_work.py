@@ -8,7 +8,7 @@ the peak bandwidth of the memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -47,9 +47,10 @@ class Timed:
     operator: IntArray  # row of the operator that the time belongs to, -1 if none
     counted: IntArray  # index of the operator in `operator_work`, -1 if its FLOPs are unknown
     device: IntArray  # code of the device
+    tf32: BoolArray  # whether a kernel of the operator rounds the inputs of float32 products
 
     def of(self, mask: BoolArray) -> Timed:
-        return Timed(self.row[mask], self.operator[mask], self.counted[mask], self.device[mask])
+        return Timed(*(getattr(self, column.name)[mask] for column in fields(self)))
 
 
 def timed(trace: Trace, chosen: BoolArray) -> Timed:
@@ -66,7 +67,12 @@ def timed(trace: Trace, chosen: BoolArray) -> Timed:
         kept = chosen[work.row]
         rows, counted = work.row[kept], np.flatnonzero(kept)
         operator = rows
-    return Timed(rows, operator, counted, device[rows].astype(np.int64))
+    names = trace.codes("name")
+    shown = names.lookup(np.array([shows_tf32(name) for name in names.values], np.bool_), False)[rows]
+    tf32 = np.zeros(len(work.row) + 1, np.bool_)
+    tf32[counted[shown]] = True
+    tf32[NO_ROW] = False
+    return Timed(rows, operator, counted, device[rows].astype(np.int64), tf32[counted])
 
 
 def device_peaks(trace: Trace, request: ViewRequest) -> list[DevicePeaks | None]:
@@ -97,17 +103,16 @@ class Limits:
 
 def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
     """Return the limits of each item by the peak rates of its device."""
-    names, work, peaks = trace.codes("name"), operator_work(trace), device_peaks(trace, request)
-    rounds = names.lookup(np.array([shows_tf32(name) for name in names.values], np.bool_), False)[items.row]
+    work, peaks = operator_work(trace), device_peaks(trace, request)
     number = np.append(work.distinct, NO_ROW)[items.counted]
-    code, first = groupby.distinct((items.device, number, rounds.astype(np.int64)), len(items.row))
+    code, first = groupby.distinct((items.device, number, items.tf32.astype(np.int64)), len(items.row))
     values = np.full((4, len(first)), np.nan)
     for place, item in enumerate(first.tolist()):
         device = peaks[items.device[item]]
         if device is None or number[item] == NO_ROW:
             continue
         call = work.works[number[item]]
-        rate = device.flops_per_s(call.dtype, call.matrix, bool(rounds[item]))
+        rate = device.flops_per_s(call.dtype, call.matrix, bool(items.tf32[item]))
         if call.flops == 0:
             values[0, place] = 0
         elif rate:
@@ -127,34 +132,44 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
     of_work = {"device": ("device", lambda trace, rows, _: texts_at(trace.codes("device"), items.row))}
     keys = names | {"type": types[number]} | grouping.keys(trace, request, around, GROUPINGS, of_work)
     groups = group(keys)
-    first = first_of_call(items)
+    main = main_items(trace, items)
+    calls = groupby.distinct((groups.code, operator_keys(items)), len(items.row))[1]
     start, end = trace.ints("start_ns")[items.row], trace.end_ns[items.row]
     # The times of ranks and devices add up. Their work may overlap.
     code, pair = groupby.distinct((groups.code, trace.ints("rank")[items.row], items.device), len(items.row))
     covered = intervals.union_length_by(code, len(pair), start, end)
-    result = groups.keys.assign(calls=groups.sum(first), time_ns=groupby.sums(groups.code[pair], len(groups), covered))
+    result = groups.keys.assign(
+        calls=np.bincount(groups.code[calls], minlength=len(groups)),
+        time_ns=groupby.sums(groups.code[pair], len(groups), covered),
+    )
     for name in ("flops", "bytes"):
         values = np.append(work.values(name), UNKNOWN)[items.counted]
-        result[name] = groups.known_sum(np.where(first, values, 0), values != UNKNOWN)
+        result[name] = groups.known_sum(np.where(main, values, 0), values != UNKNOWN)
     limit = limits(trace, request, items)
     times = {"compute_ns": limit.compute_ns, "memory_ns": limit.memory_ns}
     times["limit_ns"] = np.maximum(limit.compute_ns, limit.memory_ns)  # unknown unless both are known
     for name, values in times.items():
         # Rounded for each call, so that the sum does not depend on the order or the grouping.
         result[name] = groups.known_sum(
-            np.rint(np.where(first, np.nan_to_num(values), 0)).astype(np.int64), ~np.isnan(values)
+            np.rint(np.where(main, np.nan_to_num(values), 0)).astype(np.int64), ~np.isnan(values)
         )
     for name in ("tflop_per_s", "gb_per_s"):
         result[f"peak_{name}"] = pd.Series(getattr(limit, name)).groupby(groups.code).max().astype("Float64")
     return plain(result)
 
 
-def first_of_call(items: Timed) -> BoolArray:
-    """Return the mask of the first item of each operator on each device, so that its FLOPs count once."""
-    identity = np.where(items.operator == NO_ROW, -1 - np.arange(len(items.row)), items.operator)
-    code, first = groupby.distinct((identity, items.device), len(items.row))
-    mask = np.zeros(len(code), np.bool_)
-    mask[first] = True
+def operator_keys(items: Timed) -> IntArray:
+    """Return a number for each item that items of the same operator share. Shape (items,)."""
+    return np.where(items.operator == NO_ROW, -1 - np.arange(len(items.row)), items.operator)
+
+
+def main_items(trace: Trace, items: Timed) -> BoolArray:
+    """Return the mask of one item of each operator, so that its work counts once and on the device that computes it:
+    the operator's longest kernel, not a copy, a memset or the work of another device."""
+    kernel_ns = np.where(trace.rows("kind", *DEVICE_WORK[1:])[items.row], -1, trace.ints("dur_ns")[items.row])
+    order = np.argsort(-kernel_ns, kind="stable")
+    mask = np.zeros(len(order), np.bool_)
+    mask[order[groupby.distinct((operator_keys(items)[order],), len(order))[1]]] = True
     return mask
 
 

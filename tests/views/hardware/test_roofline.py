@@ -137,6 +137,121 @@ def test_tf32_kernels_have_the_peak_of_tf32() -> None:
     assert peak("ampere_sgemm_64x64_tn") == 67
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_tf32_is_decided_by_any_kernel_of_the_operator(place: int) -> None:
+    """A memset or a cast before or after the kernel changes nothing, also on another stream or device."""
+    work = [
+        device("s1688gemm", "kernel", 1000, 700, 1),
+        device("Memset (Device)", "memset", 900, 5, 2) | {"device": "cuda:1"},
+        device("direct_copy_kernel", "kernel", 950, 40, 3, stream=8),
+    ]
+    work = [row | {"start_ns": 900 + 1000 * number} for number, row in enumerate(work[place:] + work[:place])]
+    rows = [
+        host("aten::mm", "operator", 0, 500, shapes="[[64,64],[64,64]]", dtypes='["float","float"]'),
+        *(launch(10 + 20 * number, number) for number in (1, 2, 3)),
+        *work,
+    ]
+    found = of_h100(rows).with_meta(devices=(H100, Device("cuda:1", "unheard of")))
+    (row,) = roofline.table(found, ViewRequest()).to_dict("records")
+    assert (row["calls"], row["flops"], row["bytes"], row["peak_tflop_per_s"]) == (1, 2 * 64**3, 3 * 64**2 * 4, 494.7)
+    (row,) = model_flops.table(found, ViewRequest()).to_dict("records")
+    assert row["model_flops"] == 2 * 64**3
+    assert row["mfu_ratio"] == pytest.approx(2 * 64**3 / 494.7e3 / row["step_ns"] / 2)
+    by_device = roofline.table(found, ViewRequest(by=("device",))).set_index("device")
+    assert by_device["calls"].to_dict() == {"cuda:0": 1, "cuda:1": 1}
+    assert by_device["flops"].to_dict() == {"cuda:0": 2 * 64**3, "cuda:1": 0}
+
+
+def nested(*shapes: str) -> list[dict[str, Any]]:
+    """Return operators aten::mm, each inside the previous one, with these shapes of their inputs. A kernel is launched
+    in the innermost."""
+    count = len(shapes)
+    operators = [
+        host("aten::mm", "operator", 10 * number, 1000 - 20 * number, shapes=each, dtypes='["float","float"]')
+        for number, each in enumerate(shapes)
+    ]
+    return [*operators, launch(10 * count, 1), device("gemm", "kernel", 2000, 700, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "flops"),
+    [
+        (("[[4,5],[5,2]]", "[[4,5],[5,2]]"), 80),  # a re-dispatch
+        (("[[4,5],[5,2]]", "[[12,5],[5,2]]"), 240),  # vmap: the inner operator has the mapped dimension
+        (("[[4,5],[5,2]]", "[[4,5],[5,2]]", "[[12,5],[5,2]]"), 240),
+        (("[[4,5],[5,8]]", "[[4,5],[5,2]]"), 80),  # a distributed tensor: the inner operator has a shard
+        (("[[4,5],[5,2]]", "[[]]"), 80),  # the FLOPs of the inner operator are unknown
+    ],
+)
+def test_flops_are_those_of_the_operator_that_computes(shapes: tuple[str, ...], flops: int) -> None:
+    (row,) = roofline.table(of_h100(nested(*shapes)), ViewRequest()).dropna(subset="flops").to_dict("records")
+    assert (row["calls"], row["flops"], row["time_ns"]) == (1, flops, 700)
+
+
+def test_autograd_nodes_have_no_flops() -> None:
+    values = {"shapes": "[[1000],[1000]]", "dtypes": '["float","float"]'}
+    rows = [
+        host("MulBackward0", "operator", 0, 100, shapes="[[1000]]", dtypes='["float"]'),
+        host("aten::mul", "operator", 10, 20, **values),
+        host("aten::mul", "operator", 40, 20, **values),
+        host("AddBackward0", "operator", 200, 10, shapes="[[1000]]", dtypes='["float"]'),
+    ]
+    names = {"MulBackward0": "multiply_grad", "AddBackward0": "add_grad", "aten::mul": "multiply"}
+    (row,) = roofline.table(trace(rows, names=names.get).with_meta(framework="torch"), ViewRequest()).to_dict("records")
+    assert (row["name"], row["calls"], row["flops"], row["bytes"]) == ("aten::mul", 2, 2000, 24_000)
+
+
+def test_a_recomputation_that_was_stopped_does_not_count() -> None:
+    """The third product has its inputs saved, but nothing that computes: the checkpoint needs no more tensors."""
+
+    def product(start: int, phase: str, *inside: str) -> list[dict[str, Any]]:
+        rows = [host("aten::mm", "operator", start, 90, phase=phase, sequence=start, **PRODUCT)]
+        return rows + [host(name, "operator", start + 10 * n, 5, phase=phase) for n, name in enumerate(inside, 1)]
+
+    rows = [
+        *product(0, "forward", "aten::resolve_conj"),
+        *product(100, "backward", "aten::detach", "aten::resolve_conj"),
+        *product(200, "backward", "aten::detach"),
+    ]
+    (row,) = model_flops.table(trace(rows).with_meta(framework="torch"), ViewRequest()).to_dict("records")
+    assert (row["model_flops"], row["hardware_flops"]) == (FLOPS, 2 * FLOPS)
+
+
+@pytest.mark.parametrize(("duration", "known"), [(400, True), (900, False)])
+def test_utilisation_is_withheld_if_too_many_products_have_no_flops(duration: int, known: bool) -> None:
+    rows = [
+        *products(),
+        host("aten::conv2d", "operator", 600, 90),
+        host("aten::cudnn_convolution", "operator", 610, 70),
+        launch(620, 4),
+        launch(640, 5),
+        device("scudnn", "kernel", 30_000, duration - 100, 4),
+        device("scudnn", "kernel", 31_000, 100, 5),
+    ]
+    found = trace(rows, names={"aten::conv2d": "conv", "aten::cudnn_convolution": "conv"}.get)
+    (row,) = model_flops.table(found.with_meta(framework="torch", devices=(H100,)), ViewRequest()).to_dict("records")
+    assert (row["model_flops"], row["uncounted_calls"]) == (2 * FLOPS, 1)
+    assert row["uncounted_ratio"] == pytest.approx(duration / (15_000 + duration))
+    assert [pd.notna(row[name]) for name in ("mfu_ratio", "hfu_ratio", "missing")] == [known, known, not known]
+
+
+def test_products_without_flops_on_the_host() -> None:
+    """Nested operators count once. A product around one with known FLOPs is not unknown."""
+    rows = [
+        host("aten::linear", "operator", 0, 100),
+        host("aten::mm", "operator", 10, 80, **PRODUCT),
+        host("autograd::engine::evaluate_function: MmBackward0", "operator", 200, 400),
+        host("MmBackward0", "operator", 210, 380),
+        host("aten::mm", "operator", 220, 50),
+        host("aten::mm", "operator", 300, 50),
+    ]
+    names = {"aten::linear": "linear", "aten::mm": "matmul", "MmBackward0": "matmul_grad"}
+    (row,) = model_flops.table(trace(rows, names=names.get).with_meta(framework="torch"), ViewRequest()).to_dict(
+        "records"
+    )
+    assert (row["model_flops"], row["uncounted_calls"], row["uncounted_ratio"]) == (FLOPS, 2, 100 / 500)
+
+
 def test_products_by_size() -> None:
     (row,) = gemm.table(of_h100(products()), ViewRequest()).to_dict("records")
     assert (row["m"], row["n"], row["k"], row["batch"], row["type"]) == (1024, 2048, 1024, 1, "bfloat16")
