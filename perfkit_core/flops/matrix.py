@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from perfkit_core.flops.arguments import Argument, Tensor
@@ -25,9 +26,11 @@ def matmul(
     bias: Tensor | None = None,
     transpose_a: Argument = None,
     transpose_b: Argument = None,
+    scales: Argument = None,
 ) -> Work:
     """Return the work of ``a @ b``: 2 · batch · m · n · k FLOPs. Dimensions before the last two are broadcast.
-    ``transpose_a`` and ``transpose_b`` say whether the last two dimensions of a factor are swapped before."""
+    ``transpose_a`` and ``transpose_b`` say whether the last two dimensions of a factor are swapped before. ``scales``
+    are factors of the values in ``a`` and ``b``, which are read, too."""
     a, b = _transposed(a, transpose_a), _transposed(b, transpose_b)
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
@@ -40,7 +43,15 @@ def matmul(
     if len(right) == 2:  # all rows of `a` multiply the same matrix
         batch, m = (), math.prod(left[:-1])
     product = Product(math.prod(batch), m, n, k)
-    return Work(2 * math.prod(product), moved((a, b, bias, result)), True, a.dtype, product)
+    return Work(2 * math.prod(product), moved((a, b, bias, *flat(scales), result)), True, a.dtype, product)
+
+
+def summed_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Work:
+    """Return the work of the sum of all products ``a[i] @ b[i]``, with the FLOPs of :func:`matmul`. The result is one
+    matrix."""
+    work = matmul(a, b)
+    result = Tensor((a.shape[-2], b.shape[-1]), a.dtype)
+    return replace(work, bytes=moved((a, b, bias, result)))
 
 
 def _transposed(factor: Tensor, swapped: Argument) -> Tensor:
@@ -150,11 +161,12 @@ def convolution_gradient(
     gradient: Tensor, input: Tensor, weight: Tensor, wanted: Sequence[Argument], transposed: bool = False
 ) -> Work:
     """Return the work of the backward pass of a convolution. ``wanted`` says whether the gradients of input, weight and
-    bias are computed. Each of the first two takes as many FLOPs as the forward pass. The third is not counted."""
+    bias are computed. Each of the first two takes as many FLOPs as the forward pass. The third has no FLOPs."""
     if not isinstance(wanted, tuple):
         raise ValueError("it is not recorded which gradients are computed")
-    of_input, of_weight = map(bool, wanted[:2])
+    of_input, of_weight, of_bias = (*map(bool, wanted), False)[:3]
     tensors = (gradient, *((weight, input) if of_input else ()), *((input, weight) if of_weight else ()))
+    tensors += (Tensor(gradient.shape[1:2], gradient.dtype),) if of_bias else ()
     flops = (of_input + of_weight) * _of_weights(input if transposed else gradient, weight)
     return Work(flops, moved(tensors), True, input.dtype)
 
@@ -271,20 +283,29 @@ def _pairs(queries: int, keys: int, causal: Argument) -> int:
     return square * (square + 1) // 2 + (queries - square) * keys
 
 
-def recurrent(input: Tensor, weights: Argument) -> Work:
+def recurrent(input: Tensor, weights: Argument, states: Argument = None, bidirectional: Argument = None) -> Work:
     """Return the work of a recurrent network of any kind: 2 · positions · elements of the weight matrices FLOPs. The
     matrices are those of the inputs, of the hidden states and of a projection, in all layers and directions. ``input``
-    has the features of each position in its last dimension. Biases are not counted."""
+    has the features of each position in its last dimension. Biases have no FLOPs, but they are read. ``states`` are
+    those before the first position, the hidden state first. They are also results, like the hidden states of the last
+    layer at all positions."""
     positions = math.prod(input.shape[:-1])
-    matrices = [weight for weight in flat(weights) if len(weight.shape) == 2]
+    read, before = flat(weights), flat(states)
+    matrices = [weight for weight in read if len(weight.shape) == 2]
     if not matrices:
         raise ValueError("the weights of the recurrent network are not recorded")
     flops = 2 * positions * sum(weight.elements for weight in matrices)
-    return Work(flops, moved((input, *matrices)), True, input.dtype)
+    if not before:
+        return Work(flops, None, True, input.dtype)  # the sizes of the results are unknown
+    result = Tensor((positions, before[0].shape[-1] * (2 if bidirectional else 1)), input.dtype)
+    return Work(flops, moved((input, *read, *before, result, *before)), True, input.dtype)
 
 
-def recurrent_gradient(input: Tensor, weights: Argument) -> Work:
+def recurrent_gradient(
+    input: Tensor, weights: Argument, states: Argument = None, bidirectional: Argument = None
+) -> Work:
     """Return the work of the gradients of :func:`recurrent`: two products for each product of the forward pass, so
-    twice its FLOPs. The gradient of the input counts even if nothing needs it."""
-    forward = recurrent(input, weights)
+    twice its FLOPs. The gradient of the input counts even if nothing needs it. Each tensor of the forward pass and its
+    gradient are read or written once."""
+    forward = recurrent(input, weights, states, bidirectional)
     return Work(2 * forward.flops, forward.bytes and 2 * forward.bytes, True, forward.dtype)

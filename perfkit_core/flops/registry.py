@@ -23,11 +23,11 @@ from perfkit_core.system.packages import convert, read_toml
 FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
     function.__name__: function
     for function in (
-        matrix.matmul, matrix.matmul_gradient, matrix.matmul_of_unknown_layout, matrix.linear, matrix.bilinear,
+        matrix.matmul, matrix.summed_matmul, matrix.matmul_gradient, matrix.matmul_of_unknown_layout, matrix.linear, matrix.bilinear,
         matrix.grouped_matmul, matrix.convolution, matrix.convolution_gradient, matrix.sized_convolution,
         matrix.attention, matrix.attention_gradient, matrix.packed_attention,
         matrix.packed_attention_gradient, matrix.recurrent, matrix.recurrent_gradient, vector.elementwise, vector.lists,
-        vector.copy, vector.fill, vector.concatenate, vector.reduce, vector.scan, vector.softmax,
+        vector.gated, vector.gated_gradient, vector.sized_elementwise, vector.dropout, vector.copy, vector.fill, vector.concatenate, vector.reduce, vector.scan, vector.softmax,
         vector.softmax_gradient, vector.normalize, vector.normalize_gradient, vector.pool, vector.adaptive_pool,
         vector.sized_pool, vector.pool_gradient, vector.gather, vector.gather_sum, vector.scatter, vector.loss,
         vector.picked_loss, vector.picked_loss_gradient, vector.optimizer,
@@ -36,7 +36,7 @@ FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
 """Name of a formula → function that returns the work of a call."""
 
 _TEXT: Final = re.compile(r"(\w+)\((.*)\)")
-_CONSTANT: Final = re.compile(r"(\w+)=(\d+)")
+_CONSTANT: Final = re.compile(r"(\w+)=(\w+)")
 UNUSED: Final = "_"
 _LARGEST: Final = 2**62
 """FLOPs and bytes of a call are from 0 to below this number, so that they fit 64 bits. Others are errors."""
@@ -48,7 +48,7 @@ _BOOLEAN: Final = frozenset(("compare", "logical"))
 _VALUES: Final = frozenset(
     ("stride", "padding", "dilation", "transposed", "output_padding", "groups", "wanted", "causal", "query_length",
      "key_length", "trained", "inference", "dims", "window", "ceil", "size", "dim", "rows", "sizes", "transpose_a",
-     "transpose_b", "adaptive")
+     "transpose_b", "adaptive", "bidirectional", "mask", "reduction", "with_end")
 )  # fmt: skip
 """Roles of arguments that are values. If an operator has none, its work follows from shapes and types alone."""
 
@@ -98,7 +98,8 @@ def parse(text: str) -> OperatorFormula:
     if match is None or formula is None:
         raise ValueError(f"not a formula: {text!r}")
     parts = [part.strip() for part in match[2].split(",") if part.strip()]
-    constants = {found[1]: int(found[2]) for part in parts if (found := _CONSTANT.fullmatch(part))}
+    texts = {found[1]: found[2] for part in parts if (found := _CONSTANT.fullmatch(part))}
+    constants = {name: int(text) if text.isdigit() else text for name, text in texts.items()}
     roles = tuple(part for part in parts if not _CONSTANT.fullmatch(part))
     unknown = {*roles, *constants} - {UNUSED, *inspect.signature(formula).parameters}
     if unknown:

@@ -55,6 +55,38 @@ def lists(results: Argument, others: Argument = None, per_element: int = 1, read
     return Work(per_element * elements, moved((*changed, *(changed if reads else ()), *read)))
 
 
+def gated(input: Tensor, gate: Argument = None, dim: Argument = -1) -> Work:
+    """Return the work of an activation that multiplies one half of ``input`` along ``dim`` with a function of the other
+    half, such as a GLU: one FLOP for each element of the result. If ``gate`` is a tensor, it is the other half."""
+    if isinstance(gate, Tensor):
+        return elementwise((input, gate))
+    sizes = list(input.shape)
+    sizes[dim] //= 2
+    result = Tensor(tuple(sizes), input.dtype)
+    return Work(result.elements, moved((input, result)), dtype=input.dtype)
+
+
+def gated_gradient(gradient: Tensor, input: Tensor) -> Work:
+    """Return the work of the gradient of :func:`gated`: one FLOP for each element of ``input``."""
+    return Work(input.elements, moved((gradient, input, input)), dtype=input.dtype)
+
+
+def sized_elementwise(inputs: Argument, sizes: Sequence[int]) -> Work:
+    """Return the work of an elementwise operator whose result has the shape ``sizes``: one FLOP for each element of the
+    result, or of the largest input if it has more."""
+    tensors = flat(inputs)
+    result = Tensor(tuple(sizes), promoted(tensors))
+    elements = max(tensor.elements for tensor in (*tensors, result))
+    return Work(elements, moved((*tensors, result)), dtype=promoted(tensors))
+
+
+def dropout(input: Tensor, mask: Argument = True) -> Work:
+    """Return the work of a dropout: two FLOPs for each element (random number, product). Besides the result, a mask
+    with one byte for each element is written, unless ``mask`` is false."""
+    kept = Tensor(input.shape, "bool") if mask else None
+    return Work(2 * input.elements, moved((input, input, kept)), dtype=input.dtype)
+
+
 def copy(result: Tensor, source: Tensor) -> Work:
     """Return the work of a copy into ``result``, from a tensor that may have another type or fewer elements. It has no
     FLOPs."""
@@ -72,22 +104,43 @@ def concatenate(tensors: Argument) -> Work:
     return Work(0, None if size is None else 2 * size)
 
 
-def reduce(input: Tensor, dims: Argument = None, keep: Argument = None, per_element: int = 1) -> Work:
+def reduce(
+    input: Tensor,
+    dims: Argument = None,
+    keep: Argument = None,
+    per_element: int = 1,
+    result: str | None = None,
+    integers: str | None = None,
+    places: str | None = None,
+    results: int = 1,
+) -> Work:
     """Return the work of a reduction over ``dims`` (over all dimensions if None): ``per_element`` FLOPs for each input
-    element. If ``dims`` is a second tensor, as in ``max(a, b)``, the operator is elementwise."""
+    element. If ``dims`` is a second tensor, as in ``max(a, b)``, the operator is elementwise.
+
+    ``result`` is the type of the results, by default that of the input; ``integers`` is their type if the input has
+    integers or booleans. ``results`` is their number, without indices of the type ``places``, which a reduction over
+    given dimensions also has."""
     if isinstance(dims, Tensor):
         return elementwise((input, dims), per_element)
     count = len(input.shape)
     chosen = dims if isinstance(dims, tuple) else (dims,)
     reduced = {each % count for each in chosen if type(each) is int and -count <= each < count} if count else set()
-    kept = [size for place, size in enumerate(input.shape) if place not in reduced] if reduced else []
-    return Work(per_element * input.elements, moved((input, Tensor(tuple(kept), input.dtype))), dtype=input.dtype)
+    kept = tuple(size for place, size in enumerate(input.shape) if place not in reduced) if reduced else ()
+    output = Tensor(kept, result or _counted_as(input.dtype, integers))
+    indices = Tensor(kept, places) if places and reduced else None
+    return Work(per_element * input.elements, moved((input, *[output] * results, indices)), dtype=input.dtype)
 
 
-def scan(input: Tensor, per_element: int = 1) -> Work:
+def _counted_as(dtype: str | None, integers: str | None) -> str | None:
+    """Return the type of a sum of numbers of the type ``dtype``: ``integers`` for integers and booleans."""
+    return integers if integers and dtype and dtype.startswith(("int", "uint", "bool")) else dtype
+
+
+def scan(input: Tensor, per_element: int = 1, integers: str | None = None) -> Work:
     """Return the work of an operator that reads each element once and writes a result of the same shape:
-    ``per_element`` FLOPs for each element."""
-    return Work(per_element * input.elements, moved((input, input)), dtype=input.dtype)
+    ``per_element`` FLOPs for each element. ``integers`` is the type of the result if the input has integers."""
+    result = Tensor(input.shape, _counted_as(input.dtype, integers))
+    return Work(per_element * input.elements, moved((input, result)), dtype=input.dtype)
 
 
 def softmax(input: Tensor) -> Work:
@@ -123,9 +176,10 @@ def normalize_gradient(gradient: Tensor, input: Tensor, weight: Argument = None)
 
 def pool(
     input: Tensor, window: Sequence[int], stride: Argument = None, padding: Argument = None, dilation: Argument = None,
-    ceil: Argument = None,
+    ceil: Argument = None, places: str | None = None,
 ) -> Work:  # fmt: skip
-    """Return the work of max or average pooling: one FLOP for each element of each window."""
+    """Return the work of max or average pooling: one FLOP for each element of each window. ``places`` is the type of
+    the indices of the maxima, which are also results."""
     if not isinstance(window, tuple):
         raise ValueError("pooling needs the size of its window")
     count = len(window)
@@ -142,30 +196,36 @@ def pool(
     if min(sizes) < 1:
         raise ValueError(f"a window of {window} is larger than an input of {input.shape}")
     output = Tensor((*input.shape[:-count], *sizes), input.dtype)
-    return Work(output.elements * math.prod(window), moved((input, output)), dtype=input.dtype)
+    indices = Tensor(output.shape, places) if places else None
+    return Work(output.elements * math.prod(window), moved((input, output, indices)), dtype=input.dtype)
 
 
-def adaptive_pool(input: Tensor, size: Sequence[int]) -> Work:
-    """Return the work of pooling to a result of ``size``: about one FLOP for each input element."""
+def adaptive_pool(input: Tensor, size: Sequence[int], places: str | None = None) -> Work:
+    """Return the work of pooling to a result of ``size``: about one FLOP for each input element. ``places`` is the type
+    of the indices of the maxima, which are also results."""
     if not isinstance(size, tuple):
         raise ValueError("adaptive pooling needs the size of its result")
     output = Tensor((*input.shape[: -len(size)], *size), input.dtype)
-    return Work(input.elements, moved((input, output)), dtype=input.dtype)
+    indices = Tensor(output.shape, places) if places else None
+    return Work(input.elements, moved((input, output, indices)), dtype=input.dtype)
 
 
-def sized_pool(input: Tensor, window: Sequence[int], sizes: Sequence[int], adaptive: Argument = None) -> Work:
+def sized_pool(
+    input: Tensor, window: Sequence[int], sizes: Sequence[int], adaptive: Argument = None, places: str | None = None
+) -> Work:
     """Return the work of :func:`pool` if the shape of the result is known. If ``adaptive`` (one or several flags), the
     windows cover the input: about one FLOP for each input element."""
     output = Tensor(tuple(sizes), input.dtype)
     covers = any(adaptive) if isinstance(adaptive, tuple) else adaptive is True
     flops = input.elements if covers else output.elements * math.prod(window)
-    return Work(flops, moved((input, output)), dtype=input.dtype)
+    indices = Tensor(output.shape, places) if places else None
+    return Work(flops, moved((input, output, indices)), dtype=input.dtype)
 
 
-def pool_gradient(gradient: Tensor, input: Tensor) -> Work:
+def pool_gradient(gradient: Tensor, input: Tensor, indices: Argument = None) -> Work:
     """Return the work of the gradient of pooling or of a reduction: one FLOP for each element of ``gradient``, which is
-    added to the gradient of the input."""
-    return Work(gradient.elements, moved((gradient, input)), dtype=gradient.dtype)
+    added to the gradient of the input. ``indices`` are the places of the maxima."""
+    return Work(gradient.elements, moved((gradient, input, *flat(indices))), dtype=gradient.dtype)
 
 
 def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
@@ -177,19 +237,21 @@ def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
     return Work(0, moved((rows, indices, rows)), dtype=table.dtype)
 
 
-def gather_sum(table: Tensor, indices: Tensor, starts: Argument = None) -> Work:
+def gather_sum(
+    table: Tensor, indices: Tensor, starts: Argument = None, weights: Argument = None, with_end: Argument = None
+) -> Work:
     """Return the work of adding up the rows of ``table`` that ``indices`` name, in bags: one FLOP for each element of
-    these rows. ``starts`` has the start of each bag in ``indices``. If ``indices`` has two dimensions, each of its rows
-    is a bag."""
+    these rows. ``starts`` has the start of each bag in ``indices`` and, if ``with_end``, the end of the last bag. If
+    ``indices`` has two dimensions, each of its rows is a bag. ``weights`` has a factor of each row."""
     if len(indices.shape) == 2:
         bags = indices.shape[0]
     elif isinstance(starts, Tensor):
-        bags = starts.elements
+        bags = starts.elements - bool(with_end)
     else:
         raise ValueError("the bags are not recorded")
     width = table.shape[-1]
     rows, results = Tensor((indices.elements, width), table.dtype), Tensor((bags, width), table.dtype)
-    return Work(rows.elements, moved((rows, indices, results)), dtype=table.dtype)
+    return Work(rows.elements, moved((rows, indices, *flat(starts, weights), results)), dtype=table.dtype)
 
 
 def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
@@ -201,10 +263,11 @@ def scatter(gradient: Tensor, indices: Tensor, rows: Argument = None) -> Work:
     return Work(gradient.elements, moved((gradient, indices, table)), dtype=gradient.dtype)
 
 
-def loss(input: Tensor, target: Argument = None, per_element: int = 1) -> Work:
-    """Return the work of a loss that reads inputs and targets and adds up one number: ``per_element`` FLOPs for each
-    element of ``input``."""
-    return Work(per_element * input.elements, moved((input, *flat(target))), dtype=input.dtype)
+def loss(input: Tensor, target: Argument = None, reduction: Argument = None, per_element: int = 1) -> Work:
+    """Return the work of a loss that reads inputs and targets: ``per_element`` FLOPs for each element of ``input``. The
+    result is one number, or the losses of all elements if ``reduction`` is 0 or none."""
+    result = Tensor(input.shape if reduction in (0, "none") and reduction is not False else (), input.dtype)
+    return Work(per_element * input.elements, moved((input, *flat(target), result)), dtype=input.dtype)
 
 
 def picked_loss(input: Tensor, target: Tensor) -> Work:

@@ -94,7 +94,30 @@ def test_copies_and_embeddings_compute_nothing() -> None:
 def test_bags_of_embeddings_add_up_rows() -> None:
     found = work("gather_sum(table, indices, starts)", [1000, 8], [12], [4],
                  dtypes='["float","long int","long int"]')  # fmt: skip
-    assert (found.flops, found.bytes) == (12 * 8, 4 * (12 * 8 + 4 * 8) + 12 * 8)
+    assert (found.flops, found.bytes) == (12 * 8, 4 * (12 * 8 + 4 * 8) + 8 * (12 + 4))
+
+
+def test_the_results_of_a_bidirectional_network_have_both_directions() -> None:
+    """Two layers with three features as inputs, four hidden ones, two samples of five positions; without a cell."""
+    weights = [[12, 3], [12, 4], [12], [12]] * 2 + [[12, 8], [12, 4], [12], [12]] * 2
+    found = work("recurrent(input, weights, states, bidirectional)", [5, 2, 3], weights, [4, 2, 4], [],
+                 dtypes='["float","float","float","Scalar"]', values='["","","","True"]')  # fmt: skip
+    matrices = 2 * (12 * 3 + 12 * 4) + 2 * (12 * 8 + 12 * 4)
+    read = 5 * 2 * 3 + matrices + 8 * 12 + 4 * 2 * 4
+    assert (found.flops, found.bytes) == (2 * 10 * matrices, 4 * (read + 5 * 2 * 4 * 2 + 4 * 2 * 4))
+
+
+def test_results_whose_sizes_are_recorded() -> None:
+    """Operators of Paddle: a gate as a second input or in the first, groups of channels, and a mask."""
+    one = work("gated(input, gate)", [4, 10], [], dtypes='["float",""]')
+    assert (one.flops, one.bytes) == (20, 4 * (40 + 20))
+    two = work("gated(input, gate)", [4, 10], [4, 10], dtypes='["float","float"]')
+    assert (two.flops, two.bytes) == (40, 4 * 3 * 40)
+    groups = work("sized_elementwise(inputs, sizes)", [2, 6, 5], [], dtypes='["float",""]', values='["","[2,3,5]"]')
+    assert (groups.flops, groups.bytes) == (60, 4 * (60 + 30))
+    masked = work("dropout(input, mask)", [4, 6], [], dtypes='["float",""]', values='["","[4,6]"]')
+    assert masked.bytes == 4 * 2 * 24 + 24
+    assert work("dropout(input, mask)", [4, 6], [], dtypes='["float",""]', values='["","False"]').bytes == 4 * 2 * 24
 
 
 def test_an_optimizer_reads_and_writes_parameters_and_states() -> None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as functional
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -130,7 +131,9 @@ ROLES = {
     "ends": ["offs"],
     "result": ["self"],
     "source": ["other", "src"],
-    "target": ["target"],
+    "target": ["target", "weight"],
+    "scales": ["scale_a", "scale_b"],
+    "with_end": ["include_last_offset"],
     "output": ["output"],
     "parameters": ["self"],
     "gradients": ["grads"],
@@ -192,6 +195,48 @@ BYTES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda x, w: functional.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2),
         (_float(2, 4, 7, 7), _float(4, 3, 3, 3)),
     ),
+    "aten::addbmm": (torch.addbmm, (_float(4, 6), _float(3, 4, 5), _float(3, 5, 6))),
+    "aten::convolution_backward": (
+        lambda gradient, x, weight: torch.ops.aten.convolution_backward(
+            gradient, x, weight, [5], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
+        ),
+        (_float(2, 5, 6, 6), _float(2, 4, 8, 8), _float(5, 4, 3, 3)),
+    ),
+    "aten::mkldnn_rnn_layer": (
+        lambda x, hx, cx, *weights: torch.lstm(x, (hx, cx), weights, True, 1, 0.0, False, False, False),
+        (_float(6, 3, 5), _float(1, 3, 7), _float(1, 3, 7), _float(28, 5), _float(28, 7), _float(28), _float(28)),
+    ),
+    "aten::glu": (functional.glu, (_float(4, 10),)),
+    "aten::glu, first dimension": (lambda x: functional.glu(x, 0), (_float(4, 10),)),
+    "aten::glu_backward": (lambda g, x: torch.ops.aten.glu_backward(g, x, -1), (_float(4, 5), _float(4, 10))),
+    "aten::argmax": (lambda x: x.argmax(1), (_float(4, 6),)),
+    "aten::argmin": (torch.argmin, (_half(4, 6),)),
+    "aten::any": (lambda x: x.any(1), (_float(4, 6),)),
+    "aten::all": (torch.all, (torch.ones(4, 6, dtype=torch.int64),)),
+    "aten::max, with indices": (lambda x: x.max(1), (_float(4, 6),)),
+    "aten::min, of all": (torch.min, (_float(4, 6),)),
+    "aten::sum, of booleans": (lambda x: x.sum(0), (torch.ones(4, 6, dtype=torch.bool),)),
+    "aten::prod": (lambda x: x.prod(1), (torch.ones(4, 6, dtype=torch.int32),)),
+    "aten::var_mean": (lambda x: torch.var_mean(x, 1), (_float(4, 6),)),
+    "aten::cumsum, of integers": (lambda x: x.cumsum(0), (torch.ones(4, 6, dtype=torch.int32),)),
+    "aten::max_pool2d_with_indices": (
+        lambda x: functional.max_pool2d(x, 2, return_indices=True), (_float(1, 2, 6, 6),)
+    ),
+    "aten::adaptive_max_pool2d": (
+        lambda x: functional.adaptive_max_pool2d(x, 3, return_indices=True), (_float(1, 2, 6, 6),)
+    ),
+    "aten::native_dropout": (lambda x: torch.native_dropout(x, 0.5, True), (_float(4, 6),)),
+    "aten::mse_loss": (functional.mse_loss, (_float(4, 6), _float(4, 6))),
+    "aten::mse_loss, none": (
+        lambda x, y: functional.mse_loss(x, y, reduction="none"), (_float(4, 6), _float(4, 6))
+    ),
+    "aten::binary_cross_entropy": (
+        lambda x, y, w: functional.binary_cross_entropy(x, y, w), (torch.rand(4, 6), torch.rand(4, 6), torch.rand(4, 6))
+    ),
+    "aten::_embedding_bag_forward_only": (
+        lambda i, t, o: torch.embedding_bag(t, i, o, include_last_offset=True)[0],
+        (torch.tensor([0, 1, 2, 3]), _float(4, 6), torch.tensor([0, 2, 4])),
+    ),
     "aten::avg_pool2d": (lambda x: functional.avg_pool2d(x, 2, 3, 1, ceil_mode=True), (_float(1, 2, 5, 6),)),
 }  # fmt: skip
 """Operator → a call, and its inputs."""
@@ -200,9 +245,8 @@ BYTES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_are_those_of_inputs_and_results(name: str, tmp_path: Path) -> None:
     call, inputs = BYTES[name]
-    results = []
-    with recorded(tmp_path):
-        results.append(call(*inputs))
+    with recorded(tmp_path), torch.no_grad():
+        results = tree_leaves(call(*inputs))
     trace = perfkit.load(tmp_path)
     work, names = operator_work(trace), trace.codes("name")
     operator = name.split(",")[0]
