@@ -18,6 +18,7 @@ from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.reader import event_findings
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.left_running import stop_at_exit
@@ -100,7 +101,8 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
 
     def finish() -> Trace:
         read(_drained(waiting), recorder)
-        trace = assemble(recorder.recorded(), meta, rank=place.rank, operator_names=operator_names.operator_name)
+        quality = event_findings(recorder)
+        trace = assemble(recorder.recorded(), meta, quality, place.rank, operator_names.operator_name)
         try:
             return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
         except Exception:  # the cycle is complete without them

@@ -114,15 +114,16 @@ class _Reading(Reading[dialect.TorchDialect]):
     def __init__(self, path: Path, partial: bool, sparing: bool = False) -> None:
         super().__init__(path, dialect.TorchDialect(), partial, sparing)
         self._partial = partial
-        self._first_ns: list[int] = []
+        self._middle_ns: list[int] = []
         self._below_1us: set[int] = set()
 
     def see(self, events: pa.Table, base_ns: int = 0) -> None:
-        """Store the earliest ``start = start_ns - base_ns``, and up to two different values of ``start % 1000``."""
+        """Store the median of some ``start = start_ns - base_ns``, and up to two different values of ``start % 1000``.
+        A few events may have times of another clock."""
         start_ns = events["start_ns"].to_numpy()
         if not len(start_ns):
             return
-        self._first_ns.append(int(start_ns.min()) - base_ns)
+        self._middle_ns.append(int(np.median(start_ns[:: -(-len(start_ns) // _FEW)])) - base_ns)
         for part in (start_ns[:_FEW], start_ns):  # read all starts only if the first ones end with equal digits
             below = (part - base_ns) % 1000
             other = int(np.argmax(below != below[0]))
@@ -179,8 +180,8 @@ class _Reading(Reading[dialect.TorchDialect]):
         return tuple(findings)
 
     def _clock(self) -> str:
-        first_ns = min(self._first_ns, default=_EPOCH_FROM_NS) + self.base_ns
-        return "epoch" if not self._first_ns or first_ns > _EPOCH_FROM_NS else "relative"
+        after_2000 = [middle_ns + self.base_ns > _EPOCH_FROM_NS for middle_ns in self._middle_ns]
+        return "epoch" if 2 * sum(after_2000) >= len(after_2000) else "relative"
 
 
 def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -221,7 +221,28 @@ def test_an_event_without_a_start_is_left_out(tmp_path: Path) -> None:
     trace = source.read(path)
     assert set(trace.events["name"].to_pylist()) == {"e"}
     assert trace.ints("start_ns").min() == 10_000
-    assert [f.message[:8] for f in trace.quality if f.code == "events-without-start"] == ["2 events"]
+    assert [f.message[:8] for f in trace.quality if f.code == "events-without-start"] == ["2 of 52 "]
+
+
+def test_spans_at_zero_without_a_duration_have_no_time(tmp_path: Path) -> None:
+    """A recording that counts from 0 may have memory events and counters at 0, and spans that last."""
+    zero = [event(f"lost {i}", 0, 0, args={"Ev Idx": i}) for i in range(100)]
+    kept = [event("first", 0, 5), event("[memory]", 0, 0, ph="i"), event("op", 9, 0)]
+    path = write(tmp_path / "t.json", [*kept, *zero])
+    assert not both(path)
+    trace = source.read(path)
+    assert sorted(trace.events["name"].to_pylist()) == ["[memory]", "first", "op"]
+    (text,) = [f.message for f in trace.quality if f.code == "events-without-start"]
+    assert text == "100 of 103 events were left out because they have no time"
+
+
+def test_a_few_events_of_another_clock_do_not_decide_the_clock(tmp_path: Path) -> None:
+    epoch_us = 1_765_000_000 * 10**6
+    events = [event("op", epoch_us + i, 1) for i in range(9)] + [event("odd", 7, 1)]
+    assert source.read(write(tmp_path / "a.json", events)).meta.clock == "epoch"
+    assert (
+        source.read(write(tmp_path / "b.json", [event("odd", epoch_us, 1), *events[9:] * 3])).meta.clock == "relative"
+    )
 
 
 def test_a_negative_duration_becomes_zero(tmp_path: Path) -> None:

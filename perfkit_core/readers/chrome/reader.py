@@ -211,9 +211,13 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
         findings.append(Finding("repaired-events", text))
     if file.skipped:
         findings.append(Finding("skipped-events", skipped(file.skipped)))
+    return (*findings, *event_findings(recorder))
+
+
+def event_findings(recorder: Recorder) -> tuple[Finding, ...]:
+    findings = []
     if recorder.untimed:
-        text = message("{count} events were left out because they have no start time", count=recorder.untimed)
-        findings.append(Finding("events-without-start", text))
+        findings.append(without_start(recorder.untimed, recorder.count))
     if recorder.mistimed:
         findings.append(mistimed(recorder.mistimed))
     if recorder.reversed:
@@ -250,6 +254,11 @@ def strays(file: ChromeFile) -> list[Finding]:
         text = message("text that is not an event was ignored in {count} places between events", count=file.strays)
         findings.append(Finding("stray-text", text))
     return findings
+
+
+def without_start(count: int, events: int) -> Finding:
+    text = message("{count} of {events} events were left out because they have no time", count=count, events=events)
+    return Finding("events-without-start", text)
 
 
 def mistimed(count: int) -> Finding:

@@ -34,6 +34,8 @@ _MAX_CACHED_DESCRIPTIONS: Final = 1 << 8
 _TIMED: Final = frozenset("XiIRC")
 """Values of ``ph`` for spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
+_INSTANTS: Final = frozenset({schema.MEMORY, schema.COUNTER, schema.OTHER})
+"""Kinds of events that may have no duration, so that the time 0 may be right."""
 
 
 class Recorder:
@@ -50,7 +52,8 @@ class Recorder:
         self.links = self.metadata = self.blanks = 0  # number of flow events, metadata events and empty objects
         self.about_recording = 0  # number of events that describe the recording
         self.unknown: dict[str, int] = {}  # number of events of each unsupported type (``ph``)
-        self.untimed = 0  # number of events without a start
+        self.count = 0  # number of events with a supported type
+        self.untimed = 0  # number of these without a start
         self.mistimed = 0  # number of events whose start or duration is not a time
         self.reversed = 0  # number of events with a negative duration, which is set to 0
         self._dialect, self._partial = dialect, partial
@@ -131,7 +134,13 @@ class Recorder:
                 self._gather(rows)
 
     def _gather(self, part: Rows) -> None:
-        untimed = np.flatnonzero(part.integers["start_ns"] == NULL)
+        start = part.integers["start_ns"]
+        untimed = start == NULL
+        if not start.all():  # a span at 0 without a duration has lost its times
+            spans = np.array([origin.kind not in _INSTANTS for origin in self._origins.distinct], np.bool_)
+            untimed |= (start == 0) & (part.integers["dur_ns"] == 0) & spans[part.origin]
+        untimed = np.flatnonzero(untimed)
+        self.count += part.count
         self.untimed += len(untimed)
         for rows in part.without(untimed):
             duration = rows.integers["dur_ns"]

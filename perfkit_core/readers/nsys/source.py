@@ -31,7 +31,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks
-from perfkit_core.readers.chrome.reader import negative_durations
+from perfkit_core.readers.chrome.reader import negative_durations, without_start
 from perfkit_core.readers.nsys import event_tables as tables
 from perfkit_core.readers.nsys.database import HINT, Database, may_be_export, opened
 from perfkit_core.system.paths import is_remote
@@ -131,7 +131,7 @@ class _Export:
         self._launcher = order[0] if len(order) == 1 else None
         self._threads: set[tuple[int, int]] = set()  # process and thread
         self._ranges = False
-        self._reversed = self._graphs = self._left_out = 0
+        self._reversed = self._graphs = self._left_out = self._untimed = self._count = 0
         self.clock, self.base_ns = self._clock()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -175,8 +175,11 @@ class _Export:
         batch = pa.RecordBatch.from_arrays(
             [_column(columns.get(field.name), field.type, count) for field in _SCHEMA], schema=_SCHEMA
         )
-        kept = batch.filter(pc.is_valid(batch["rank"])) if self._ranks else batch
-        self._left_out += count - len(kept)
+        timed = batch if start.all() else batch.filter(pa.array((start != 0) | (end != 0)))
+        self._count += count
+        self._untimed += count - len(timed)
+        kept = timed.filter(pc.is_valid(timed["rank"])) if self._ranks else timed
+        self._left_out += len(timed) - len(kept)
         return kept
 
     def _device(self, table: tables.EventTable, process: int | None, context: int | None, number: int | None
@@ -286,6 +289,8 @@ class _Export:
                 "while the framework marks its operators with NVTX ranges"
             )
             findings.append(Finding("no-ranges", text, note=True))
+        if self._untimed:
+            findings.append(without_start(self._untimed, self._count))
         if self._reversed:
             findings.append(negative_durations(self._reversed))
         if self._left_out:
