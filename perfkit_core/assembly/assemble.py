@@ -1,34 +1,31 @@
 """Assembly of the event table. Recorded events are sorted, and get parents, launches, steps, phases and layers.
 
 - The parent of an event is the nearest event of the same thread that encloses it.
+- Records whose times cannot be are left out of everything that follows (:mod:`implausible_times`).
 - The launch of device work is the host call with the same correlation id, or else the operator with the same external
   id. One launch of a CUDA graph may start thousands of kernels. Work without a launch is called unlaunched.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core.algorithms import groupby, nesting
+from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
-from perfkit_core.assembly import graph_capture, layers, server_steps, steps
+from perfkit_core.assembly import graph_capture, implausible_times, layers, row_account, server_steps, steps
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
-from perfkit_core.language.messages import message, plural, say
+from perfkit_core.language.messages import message, plural
 from perfkit_core.model import account, schema
-from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.meta import NO_DEVICE, UNKNOWN_EVENTS, Finding, TraceMeta
+from perfkit_core.model.meta import NO_DEVICE, Finding, TraceMeta
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
 """Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
-_SHOWN = 4
-"""Number of unknown types that a warning names."""
 _DENSE = 8
 """A lookup table is faster than a search if the range of the ids is at most this many times the number of ids."""
 
@@ -40,60 +37,27 @@ def assemble(
     rank: int | None = None,
     operator_names: OperatorNames | None = None,
 ) -> Trace:
-    """Return the assembled trace. Data-quality warnings about steps, launches, phases and replays of graphs are added
-    to ``quality``."""
-    draft, parent = _draft(recorded, meta, rank)
-    external = draft.ints(EXTERNAL)
-    draft = server_steps.with_server_steps(draft)
-    no_step = steps.empty_last_step(draft)
-    if len(no_step):
-        draft = server_steps.with_kind(draft, no_step, schema.OTHER)
-    draft, findings = _linked(draft, external, parent, operator_names)
+    """Return the assembled trace. Data-quality warnings about times, steps, launches, phases and replays of graphs are
+    added to ``quality``."""
+    sorted_events, parent = _draft(recorded, meta, rank)
+    draft, findings = _linked(sorted_events, parent, operator_names)
+    corrections = implausible_times.corrections(draft)
+    if corrections is not None:
+        sorted_events, parent = _draft(corrections.recorded(sorted_events, parent), meta, rank)
+        draft, findings = _linked(sorted_events, parent, operator_names)
+        quality += corrections.findings
+    del sorted_events
     draft = server_steps.with_times(draft)
     (phase, phase_findings), module = parallel.both(
         lambda: steps.assign_phases(draft), lambda: layers.assign(draft), len(draft)
     )
     draft = draft.with_columns(phase=phase, module=module)
-    if not meta.window_ns and len(draft):
+    if len(draft) and not implausible_times.is_window(meta.window_ns, draft.ints("start_ns")):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
-    meta = structs.replace(meta, account=account.joined([meta.account, _rows_read(draft)]))
-    trace = Trace(draft.events, meta, quality + findings + phase_findings + _unknown(draft))
+    meta = structs.replace(meta, account=account.joined([meta.account, row_account.rows_read(draft)]))
+    findings += phase_findings + row_account.unknown_events(draft) + implausible_times.above_100_percent(draft)
+    trace = Trace(draft.events, meta, quality + findings)
     return trace.with_findings(*graph_capture.about_graphs(trace))
-
-
-def _rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
-    """Return the rows by category, and by the process or device on which they ran."""
-    categories, devices = draft.codes("category"), draft.codes("device")
-    names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
-    keys = [categories.codes.astype(np.int64), devices.codes.astype(np.int64), draft.ints("pid")]
-    group, first = groupby.distinct(keys, len(draft))
-    counts = np.bincount(group, minlength=len(first))
-    times = groupby.sums(group, len(first), draft.ints("dur_ns"))
-    entries = []
-    for row, count, dur_ns in zip(first.tolist(), counts.tolist(), times.tolist(), strict=True):
-        category, device, pid = (int(key[row]) for key in keys)
-        process = str(pid) if pid >= 0 else devices.values[device] if device >= 0 else None
-        text = categories.values[category] if category >= 0 else None
-        entries.append(ReadEvents(account.ROW, count, None, text, names.get(process or "", process), dur_ns))
-    return tuple(entries)
-
-
-def _unknown(draft: Trace) -> tuple[Finding, ...]:
-    """Warn of events that the reader could not interpret."""
-    rows = np.flatnonzero(draft.rows("kind", schema.UNKNOWN))
-    if not len(rows):
-        return ()
-    codes = draft.codes("category")
-    counts = Counter(codes.values[code] if code >= 0 else "" for code in codes.codes[rows].tolist())
-    types = ", ".join(f"{name or say('no category')} ({count})" for name, count in counts.most_common(_SHOWN))
-    text = plural(
-        "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
-        "{n} events of unknown types ({time:ns}) were not interpreted: {types}",
-        len(rows),
-        time=int(draft.ints("dur_ns")[rows].sum()),
-        types=types,
-    )
-    return (Finding(UNKNOWN_EVENTS, text),)
 
 
 def assemble_ranks(
@@ -136,8 +100,13 @@ def _of_processes(meta: TraceMeta, events: pa.Table, rank: int) -> TraceMeta:
 
 
 def _linked(
-    draft: Trace, external: IntArray, parent: IntArray | None, operator_names: OperatorNames | None
+    draft: Trace, parent: IntArray | None, operator_names: OperatorNames | None
 ) -> tuple[Trace, tuple[Finding, ...]]:
+    """Return the events with steps, parents, self times, launches and canonical names, and data-quality warnings."""
+    external = draft.ints(EXTERNAL)
+    draft = server_steps.with_server_steps(draft)
+    draft = server_steps.with_kind(draft, steps.no_steps(draft), schema.OTHER)
+
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
         launched_by, launch_findings = _launches(draft, external)
         with_launches = draft.with_columns(launched_by=pa.array(launched_by))
@@ -197,8 +166,8 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
     """Return for each event the row of the host event that launched it, and data-quality warnings. The row is -1 for
     host events, and for device work without a recorded launch. ``external`` has the ids that operators share with their
     launches. A negative id means that the event has none."""
-    work = trace.rows("kind", *schema.DEVICE_WORK)
-    device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work)
+    work, implausible = trace.rows("kind", *schema.DEVICE_WORK), trace.rows("kind", schema.IMPLAUSIBLE) & ~trace.host
+    device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work | implausible)
     launched_by = filled(len(trace), NO_ROW)
     calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC))
     launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
@@ -215,6 +184,8 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
             )
             return launched_by, (Finding(NO_DEVICE, text),)
         text = message("no device work was recorded: there are no device times")
+        if implausible.any():
+            text = message("no device work has usable times: there are no device times")
         return launched_by, (Finding(NO_DEVICE, text, note=True),)
     lost = int((work & (launched_by == NO_ROW)).sum())
     if not lost:

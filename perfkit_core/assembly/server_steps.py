@@ -139,7 +139,7 @@ def with_server_steps(draft: Trace) -> Trace:
     steps, descriptions = own[step[only]], _described(draft.pick("args", outer[only]).to_pylist())
     args = draft.pick("args", steps).to_pylist()
     texts = [with_step(*pair) for pair in zip(args, descriptions, strict=True)]
-    return with_kind(_with_args(draft, steps, texts), ranges, schema.ANNOTATION)
+    return with_kind(with_args(draft, steps, texts), ranges, schema.ANNOTATION)
 
 
 def with_times(trace: Trace) -> Trace:
@@ -168,10 +168,10 @@ def with_times(trace: Trace) -> Trace:
     timed = [msgspec.structs.replace(step, time_ns=times[at], gap_ns=gaps.get(at)) for at, step in enumerate(steps)]
     args = [msgspec.json.decode(text) for text in trace.pick("args", rows).to_pylist()]
     texts = [msgspec.json.encode(arg | {SERVING_KEY: step}).decode() for arg, step in zip(args, timed, strict=True)]
-    return _with_args(trace, rows, texts)
+    return with_args(trace, rows, texts)
 
 
-def _with_args(trace: Trace, rows: IntArray, texts: Sequence[str | None]) -> Trace:
+def with_args(trace: Trace, rows: IntArray, texts: Sequence[str | None]) -> Trace:
     """Return the trace with the args of some rows, in ascending order, replaced."""
     mask = np.zeros(len(trace), np.bool_)
     mask[rows] = True

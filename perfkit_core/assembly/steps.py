@@ -34,6 +34,7 @@ NO_STEPS: Final = "no-steps"
 NO_PHASES: Final = "no-phases"
 PARTIAL: Final = "partial-step"
 EMPTY: Final = "empty-last-step"
+WITHOUT_DURATION: Final = "steps-without-duration"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
 
 WITHOUT_STEPS: Final = message(
@@ -94,6 +95,13 @@ def _step_at(time: IntArray, start: IntArray, end: IntArray, number: IntArray) -
     return np.repeat(np.append(inside, -1), counts)
 
 
+def no_steps(trace: Trace) -> IntArray:
+    """Return the rows of recorded steps that are no steps: those without a duration, and an empty last step."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
+    without_duration = rows[trace.ints("dur_ns")[rows] <= 0]
+    return np.union1d(without_duration, empty_last_step(trace))
+
+
 def empty_last_step(trace: Trace) -> IntArray:
     """Return the row of the last step, shape (1,), if nothing was computed in it. Otherwise return no row, shape (0,).
     A call of step() after the last iteration opens such a step. The step may load data. If the step before has no work
@@ -132,8 +140,14 @@ def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray
 def _partial_steps(trace: Trace) -> tuple[Finding, ...]:
     rows = np.flatnonzero(trace.rows("kind", schema.OTHER) & (trace.ints("step") >= 0))
     number, worked = trace.ints("step")[rows], _worked_in(trace, rows)
-    cut, empty = (np.unique(number[chosen]) for chosen in (worked, ~worked))
+    steps = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
+    earlier = (rows < steps[-1:].max(initial=-1)) & (trace.ints("dur_ns")[rows] <= 0)
+    without_end, cut, empty = (np.unique(number[mask]) for mask in (earlier, worked & ~earlier, ~worked & ~earlier))
     findings = []
+    if len(without_end):
+        numbers = ", ".join(map(str, without_end))
+        text = message("step {numbers} has no duration: it is not counted as a step", numbers=numbers)
+        findings.append(Finding(WITHOUT_DURATION, text))
     if len(cut):
         numbers = ", ".join(map(str, cut))
         text = message("the recording ended inside step {numbers}: it is not counted as a step", numbers=numbers)

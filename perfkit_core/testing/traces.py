@@ -69,6 +69,8 @@ def check_schema(trace: Trace) -> None:
     other_rank = rank[1:] != rank[:-1]
     require(bool((other_rank | (start[1:] >= start[:-1])).all()), "the events of a rank are not sorted by start_ns")
     require_rows(trace, trace.ints("dur_ns") >= 0, "negative durations")
+    timed = ~trace.rows("kind", schema.IMPLAUSIBLE) | (trace.ints("dur_ns") == 0)
+    require_rows(trace, timed, "an implausible record has a duration")
     _require_values(trace, "kind", lambda value: value in schema.KINDS)
     _require_values(trace, "phase", lambda value: value in schema.PHASES)
     _require_values(trace, "device", lambda value: _DEVICE.fullmatch(value) is not None)

@@ -25,26 +25,20 @@ def stored(trace: Trace, folder: Path) -> Path:
     return write_trace(trace, folder / "run.perfkit.parquet")
 
 
-def test_durations_whose_sum_overflows_are_refused(tmp_path: Path) -> None:
+def test_times_whose_sum_would_overflow_are_not_used(tmp_path: Path) -> None:
     """These events once had a self time of -4.5e18 ns."""
     events = [event("aten::mm", 0, LARGEST_US, tid=number) for number in range(20)]
-    with pytest.raises(SourceError, match=r"trace.json: .* the sum of all durations is more than 146 years"):
-        load(write(tmp_path / "trace.json", events))
+    events += [event("aten::mm", sign * LARGEST_US) for sign in (-1, 1)]
+    trace = load(write(tmp_path / "trace.json", events))
+    assert trace.ints("dur_ns").max() == 1000
+    assert trace.events["kind"].to_pylist().count("implausible") == 21
 
 
-def test_events_too_far_apart_are_refused(tmp_path: Path) -> None:
-    events = [event("aten::mm", sign * LARGEST_US) for sign in (-1, 1)]
-    with pytest.raises(SourceError, match="the time from the first to the last event is more than 146 years"):
-        load(write(tmp_path / "trace.json", events))
-
-
-def test_ranks_whose_sum_overflows_are_refused(tmp_path: Path) -> None:
+def test_ranks_whose_times_would_overflow_are_read(tmp_path: Path) -> None:
     for rank in range(2):
         place = {"rank": rank, "world_size": 2, "backend": "nccl"}
         write(tmp_path / f"rank{rank}.json", [event("aten::mm", 0, 3 * 10**15)], distributedInfo=place)
-        assert len(load(tmp_path / f"rank{rank}.json")) == 1
-    with pytest.raises(SourceError, match="the sum of all durations"):
-        load(tmp_path)
+    assert load(tmp_path).ints("dur_ns").sum() == 0
 
 
 @pytest.mark.parametrize("name", ["dur_ns", "self_ns"])

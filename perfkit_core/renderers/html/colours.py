@@ -52,6 +52,7 @@ _SAME: Final = {
     "framework": "python", "operator_detail": "operator", "overhead": "sync", "parameters": "kernel",
     "gradients": "backward", "optimizer_states": "optimizer", "activations": "forward", "inputs": "dataloader",
     "temporaries": "memcpy", "workspace": "operator", "unknown": "idle",
+    "implausible": "idle",
 }  # fmt: skip
 """Category or kind → the thing whose colour it has. A category has the colour of the events that make it up."""
 SPARE: Final = (

@@ -1,0 +1,53 @@
+"""The account of the events that are rows of the event table, and the warning about rows that were not interpreted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from perfkit_core.algorithms import groupby
+from perfkit_core.language.messages import plural, say
+from perfkit_core.model import account, schema
+from perfkit_core.model.account import ReadEvents
+from perfkit_core.model.meta import UNKNOWN_EVENTS, Finding
+from perfkit_core.model.trace import Trace
+
+_SHOWN: Final = 4
+"""Number of unknown types that a warning names."""
+
+
+def rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
+    """Return the rows by category, and by the process or device on which they ran."""
+    categories, devices = draft.codes("category"), draft.codes("device")
+    names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
+    keys = [categories.codes.astype(np.int64), devices.codes.astype(np.int64), draft.ints("pid")]
+    group, first = groupby.distinct(keys, len(draft))
+    counts = np.bincount(group, minlength=len(first))
+    times = groupby.sums(group, len(first), draft.ints("dur_ns"))
+    entries = []
+    for row, count, dur_ns in zip(first.tolist(), counts.tolist(), times.tolist(), strict=True):
+        category, device, pid = (int(key[row]) for key in keys)
+        process = str(pid) if pid >= 0 else devices.values[device] if device >= 0 else None
+        text = categories.values[category] if category >= 0 else None
+        entries.append(ReadEvents(account.ROW, count, None, text, names.get(process or "", process), dur_ns))
+    return tuple(entries)
+
+
+def unknown_events(draft: Trace) -> tuple[Finding, ...]:
+    """Warn of events that the reader could not interpret."""
+    rows = np.flatnonzero(draft.rows("kind", schema.UNKNOWN))
+    if not len(rows):
+        return ()
+    codes = draft.codes("category")
+    counts = Counter(codes.values[code] if code >= 0 else "" for code in codes.codes[rows].tolist())
+    types = ", ".join(f"{name or say('no category')} ({count})" for name, count in counts.most_common(_SHOWN))
+    text = plural(
+        "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
+        "{n} events of unknown types ({time:ns}) were not interpreted: {types}",
+        len(rows),
+        time=int(draft.ints("dur_ns")[rows].sum()),
+        types=types,
+    )
+    return (Finding(UNKNOWN_EVENTS, text),)
