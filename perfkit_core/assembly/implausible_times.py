@@ -226,13 +226,14 @@ def _over_later_launches(trace: Trace, start: IntArray, good: BoolArray) -> Bool
     rows = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & good)
     if len(rows) < 2:
         return mask
+    rows = rows[np.argsort(start[rows], kind="stable")]  # moved work is no longer in order
     stream = to_int64([picked(trace.column("stream"), rows)], len(rows), -1)
     keys = [trace.codes("device").codes[rows].astype(np.int64), stream]
-    lane, _ = groupby.distinct(keys, len(rows))
-    order = np.lexsort((start[rows], lane))
-    rows, lane = rows[order], lane[order]
+    lane, first = groupby.distinct(keys, len(rows))
+    order = groupby.stable_order(lane, len(first))
+    rows, lane, stream = rows[order], lane[order], stream[order]
     begin, end = start[rows], start[rows] + trace.ints("dur_ns")[rows]
-    overlaps = (lane[1:] == lane[:-1]) & (end[:-1] > begin[1:] + _CONTAINS_NS) & (stream[order][1:] >= 0)
+    overlaps = (lane[1:] == lane[:-1]) & (end[:-1] > begin[1:] + _CONTAINS_NS) & (stream[1:] >= 0)
     for number in np.unique(lane[1:][overlaps]).tolist():
         here = slice(*np.searchsorted(lane, [number, number + 1]))
         begins, ends, launch = np.append(begin[here], _NEVER), end[here], _launch_ids(trace, rows[here])

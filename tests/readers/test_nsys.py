@@ -362,3 +362,24 @@ def test_streaming_holds_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         tracemalloc.stop()
         assert (sum(writer.batches), max(writer.batches)) == (count, 1_000)
     assert peaks[1] < 2 * peaks[0]
+
+
+def test_times_that_cannot_be_are_not_used(tmp_path: Path) -> None:
+    """A call without times, and a kernel that runs over the next one of its stream."""
+    export = Export()
+    for number in range(3):
+        export.call("cudaLaunchKernel", 1000 * number + 10, 1000 * number + 20, number + 1)
+        export.kernel("k", 1_000_000 * number + 10_000, 1_000_000 * number + 900_000, number + 1)
+    export.tables["CUPTI_ACTIVITY_KIND_KERNEL"][1]["end"] = 4 * 10**9
+    export.call("cudaMalloc", 0, 0, 9)
+    path = export.write(tmp_path / "times.sqlite")
+    trace = load(path)
+    kinds = trace.events["kind"].to_pylist()
+    assert (kinds.count("kernel"), kinds.count("implausible"), kinds.count("runtime")) == (2, 1, 3)
+    messages = {finding.code: finding.message for finding in trace.quality}
+    assert messages["events-without-start"].startswith("1 of 7 events ")
+    assert messages["durations-too-long"].startswith("1 event ")
+    stream(path, tmp_path / "streamed.perfkit.parquet")
+    streamed = load(tmp_path / "streamed.perfkit.parquet")
+    assert streamed.events.equals(trace.events)
+    assert streamed.quality == trace.quality
