@@ -129,7 +129,8 @@ def above_100_percent(trace: Trace) -> tuple[Finding, ...]:
         return ()
     start, end, devices = trace.ints("start_ns"), trace.end_ns, trace.codes("device")
     span = intervals.union_length_by(np.zeros(len(steps), np.int64), 1, start[steps], end[steps])
-    busy = intervals.union_length_by(devices.codes[kernels], len(devices.values), start[kernels], end[kernels])
+    used = devices.codes[kernels].astype(np.int64)
+    busy = intervals.union_length_by(used, len(devices.values), start[kernels], end[kernels])
     names = sorted(devices.values[code] for code in np.flatnonzero(busy > span).tolist())
     if not names:
         return ()

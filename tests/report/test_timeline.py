@@ -136,12 +136,12 @@ def test_a_step_of_several_ranks_spans_all_of_them() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_chosen_steps_are_those_of_the_rule_in_plain_python(seed: int) -> None:
-    """Steps and operators overlap in any way. Some have no duration, some steps have the same number."""
+    """Steps and operators overlap in any way. Some operators have no duration, some steps have the same number."""
     random = np.random.default_rng(seed)
     durations, most = random.integers(0, 40, 25) * random.integers(0, 2, 25), int(random.integers(1, 30))
     starts = random.integers(0, 200, 25)
     events = [
-        host("Step", "step", int(start), int(dur), step=int(random.integers(0, 9)))
+        host("Step", "step", int(start), int(dur) or 1, step=int(random.integers(0, 9)))
         if number < 8
         else host("op", "operator", int(start), int(dur), tid=number)
         for number, (start, dur) in enumerate(zip(starts, durations, strict=True))
