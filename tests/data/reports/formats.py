@@ -15,7 +15,7 @@ Content = Callable[[], "bytes | dict[str, Any] | list[Any] | Export"]
 EPOCH_US: Final = 1_795_000_000_000_000
 """2026-11-18, the start of times in Paddle's formats, which always are times since 1970."""
 PADDLE_TYPES: Final = {"user_annotation": ("ProfileStep", 2), "cpu_op": ("Operator", 0), "cuda_runtime": ("CudaRuntime", 3),
-                       "kernel": ("Kernel", 4), "gpu_memcpy": ("Memcpy", 5), "forward": ("Forward", 9),
+                       "kernel": ("Kernel", 4), "gpu_memcpy": ("Memcpy", 5), "gpu_memset": ("Memset", 6), "forward": ("Forward", 9),
                        "backward": ("Backward", 10), "optimizer": ("Optimization", 11)}  # fmt: skip
 """Paddle's name and number of the type of each category."""
 GPU: Final = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42505273344, "computeMajor": 8,
@@ -63,7 +63,8 @@ def _paddle_event(event: Event, first: float, epoch_us: int) -> Event:
     kept = {"correlation id": args["correlation"]} if "correlation" in args else {}
     kept |= {key: args[key] for key in ("device", "context", "stream", "grid", "block", "bytes") if key in args}
     if event["cat"] == "cpu_op":
-        kept = {"input_shapes": {}, "input_dtypes": {}, "callstack": ""}
+        none: dict[str, Any] = {"input_shapes": {}, "input_dtypes": {}, "callstack": ""}
+        kept = {key: args.get(key, none[key]) for key in none}
     python = event["cat"] not in ("cpu_op", "cuda_runtime")
     thread = event["tid"] if "stream" in kept else f"{event['tid']}({'Python' if python else 'C++'})"
     return event | {"name": paddle_name(event) + _duration(us), "cat": category, "ts": int(event["ts"]) + epoch_us,
