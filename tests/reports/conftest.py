@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Perfkit, perfkit
-from tests.data.reports import write_all
+from tests.data.reports import files
+from tests.data.reports.formats import write
 
 __all__ = ["perfkit"]
 NUMBER = r"(?<![\d.,]){}(?![\d]|[.,]\d)"
@@ -66,27 +67,21 @@ class Reported:
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with all inputs."""
-    folder = tmp_path_factory.mktemp("reports")
-    write_all(folder)
-    return folder
+    """The folder in which ``reported`` writes inputs."""
+    return tmp_path_factory.mktemp("reports")
 
 
 @pytest.fixture
 def reported(inputs: Path, perfkit: Perfkit) -> Callable[[str], Reported]:
-    """Return a function that returns what perfkit says about an input: ``reported("r41_head_lost.json")``."""
-    return lambda name: Reported(inputs / name, perfkit)
+    """Return a function that returns what perfkit says about an input, or about a file with another path:
+    ``reported("r41_head_lost.json")``."""
 
-
-@pytest.fixture
-def fails(inputs: Path, perfkit: Perfkit) -> Callable[..., str]:
-    """Return a function that runs a command which must fail with one clear line, and returns the line."""
-
-    def call(*arguments: object) -> str:
-        code, out, err = perfkit(*arguments)
-        assert (code, out) == (2, "")
-        assert_clear(err)
-        return err
+    def call(name: str) -> Reported:
+        if not (inputs / name).exists():
+            for file, content in files().items():
+                if file == name or file.startswith(f"{name}/"):
+                    write(inputs / file, content)
+        return Reported(inputs / name, perfkit)
 
     return call
 

@@ -18,8 +18,8 @@ def _categories(found) -> dict[str, int]:
     return {row["category"]: row["bytes"] for row in found.rows("memory_categories") if row["category"] in RIGHT}
 
 
-@pytest.mark.parametrize(("micro_batches", "stacks"), [(2, True), (4, True), (3, False)])
-def test_the_next_micro_batch_is_an_input(reported, tmp_path: Path, micro_batches: int, stacks: bool) -> None:
+@pytest.mark.parametrize("micro_batches", [2, 4, 3])
+def test_the_next_micro_batch_is_an_input(reported, tmp_path: Path, micro_batches: int) -> None:
     """With two micro-batches: gradients 528 bytes, inputs 16,384."""
     import torch
 
@@ -37,7 +37,7 @@ def test_the_next_micro_batch_is_an_input(reported, tmp_path: Path, micro_batche
     step()
     with torch.profiler.profile(
         schedule=torch.profiler.schedule(wait=0, warmup=1, active=2), profile_memory=True, record_shapes=True,
-        with_stack=stacks, acc_events=True, on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+        with_stack=True, acc_events=True, on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
     ) as profiler:  # fmt: skip
         for _ in range(3):
             step()
@@ -47,9 +47,15 @@ def test_the_next_micro_batch_is_an_input(reported, tmp_path: Path, micro_batche
 
 @pytest.mark.parametrize("micro_batches", [2, 4])
 def test_the_next_micro_batch_of_paddle_is_an_input(reported, tmp_path: Path, micro_batches: int) -> None:
+    path = tmp_path / "trace.pb"
+    _record_paddle(path, micro_batches)
+    assert _categories(reported(str(path))) == RIGHT
+
+
+def _record_paddle(path: Path, micro_batches: int) -> None:
+    """Record two steps. The profiler ends with this function: Paddle has one in a process."""
     import paddle
 
-    path = tmp_path / "trace.pb"
     model = paddle.nn.Linear(32, 4)
     optimizer = paddle.optimizer.SGD(parameters=model.parameters())
 
@@ -68,4 +74,3 @@ def test_the_next_micro_batch_of_paddle_is_an_input(reported, tmp_path: Path, mi
         for _ in range(3):
             step()
             profiler.step()
-    assert _categories(reported(str(path))) == RIGHT
