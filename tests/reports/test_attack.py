@@ -16,7 +16,13 @@ from tests.reports.conftest import assert_clear
 
 pytestmark = pytest.mark.bare
 
-SECRETS = ["scrub_min.json", "scrub_properties.json", "scrub_paddle.json", "scrub_everything.json", "scrub_everything_paddle.json"]
+SECRETS = [
+    "scrub_min.json",
+    "scrub_properties.json",
+    "scrub_paddle.json",
+    "scrub_everything.json",
+    "scrub_everything_paddle.json",
+]
 
 
 @pytest.mark.parametrize("out", ["out.json", "out.json.gz", "out.parquet", "run"])
@@ -25,7 +31,9 @@ def test_scrub_leaves_no_text_out(reported, perfkit, tmp_path: Path, name: str, 
     """Also after an export of the scrubbed copy, in each format."""
     code, text, err = perfkit("scrub", reported(name).path, "-o", tmp_path / out, "--remove", REMOVED)
     assert code == 0, err
-    written = [path for path in sorted((tmp_path / out).rglob("*") if out == "run" else [tmp_path / out]) if path.is_file()]
+    written = [
+        path for path in sorted((tmp_path / out).rglob("*") if out == "run" else [tmp_path / out]) if path.is_file()
+    ]
     for again in ("again.json", "again.csv", "again.parquet"):
         assert perfkit("export", tmp_path / out, "-o", tmp_path / again).code == 0
         written.append(tmp_path / again)
@@ -53,7 +61,9 @@ def _text(path: Path) -> str:
     ],
 )
 @pytest.mark.parametrize("command", ["summary", "export"])
-def test_csv_has_no_rows_and_no_formulas_of_names(reported, perfkit, tmp_path: Path, command: str, name: str, names: int) -> None:
+def test_csv_has_no_rows_and_no_formulas_of_names(
+    reported, perfkit, tmp_path: Path, command: str, name: str, names: int
+) -> None:
     path = tmp_path / "out.csv"
     options = ["--view", "operators", "--format", "csv"] if command == "summary" else ["--to", "csv"]
     assert perfkit(command, reported(name).path, *options, "-o", path).code == 0
@@ -75,10 +85,14 @@ def test_csv_has_no_rows_and_no_formulas_of_names(reported, perfkit, tmp_path: P
         pytest.param("op_in_label.json", {"aten::mm": (1, 40_000)}, id="one"),
         pytest.param("operators_vanish.json", {"aten::mm": (2, 80_000), "aten::relu": (2, 80_000)}, id="all"),
         pytest.param("op_in_two_labels.json", {"aten::mm": (2, 80_000), "aten::relu": (2, 80_000)}, id="two labels"),
-        pytest.param("op_in_label_paddle.pb", {"matmul dygraph": (2, 80_000), "relu dygraph": (2, 80_000)}, id="paddle"),
+        pytest.param(
+            "op_in_label_paddle.pb", {"matmul dygraph": (2, 80_000), "relu dygraph": (2, 80_000)}, id="paddle"
+        ),
     ],
 )
-def test_operators_in_labels_of_their_names_stay(reported, perfkit, name: str, expected: dict[str, tuple[int, int]]) -> None:
+def test_operators_in_labels_of_their_names_stay(
+    reported, perfkit, name: str, expected: dict[str, tuple[int, int]]
+) -> None:
     found = reported(name)
     assert {row["name"]: (row["calls"], row["total_cpu_ns"]) for row in found.rows("operators")} == expected
     overview = found.row("overview", kind="operator")
@@ -87,7 +101,12 @@ def test_operators_in_labels_of_their_names_stay(reported, perfkit, name: str, e
     assert "No operators were recorded" not in perfkit("summary", found.path, "--view", "operators,families").out
 
 
-NOTHING = ["select flops from events", "select null", "select null as a, cast(null as bigint) as b", "select flops, name from events"]
+NOTHING = [
+    "select flops from events",
+    "select null",
+    "select null as a, cast(null as bigint) as b",
+    "select flops, name from events",
+]
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "json"])
@@ -116,7 +135,9 @@ def test_sql_columns_of_nulls_are_empty_cells(reported, perfkit, name: str, stat
         pytest.param("select [union_value(a:=1)] as x", ["1"], id="list of unions"),
     ],
 )
-def test_sql_values_are_their_text_or_one_clear_line(reported, perfkit, statement: str, texts: list[str], form: str) -> None:
+def test_sql_values_are_their_text_or_one_clear_line(
+    reported, perfkit, statement: str, texts: list[str], form: str
+) -> None:
     code, out, err = perfkit("sql", reported("sql_t.json").path, statement, "--format", form)
     if code:
         assert code == 2
@@ -136,6 +157,8 @@ def test_sql_values_are_their_text_or_one_clear_line(reported, perfkit, statemen
     ],
 )
 def test_one_long_name_needs_little_memory(reported, perfkit, base: str, other: str) -> None:
-    code, out, err = perfkit("compare", reported(base).path, reported(other).path, "--max-memory", "1GB", "--format", "json")
+    code, out, err = perfkit(
+        "compare", reported(base).path, reported(other).path, "--max-memory", "1GB", "--format", "json"
+    )
     assert (code, err) == (0, ""), err
     assert json.loads(out)

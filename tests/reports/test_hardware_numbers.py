@@ -91,7 +91,9 @@ def _recorded(folder: Path, work: Any) -> Path:
     [
         # calls of the operators in the node; FLOPs of the recording: all elementwise operators, 1,000 each
         pytest.param("mul_backward.json.gz", "MulBackward0", {"aten::mul": 3}, 2, 5_000, id="mul"),
-        pytest.param("div_backward.json", "DivBackward0", {"aten::div": 2, "aten::neg": 1, "aten::mul": 1}, 3, 6_000, id="div"),
+        pytest.param(
+            "div_backward.json", "DivBackward0", {"aten::div": 2, "aten::neg": 1, "aten::mul": 1}, 3, 6_000, id="div"
+        ),
         pytest.param("mul_backward_twice.json", "MulBackward0", {"aten::mul": 4}, 3, 4_000, id="double backward"),
     ],
 )
@@ -125,9 +127,15 @@ def test_nodes_of_autograd_compute_nothing_themselves(
         pytest.param("baddbmm", "aten::baddbmm", 4 * (72 + 60 + 90 + 72), 720, id="baddbmm"),
         pytest.param("addmv", "aten::addmv", 4 * (4 + 20 + 5 + 4), 40, id="addmv"),
         # input, two weights, two biases, two states; result of all steps, two states
-        pytest.param("lstm_infer", "aten::mkldnn_rnn_layer", 4 * (90 + 140 + 196 + 56 + 42 + 126 + 42), None, id="lstm"),
-        pytest.param("lstm_wide", "aten::mkldnn_rnn_layer", 4 * (80 + 48 + 36 + 24 + 12 + 60 + 12), None, id="other sizes"),
-        pytest.param("lstm_half", "aten::mkldnn_rnn_layer", 2 * (60 + 36 + 36 + 24 + 12 + 60 + 12), None, id="bfloat16"),
+        pytest.param(
+            "lstm_infer", "aten::mkldnn_rnn_layer", 4 * (90 + 140 + 196 + 56 + 42 + 126 + 42), None, id="lstm"
+        ),
+        pytest.param(
+            "lstm_wide", "aten::mkldnn_rnn_layer", 4 * (80 + 48 + 36 + 24 + 12 + 60 + 12), None, id="other sizes"
+        ),
+        pytest.param(
+            "lstm_half", "aten::mkldnn_rnn_layer", 2 * (60 + 36 + 36 + 24 + 12 + 60 + 12), None, id="bfloat16"
+        ),
         pytest.param("argmax", "aten::argmax", 4 * 24 + 8 * 4, None, id="argmax"),
         pytest.param("argmin", "aten::argmin", 8 * 24 + 8 * 6, None, id="argmin of float64"),
         pytest.param("max_indices", "aten::max", 4 * 24 + (4 + 8) * 4, None, id="max and indices"),
@@ -165,7 +173,9 @@ CONVOLUTION = 2 * 8 * 32 * 32 * 16 * 16 * 9
         pytest.param("convolutions_with_shapes.json", 10, True, id="all with shapes"),
     ],
 )
-def test_work_without_shapes_is_counted_and_withholds_utilisation(reported, perfkit, name: str, known: int, shown: bool) -> None:
+def test_work_without_shapes_is_counted_and_withholds_utilisation(
+    reported, perfkit, name: str, known: int, shown: bool
+) -> None:
     """MFU is withheld if more than 5 % of the device time has unknown FLOPs. What is missing is said."""
     found = reported(name)
     (row,) = found.rows("model_flops")
@@ -196,7 +206,9 @@ def test_hardware_flops_of_a_recomputation_that_stops_early(reported, tmp_path: 
 
     def step() -> None:
         layers = [torch.nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
-        value = checkpoint(torch.nn.Sequential(*layers), torch.ones(4, widths[0], requires_grad=True), use_reentrant=False)
+        value = checkpoint(
+            torch.nn.Sequential(*layers), torch.ones(4, widths[0], requires_grad=True), use_reentrant=False
+        )
         value.sum().backward()
 
     with FlopCounterMode(display=False) as counter:

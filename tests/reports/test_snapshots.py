@@ -54,7 +54,9 @@ def test_a_snapshot_without_history_names_the_call_that_records_it(
 ) -> None:
     """Either the command fails with one clear line, or it shows the current level with a warning."""
     found = reported(name)
-    options = ["--view", "memory_places", "--format", "json"] if command == "summary" else ["-o", tmp_path / "page.html"]
+    options = (
+        ["--view", "memory_places", "--format", "json"] if command == "summary" else ["-o", tmp_path / "page.html"]
+    )
     code, out, err = perfkit(command, found.path, *options)
     if code:
         assert code == 2

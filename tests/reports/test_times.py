@@ -74,7 +74,9 @@ def test_a_last_kernel_that_takes_longer_than_the_recording_is_reported(reported
         pytest.param("r64c_stream_skew.json", 12, "cuda:0", None, id="whole stream, 5 seconds before"),
     ],
 )
-def test_times_of_another_clock_are_reported(reported, name: str, kernels: int, device: str, stated: float | None) -> None:
+def test_times_of_another_clock_are_reported(
+    reported, name: str, kernels: int, device: str, stated: float | None
+) -> None:
     """Where only some kernels have such times, the other steps are busy for 600 of 990 µs. Where all kernels of the
     device have them, the share is unknown, or 60.6 % after a correction of the constant offset."""
     found = reported(name)

@@ -34,7 +34,9 @@ def test_tasks_of_a_real_recording_on_ascend(reported, traces: Path) -> None:
         pytest.param("r01_ascend_two_streams.json.gz", 9, 3 * (450 + 100), 3, id="two streams, an object"),
     ],
 )
-def test_tasks_below_the_label_of_a_device_are_device_work(reported, name: str, tasks: int, busy_us: float, steps: int) -> None:
+def test_tasks_below_the_label_of_a_device_are_device_work(
+    reported, name: str, tasks: int, busy_us: float, steps: int
+) -> None:
     _check_ascend(reported(name), tasks, round(busy_us * 1000), 1_000_000, steps)
 
 
@@ -104,7 +106,10 @@ def test_a_list_of_events_that_torch_exports(reported, tmp_path: Path, profiler:
 
 
 WORDS = [
-    *(f"r05b_{word}.json" for word in ("na", "nan", "infinity", "inf", "none", "nested", "msvc", "paddle", "paddle_nan")),
+    *(
+        f"r05b_{word}.json"
+        for word in ("na", "nan", "infinity", "inf", "none", "nested", "msvc", "paddle", "paddle_nan")
+    ),
     "r05b_undefined.json.gz",
 ]
 

@@ -11,7 +11,9 @@ from tests.data.reports.training import A100, Event, Events, kernel, span, train
 REMOVED: Final = "Secret GPU"
 TOKEN: Final = "SEKRET"
 SCRIPT: Final = "</script><script>window.__pwned=1;</script>"
-GRAMMAR: Final = frozenset({"ph", "cat", "schemaVersion", "displayTimeUnit", "id", "s", "bp", "Input type", "start_time", "end_time"})
+GRAMMAR: Final = frozenset(
+    {"ph", "cat", "schemaVersion", "displayTimeUnit", "id", "s", "bp", "Input type", "start_time", "end_time"}
+)
 """Keys of texts that a reader needs as they are."""
 
 
@@ -21,7 +23,11 @@ def planted(value: Any, key: str = "", kept: Collection[str] = GRAMMAR) -> Any:
         return {name: planted(item, name, kept) for name, item in value.items()}
     if isinstance(value, list):
         return [planted(item, key, kept) for item in value]
-    if isinstance(value, str) and key not in kept and not value.startswith(("ProfilerStep", "ProfileStep", "process_", "thread_")):
+    if (
+        isinstance(value, str)
+        and key not in kept
+        and not value.startswith(("ProfilerStep", "ProfileStep", "process_", "thread_"))
+    ):
         name, bracket, duration = value.rpartition("[")
         return f"{name} {REMOVED}{bracket}{duration}" if bracket and duration.endswith("s]") else f"{value} {REMOVED}"
     return value
@@ -29,11 +35,26 @@ def planted(value: Any, key: str = "", kept: Collection[str] = GRAMMAR) -> Any:
 
 def everything() -> dict[str, Any]:
     """Return a recording of torch that has all kinds of texts: names, threads, labels, arguments, devices, header."""
-    labels = [{"ph": "M", "name": f"{what}_name", "pid": 100, "tid": 100, "ts": 0, "args": {"name": what}} for what in ("process", "thread")]
+    labels = [
+        {"ph": "M", "name": f"{what}_name", "pid": 100, "tid": 100, "ts": 0, "args": {"name": what}}
+        for what in ("process", "thread")
+    ]
     frames = [span("python_function", "train.py(3): step", 1001, 980, **{"Python id": 1, "Python parent id": None})]
-    modules = [span("python_function", "nn.Module: Net_0", 1002, 900, **{"Python id": 2, "Python parent id": 1, "Python module id": 0})]
-    shaped = span("cpu_op", "aten::mul", 1850, 40, **{"Input Dims": [[4]], "Input type": ["float"], "Concrete Inputs": ["a text"]})
-    copied = span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1860, 5, 0, 7, device=0, stream=7, bytes=64, note="text")
+    modules = [
+        span(
+            "python_function",
+            "nn.Module: Net_0",
+            1002,
+            900,
+            **{"Python id": 2, "Python parent id": 1, "Python module id": 0},
+        )
+    ]
+    shaped = span(
+        "cpu_op", "aten::mul", 1850, 40, **{"Input Dims": [[4]], "Input type": ["float"], "Concrete Inputs": ["a text"]}
+    )
+    copied = span(
+        "gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 1860, 5, 0, 7, device=0, stream=7, bytes=64, note="text"
+    )
     group = {"pg_name": "group", "pg_desc": "description", "backend_config": "cuda:nccl", "ranks": [0]}
     return chrome(
         [*labels, *training((2, 3)), *frames, *modules, shaped, copied],
@@ -43,7 +64,9 @@ def everything() -> dict[str, Any]:
     )  # fmt: skip
 
 
-def labelled(labels: list[tuple[str, float, float]], operators: list[tuple[str, float, float]], process: int = 100) -> Events:
+def labelled(
+    labels: list[tuple[str, float, float]], operators: list[tuple[str, float, float]], process: int = 100
+) -> Events:
     """Return labels around operators. Each has a name, a start and a duration."""
     events = [span("user_annotation", name, at, us, process, process) for name, at, us in labels]
     events += [span("cpu_op", name, at, us, process, process) for name, at, us in operators]
@@ -56,7 +79,9 @@ AT: Final = (1072.0, 1172.0, 1377.0, 1477.0)
 
 def same_labels(levels: int = 1) -> Events:
     """Return four operators. Each lies in labels of its own name."""
-    labels = [(name, at - level, 80.0 + 2 * level) for level in range(levels) for name, at in zip(NAMES, AT, strict=True)]
+    labels = [
+        (name, at - level, 80.0 + 2 * level) for level in range(levels) for name, at in zip(NAMES, AT, strict=True)
+    ]
     return labelled(labels, [(name, at + 3, 40.0) for name, at in zip(NAMES, AT, strict=True)])
 
 
@@ -70,7 +95,19 @@ def paddle_labels() -> bytes:
 
 
 FORMULA: Final = "x\r=cmd|'/c calc'!A1"
-STARTS: Final = ("=1+1", "+1", "-1+1", "@SUM(1)", "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20SUM(1)", "\t=1", "\r=1", "\n=1")
+STARTS: Final = (
+    "=1+1",
+    "+1",
+    "-1+1",
+    "@SUM(1)",
+    "\uff1d1+1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff20SUM(1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+)
 """Names that a spreadsheet would compute, also in full-width characters."""
 
 
@@ -81,7 +118,11 @@ def names(*values: str) -> Events:
 
 def sql_content() -> dict[str, Any]:
     """Return a recording whose texts end a script, without any FLOPs."""
-    work = [span("cpu_op", SCRIPT, 1075, 40.0), span("cuda_runtime", "cudaLaunchKernel", 1080, 5, correlation=1), kernel(SCRIPT, 1090, 30, 1)]
+    work = [
+        span("cpu_op", SCRIPT, 1075, 40.0),
+        span("cuda_runtime", "cudaLaunchKernel", 1080, 5, correlation=1),
+        kernel(SCRIPT, 1090, 30, 1),
+    ]
     return chrome([*work, span("user_annotation", "ProfilerStep#0", 1000, 300.0)], host_name=SCRIPT, username=SCRIPT)
 
 
@@ -107,11 +148,19 @@ MINIMAL: Final = [
 
 FILES: Final[dict[str, Content]] = {
     "scrub_min.json": lambda: {"deviceProperties": [SECRET_GPU], "traceEvents": MINIMAL},
-    "scrub_properties.json": lambda: chrome(MINIMAL, deviceProperties=[A100 | {"uuid": f"token={TOKEN}", "site": {"rack": [REMOVED]}}]),
-    "scrub_paddle.json": lambda: paddle_json(training(), deviceProperties=[SECRET_GPU], ExtraInfo={"note": f"token={TOKEN} {REMOVED}"}),
+    "scrub_properties.json": lambda: chrome(
+        MINIMAL, deviceProperties=[A100 | {"uuid": f"token={TOKEN}", "site": {"rack": [REMOVED]}}]
+    ),
+    "scrub_paddle.json": lambda: paddle_json(
+        training(), deviceProperties=[SECRET_GPU], ExtraInfo={"note": f"token={TOKEN} {REMOVED}"}
+    ),
     "scrub_everything.json": lambda: planted(everything()),
-    "scrub_everything_paddle.json": lambda: planted(paddle_json(training(), deviceProperties=[A100], ExtraInfo={"1": "thread"})),
-    "csv_cr.json": lambda: {"traceEvents": [span("cpu_op", FORMULA, 1000, 40, 1, 1), span("cpu_op", "aten::mm", 1050, 20, 1, 1)]},
+    "scrub_everything_paddle.json": lambda: planted(
+        paddle_json(training(), deviceProperties=[A100], ExtraInfo={"1": "thread"})
+    ),
+    "csv_cr.json": lambda: {
+        "traceEvents": [span("cpu_op", FORMULA, 1000, 40, 1, 1), span("cpu_op", "aten::mm", 1050, 20, 1, 1)]
+    },
     "csv_starts.json": lambda: {"traceEvents": names(*STARTS, *(f"a{start}" for start in STARTS))},
     "csv_paddle.json": lambda: paddle_json(names(FORMULA, "\uff1d1+1", "matmul dygraph")),
     "op_in_label.json": lambda: {"traceEvents": labelled([("aten::mm", 1000, 80)], [("aten::mm", 1005, 40)], 1)},

@@ -103,7 +103,10 @@ def paddle_pb(events: Events, epoch_us: int = EPOCH_US, parents: dict[int, int] 
     for event in events:
         if event["cat"] == "cuda_runtime":
             device = work.get(correlation_of(event))
-            parts = [(1, _pb_call(event, epoch_us)), *([(2, message((1, _pb_work(device, epoch_us))))] if device else [])]
+            parts = [
+                (1, _pb_call(event, epoch_us)),
+                *([(2, message((1, _pb_work(device, epoch_us))))] if device else []),
+            ]
             calls.setdefault(_innermost(hosts, event), []).append(message(*parts))
     around = {row: _innermost(hosts, event, row) for row, event in enumerate(hosts)} | (parents or {})
     nodes = [_pb_node(0, -1, message((1, "root node"), (2, 7), (3, 0), (4, -1), (5, 100), (6, 0)), calls.get(-1, []))]
@@ -119,8 +122,11 @@ def paddle_pb(events: Events, epoch_us: int = EPOCH_US, parents: dict[int, int] 
 
 def _innermost(hosts: Events, event: Event, itself: int | None = None) -> int:
     at, end = event["ts"], event["ts"] + event["dur"]
-    around = [row for row, host in enumerate(hosts)
-              if row != itself and host["ts"] <= at and end <= host["ts"] + host["dur"] and host["dur"] > event["dur"]]
+    around = [
+        row
+        for row, host in enumerate(hosts)
+        if row != itself and host["ts"] <= at and end <= host["ts"] + host["dur"] and host["dur"] > event["dur"]
+    ]
     return min(around, key=lambda row: hosts[row]["dur"], default=-1)
 
 

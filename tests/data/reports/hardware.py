@@ -50,7 +50,14 @@ def recorded(*calls: Call) -> dict[str, Any]:
     return chrome(events, deviceProperties=[], record_shapes=1)
 
 
-def operator(name: str, dims: list[Any], *inside: Call, types: list[str] | str = "float", concrete: list[str] | None = None, **more: Any) -> Call:
+def operator(
+    name: str,
+    dims: list[Any],
+    *inside: Call,
+    types: list[str] | str = "float",
+    concrete: list[str] | None = None,
+    **more: Any,
+) -> Call:
     """Return an operator with shapes."""
     return call(name, *inside, **inputs(dims, types, concrete), **more)
 
@@ -67,17 +74,26 @@ def vmap() -> dict[str, Any]:
 def backward(node: str, *inside: Call, elements: int = 1000, sequence: int = 2) -> Call:
     """Return a node of the backward pass that calls operators."""
     args = inputs([[elements]]) | {"Sequence number": sequence, "Fwd thread id": 0}
-    return call(f"autograd::engine::evaluate_function: {node}", call(node, *inside, **args), **{"Sequence number": sequence})
+    return call(
+        f"autograd::engine::evaluate_function: {node}", call(node, *inside, **args), **{"Sequence number": sequence}
+    )
 
 
 def accumulate(elements: int = 1000) -> Call:
     """Return the node that adds a gradient."""
-    return backward("torch::autograd::AccumulateGrad", operator("aten::add_", [[elements], [elements], []]), elements=elements)
+    return backward(
+        "torch::autograd::AccumulateGrad", operator("aten::add_", [[elements], [elements], []]), elements=elements
+    )
 
 
 PAIR: Final = [[1000], [1000]]
 ALONE: Final = [[1000]]
-ARGMAX: Final = operator("aten::argmax", [[4, 6], [], []], operator("aten::as_strided", [[4], [], [], []], types=["long int", "ScalarList", "ScalarList", ""]), concrete=["", "1", "False"])
+ARGMAX: Final = operator(
+    "aten::argmax",
+    [[4, 6], [], []],
+    operator("aten::as_strided", [[4], [], [], []], types=["long int", "ScalarList", "ScalarList", ""]),
+    concrete=["", "1", "False"],
+)
 RNN: Final = ["", "", "", "", "", "", "", "False", "[]", "2", "7", "1", "True", "False", "False", "True"]
 
 
@@ -91,7 +107,13 @@ def rnn_layer(dims: list[Any], dtype: str = "float", hidden: int = 7) -> Call:
 def addbmm() -> Call:
     """Return ``aten::addbmm``, which multiplies its batches one after the other."""
     inside = [operator("aten::addmm_", [[4, 6], [4, 5], [5, 6], [], []], concrete=["", "", "", "1", "1"])] * 3
-    return operator("aten::addbmm", [[4, 6], [3, 4, 5], [3, 5, 6], [], []], operator("aten::copy_", [[4, 6], [4, 6], []]), *inside, concrete=["", "", "", "1", "1"])
+    return operator(
+        "aten::addbmm",
+        [[4, 6], [3, 4, 5], [3, 5, 6], [], []],
+        operator("aten::copy_", [[4, 6], [4, 6], []]),
+        *inside,
+        concrete=["", "", "", "1", "1"],
+    )
 
 
 SCALED: Final = ["", "", "", "1", "1"]

@@ -21,7 +21,9 @@ class Collective(NamedTuple):
     columns: int = 64
 
 
-def until(name: str, end: float, *starts: float, rows: tuple[int, ...] | None = None, delay: float = 50.0) -> Collective:
+def until(
+    name: str, end: float, *starts: float, rows: tuple[int, ...] | None = None, delay: float = 50.0
+) -> Collective:
     """Return a collective that ends on all ranks at the same time. The last rank began its work ``delay`` after the
     call, as a thread of gloo was busy, and the other ranks 50 µs after it."""
     calls = tuple(start - (delay if start == max(starts) else 50.0) for start in starts)
@@ -74,7 +76,15 @@ def rank_of_job(rank: int, collectives: list[Collective], steps: Any) -> dict[st
         call = {} if rows is None else {"Concrete Inputs": ["", "", "", ""], "Input type": ["float", "float", "", ""],
                                         "Input Dims": [*(received or []), *rows, [], []]}  # fmt: skip
         events += [
-            span("cpu_op", C10D[one.name], one.calls[rank], 30.0, process, process, **{"Sequence number": sequence, **call}),
+            span(
+                "cpu_op",
+                C10D[one.name],
+                one.calls[rank],
+                30.0,
+                process,
+                process,
+                **{"Sequence number": sequence, **call},
+            ),
             span("user_annotation", f"gloo:{one.name}", at, us, process, process + 80 + sequence % 2, **args),
         ]
     world = len(collectives[0].starts)
@@ -110,7 +120,10 @@ SLOW3: Final = [
 def server_step(name: str, operator: str = "aten::mul", **args: Any) -> dict[str, Any]:
     """Return a recording of one range of a server, with one operator."""
     args = args or inputs([[4], [4]])
-    return {"schemaVersion": 1, "traceEvents": [span("user_annotation", name, 0, 1000, 1, 1), span("cpu_op", operator, 10, 100, 1, 1, **args)]}
+    return {
+        "schemaVersion": 1,
+        "traceEvents": [span("user_annotation", name, 0, 1000, 1, 1), span("cpu_op", operator, 10, 100, 1, 1, **args)],
+    }
 
 
 LISTS: Final = inputs([[], []], ["TensorList", "TensorList"])

@@ -8,11 +8,17 @@ from tests.data.reports.formats import EPOCH_US, Content, chrome, paddle_json
 from tests.data.reports.training import OPERATORS, Events, call, shifted, span, spans, training
 
 H100S: Final = [{"id": number, "name": "NVIDIA H100 80GB HBM3"} for number in range(3)]
-WORK: Final = [("aten::mm", "gemm_rank0", 150.0), ("aten::add", "add_rank1", 200.0), ("aten::relu", "relu_rank2", 100.0)]
+WORK: Final = [
+    ("aten::mm", "gemm_rank0", 150.0),
+    ("aten::add", "add_rank1", 200.0),
+    ("aten::relu", "relu_rank2", 100.0),
+]
 """Operator, kernel and the kernel's duration of each rank."""
 
 
-def rank_events(rank: int, process: Any, device_process: Any, thread: int, device: int | None = None, us: float | None = None) -> Events:
+def rank_events(
+    rank: int, process: Any, device_process: Any, thread: int, device: int | None = None, us: float | None = None
+) -> Events:
     """Return the two steps of a rank. All ranks have the same correlation ids and step numbers. Each rank begins 3 µs
     after the one before, and its kernels run on the device of its number."""
     operator, work, kernel_us = WORK[rank]
@@ -22,7 +28,10 @@ def rank_events(rank: int, process: Any, device_process: Any, thread: int, devic
         kernel_us=us or kernel_us,
     )  # fmt: skip
     # In the report, no kernel of the second rank overlaps with the kernel before it.
-    late = [event["ts"] + 5 if event["cat"] == "kernel" and rank and event["ts"] % 1000 > 100 else event["ts"] for event in events]
+    late = [
+        event["ts"] + 5 if event["cat"] == "kernel" and rank and event["ts"] % 1000 > 100 else event["ts"]
+        for event in events
+    ]
     return [event | {"ts": ts} for event, ts in zip(events, late, strict=True)]
 
 
@@ -68,7 +77,9 @@ def cycle(steps: tuple[int, ...], at: float, process: int = 3546, host: str = "v
     return chrome(events, deviceProperties=[], host_name=host, baseTimeNanoseconds=origin, **header)
 
 
-def cycles(folder: str, worker: str, count: int, suffix: str = "", rank: int | None = None, process: int = 3546) -> dict[str, Content]:
+def cycles(
+    folder: str, worker: str, count: int, suffix: str = "", rank: int | None = None, process: int = 3546
+) -> dict[str, Content]:
     """Return the files of a process: ``WORKER.NANOSECONDS.pt.trace.json``. Cycle n has the steps 4 n + 2 and 4 n + 3."""
     host = worker.rpartition("_")[0]
     header = {} if rank is None else {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}

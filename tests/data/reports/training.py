@@ -74,7 +74,7 @@ def training(
 def is_kernel(event: Event, device: int | None = None, stream: int | None = None) -> bool:
     """Return whether the event is a kernel (of this device, of this stream)."""
     args = event.get("args", {})
-    return (event.get("cat") == "kernel" and device in (None, args["device"]) and stream in (None, args["stream"]))
+    return event.get("cat") == "kernel" and device in (None, args["device"]) and stream in (None, args["stream"])
 
 
 def correlation_of(event: Event) -> int:

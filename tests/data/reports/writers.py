@@ -149,7 +149,7 @@ def paddle_unquoted(word: str) -> bytes:
 
 def nested_words() -> bytes:
     """Return a trace with unquoted words in lists, in objects, and as the last value of an event's arguments."""
-    words = '[N/A, 1, undefined]', '{"a": -nan, "b": [None, -inf]}', "True", "infinity"
+    words = "[N/A, 1, undefined]", '{"a": -nan, "b": [None, -inf]}', "True", "infinity"
     events = changed(training(), is_kernel)
     for event in events:
         if is_kernel(event):
