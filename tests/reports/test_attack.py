@@ -29,7 +29,7 @@ SECRETS = [
 @pytest.mark.parametrize("name", SECRETS)
 def test_scrub_leaves_no_text_out(reported, perfkit, tmp_path: Path, name: str, out: str) -> None:
     """Also after an export of the scrubbed copy, in each format."""
-    code, text, err = perfkit("scrub", reported(name).path, "-o", tmp_path / out, "--remove", REMOVED)
+    code, _, err = perfkit("scrub", reported(name).path, "-o", tmp_path / out, "--remove", REMOVED)
     assert code == 0, err
     written = [
         path for path in sorted((tmp_path / out).rglob("*") if out == "run" else [tmp_path / out]) if path.is_file()
@@ -118,7 +118,8 @@ def test_sql_columns_of_nulls_are_empty_cells(reported, perfkit, name: str, stat
     if form == "csv":
         header, *rows = csv.reader(io.StringIO(out, newline=""))
         column = header.index("flops") if "flops" in header else 0
-        assert rows and {row[column] for row in rows} == {""}
+        assert rows
+        assert {row[column] for row in rows} == {""}
     if form == "json":
         assert json.loads(out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ def test_hardware_flops_of_a_recomputation_that_stops_early(reported, tmp_path: 
     from torch.utils.flop_counter import FlopCounterMode
 
     def step() -> None:
-        layers = [torch.nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+        layers = [torch.nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
         value = checkpoint(
             torch.nn.Sequential(*layers), torch.ones(4, widths[0], requires_grad=True), use_reentrant=False
         )

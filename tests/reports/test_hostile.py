@@ -37,7 +37,7 @@ def _command(name: str, path: Path, base: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def timelines(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+def timelines(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Results of the commands by base, change and command. The change "" is the timeline as it was exported."""
     folder = tmp_path_factory.mktemp("timelines")
     device = write(folder / "device.json", files()["clean.json"])
@@ -46,8 +46,7 @@ def timelines(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str],
     keys, commands = [], []
     for base, path in bases.items():
         timeline = json.loads(path.read_text())
-        none: hostile.Change = lambda timeline: None
-        changes = {"": none, **hostile.REPORTED} | (hostile.DERIVED if base == "device" else {})
+        changes = {"": hostile.nothing, **hostile.REPORTED} | (hostile.DERIVED if base == "device" else {})
         if base == "torch":
             changes |= hostile.IMPOSSIBLE
         for change, function in changes.items():
@@ -69,7 +68,8 @@ def _check(results: dict[Any, dict[str, Any]], base: str, change: str) -> None:
         assert "Traceback" not in result["err"]
         if result["code"]:
             assert_clear(result["err"])
-            assert len(result["err"]) < 600 and result["err"].strip().isprintable()
+            assert len(result["err"]) < 600
+            assert result["err"].strip().isprintable()
 
 
 def _content(results: dict[Any, dict[str, Any]], base: str, change: str) -> dict[str, Any] | None:

@@ -58,7 +58,8 @@ def everything() -> dict[str, Any]:
     group = {"pg_name": "group", "pg_desc": "description", "backend_config": "cuda:nccl", "ranks": [0]}
     return chrome(
         [*labels, *training((2, 3)), *frames, *modules, shaped, copied],
-        deviceProperties=[A100 | {"uuid": "GPU-0123", "maker": {"site": "a site"}}], host_name="host", traceName="trace.json",
+        deviceProperties=[A100 | {"uuid": "GPU-0123", "maker": {"site": "a site"}}],
+        host_name="host", traceName="trace.json",
         trace_id="0123", username="someone", more={"nested": ["text", {"deeper": "text"}]},
         distributedInfo={"backend": "nccl", "rank": 0, "world_size": 1, "pg_config": [group], "nccl_version": "2.21"},
     )  # fmt: skip

@@ -14,8 +14,10 @@ from tests.support.nsys import Export
 Content = Callable[[], "bytes | dict[str, Any] | list[Any] | Export"]
 EPOCH_US: Final = 1_795_000_000_000_000
 """2026-11-18, the start of times in Paddle's formats, which always are times since 1970."""
-PADDLE_TYPES: Final = {"user_annotation": ("ProfileStep", 2), "cpu_op": ("Operator", 0), "cuda_runtime": ("CudaRuntime", 3),
-                       "kernel": ("Kernel", 4), "gpu_memcpy": ("Memcpy", 5), "gpu_memset": ("Memset", 6), "forward": ("Forward", 9),
+PADDLE_TYPES: Final = {"user_annotation": ("ProfileStep", 2), "cpu_op": ("Operator", 0),
+                       "cuda_runtime": ("CudaRuntime", 3),
+                       "kernel": ("Kernel", 4), "gpu_memcpy": ("Memcpy", 5), "gpu_memset": ("Memset", 6),
+                       "forward": ("Forward", 9),
                        "backward": ("Backward", 10), "optimizer": ("Optimization", 11),
                        "label": ("PythonUserDefined", 14)}  # fmt: skip
 """Paddle's name and number of the type of each category."""

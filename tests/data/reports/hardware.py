@@ -10,8 +10,8 @@ from tests.data.reports.training import Call, Events, call, kernel, span, spans
 A100_80: Final = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108, "totalGlobalMem": 85000000000}
 TF32: Final = ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2>"
                "(cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2::Params)")  # fmt: skip
-CAST: Final = ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)"
-               "::{lambda()#3}, std::array<char*, 2ul>, 4>(int, at::native::direct_copy_kernel_cuda)")  # fmt: skip
+CAST: Final = ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda"
+               "(at::TensorIteratorBase&)::{lambda()#3}, std::array<char*, 2ul>, 4>(int, at::native::direct_copy_kernel_cuda)")  # fmt: skip
 
 
 def inputs(dims: list[Any], types: list[str] | str = "float", concrete: list[str] | None = None) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def inputs(dims: list[Any], types: list[str] | str = "float", concrete: list[str
 
 
 def product(before: list[tuple[str, str, str, float]] = (), device: int = 0) -> dict[str, Any]:  # type: ignore[assignment]
-    """Return a step with one ``aten::mm`` of 64 × 4096 × 2798, and a kernel of 139 µs in TF32. ``before`` is device work
-    of the operator before it: runtime call, category, name, duration in µs."""
+    """Return a step with one ``aten::mm`` of 64 × 4096 × 2798, and a kernel of 139 µs in TF32. ``before`` is device
+    work of the operator before it: runtime call, category, name, duration in µs."""
     shapes = inputs([[64, 4096], [4096, 2798]])
     events: Events = [
         {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 1000, "pid": 1, "tid": 1},
@@ -129,15 +129,16 @@ CALLS: Final[dict[str, Call]] = {
     "lstm_wide": rnn_layer([[10, 2, 4], [12, 4], [12, 3], [12], [12], [2, 3], [2, 3]], hidden=3),
     "lstm_half": rnn_layer([[10, 2, 3], [12, 3], [12, 3], [12], [12], [2, 3], [2, 3]], "c10::BFloat16", 3),
     "argmax": ARGMAX,
-    "argmin": operator("aten::argmin", [[4, 6], [], []], types=["double", "Scalar", "Scalar"], concrete=["", "0", "False"]),
+    "argmin": operator("aten::argmin", [[4, 6], [], []], types=["double", "Scalar", "Scalar"],
+                       concrete=["", "0", "False"]),
     "max_indices": operator("aten::max", [[4, 6], [], []], concrete=["", "1", "False"]),
     "topk": operator("aten::topk", [[4, 6], [], [], [], []], concrete=["", "2", "-1", "True", "True"]),
 }  # fmt: skip
 
 
 def convolutions(work_us: float, shapes: int) -> dict[str, Any]:
-    """Return a step with ten convolutions. The first ``shapes`` have shapes, and take 100 µs each. The others have none,
-    and take ``work_us`` each."""
+    """Return a step with ten convolutions. The first ``shapes`` have shapes, and take 100 µs each. The others have
+    none, and take ``work_us`` each."""
     events: Events = [span("user_annotation", "ProfilerStep#1", 0, 2000.0)]
     at = 0.0
     for index in range(10):

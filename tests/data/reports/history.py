@@ -169,12 +169,15 @@ FILES: Final[dict[str, Content]] = {
     **job("gloo_slow0", SLOW0, [((0.0, 14000.0),)] * 3),
     **job("gloo_slow3", SLOW3, [((0.0, 10000.0),)] * 4),
     "foreach_copy_decode.json.gz": lambda: server_step("step[DECODE bs=16]", "aten::_foreach_copy_", **LISTS),
-    "foreach_mul_vllm.json": lambda: server_step("execute_context_0(0)_generation_16(16)", "aten::_foreach_mul_", **LISTS),
+    "foreach_mul_vllm.json": lambda: server_step("execute_context_0(0)_generation_16(16)",
+        "aten::_foreach_mul_", **LISTS),
     "foreach_copy_steps.json": lambda: update("aten::_foreach_copy_", backward=False),
     "foreach_addcdiv_training.json": lambda: update("aten::_foreach_addcdiv_", backward=True),
     "keys_mixed.json.gz": lambda: server_step(NO_KEYS["mixed"]),
     **{f"keys_{key}.json": (lambda name=name: server_step(name)) for key, name in NO_KEYS.items()},
-    "keys_recorded.json": lambda: server_step("execute_9_context_1(sq64sk80sqsq4096sqsk5120)_generation_2(sq2sk300sqsq2sqsk300)"),
+    "keys_recorded.json": lambda: server_step(
+        "execute_9_context_1(sq64sk80sqsq4096sqsk5120)_generation_2(sq2sk300sqsq2sqsk300)"
+    ),
     "graph_launch.json.gz": lambda: graph(),
     "graph_launch_rocm.json": lambda: graph("hipGraphLaunch"),
     "graph_launch_paddle.pb": graph_of_paddle,

@@ -65,6 +65,10 @@ def lanes(value: Any) -> Change:
     return change
 
 
+def nothing(timeline: Timeline) -> None:
+    """Keep a timeline as it is."""
+
+
 def smallest(timeline: Timeline) -> None:
     """Keep the first nine rows. The last is the parent of all."""
     timeline["traceEvents"] = rows(timeline)[:9]
@@ -93,7 +97,8 @@ DERIVED: Final[dict[str, Change]] = {
     "parent-beyond": cell("parent", 10**6), "parent-huge": cell("parent", 2**62, 0.5),
     "parent-negative": cell("parent", -7), "parent-self-once": cell("parent", lambda row, count: row, 0.7),
     "parent-cycle": cell("parent", lambda row, count: row ^ 1), "launched-beyond": cell("launched_by", 10**7),
-    "launched-self": cell("launched_by", lambda row, count: row), "launched-last": cell("launched_by", lambda row, count: count - 1),
+    "launched-self": cell("launched_by", lambda row, count: row),
+    "launched-last": cell("launched_by", lambda row, count: count - 1),
     "parent-text": cell("parent", "x", 0.5), "parent-fraction": cell("parent", 1.5),
     "step-huge": cell("step", 2**62), "step-negative": cell("step", -(2**40), 0.9),
 }  # fmt: skip
@@ -101,7 +106,8 @@ DERIVED: Final[dict[str, Change]] = {
 IMPOSSIBLE: Final[dict[str, Change]] = {
     "kind-once": cell("kind", "zzz", 0.5), "kind-null": cell("kind", None), "kind-number": cell("kind", 5, 0.2),
     "phase-once": cell("phase", "zzz", 0.9), "phase-number": cell("phase", 7), "name-null": field("name", None, 0.5),
-    "name-list": field("name", ["a"], 0.1), "lanes-one-less": lanes(1), "lanes-null": lanes(None), "lanes-text": lanes("x"),
+    "name-list": field("name", ["a"], 0.1), "lanes-one-less": lanes(1), "lanes-null": lanes(None),
+    "lanes-text": lanes("x"),
     "rank-negative": lane("rank", -3), "rank-32-bits": lane("rank", 2**31, 1), "rank-text": lane("rank", "zero"),
     "row-twice": cell("row", 3),
     "row-beyond": cell("row", 10**9, 1.0), "bytes-huge": cell("bytes", 2**80, 0.3), "start-text": field("ts", "x", 0.4),

@@ -42,7 +42,8 @@ def graph_replays(nodes: tuple[int, ...], graph: int = 5) -> Events:
                    span("cuda_runtime", "cudaGraphLaunch", at + 20, 30.0, **call)]  # fmt: skip
         more = {"graph id": graph, "graph node id": graph << 32}
         events += [
-            kernel(f"kernel_{node}<float>", at + 60 + 200 * node, 150.0, index + 1, **more | {"graph node id": (graph << 32) + node})
+            kernel(f"kernel_{node}<float>", at + 60 + 200 * node, 150.0, index + 1,
+                   **more | {"graph node id": (graph << 32) + node})
             for node in range(recorded)
         ]  # fmt: skip
     return events

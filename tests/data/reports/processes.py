@@ -36,7 +36,7 @@ def rank_events(
 
 
 def merged(labels: list[str], host: str = "{} {}", device: str = "{} {}") -> Events:
-    """Return the ranks of a server in one file. The pids are texts of a label and the number of the process or device."""
+    """Return the ranks of a server in one file. The pids are texts: a label, and the number of the process or device."""
     return [
         event for rank, label in enumerate(labels)
         for event in rank_events(rank, host.format(label, 83 + rank), device.format(label, rank), 83 + rank)
@@ -58,7 +58,8 @@ def paddle_merged() -> dict[str, Any]:
 
 
 PROFILED: Final = [
-    call("aten::ones", call("aten::empty"), call("aten::fill_")), call("aten::ones", call("aten::empty"), call("aten::fill_")),
+    call("aten::ones", call("aten::empty"), call("aten::fill_")),
+    call("aten::ones", call("aten::empty"), call("aten::fill_")),
     call("aten::matmul", call("aten::mm", *[call("aten::resolve_conj")] * 3)),
 ]  # fmt: skip
 
@@ -80,7 +81,7 @@ def cycle(steps: tuple[int, ...], at: float, process: int = 3546, host: str = "v
 def cycles(
     folder: str, worker: str, count: int, suffix: str = "", rank: int | None = None, process: int = 3546
 ) -> dict[str, Content]:
-    """Return the files of a process: ``WORKER.NANOSECONDS.pt.trace.json``. Cycle n has the steps 4 n + 2 and 4 n + 3."""
+    """Return the files of a process: ``WORKER.NANOSECONDS.pt.trace.json``. Cycle n has steps 4 n + 2 and 4 n + 3."""
     host = worker.rpartition("_")[0]
     header = {} if rank is None else {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
     return {
@@ -108,7 +109,8 @@ FILES: Final[dict[str, Content]] = {
     "r11_three_ranks.json": lambda: chrome(
         merged(["[TP00-PP00]", "[TP01-PP00]", "[TP02-PP00]"]), deviceProperties=H100S
     ),
-    "r11_words.json": lambda: chrome(merged(["rank 0", "rank 1"], "{} pid {}", "{} gpu {}"), deviceProperties=H100S[:2]),
+    "r11_words.json": lambda: chrome(merged(["rank 0", "rank 1"],
+        "{} pid {}", "{} gpu {}"), deviceProperties=H100S[:2]),
     "r11_numbers.json": lambda: chrome(numbered(), deviceProperties=H100S[:2]),
     "r11_paddle.json": paddle_merged,
     **cycles("r38c_tb_default", "vm_3546", 2),

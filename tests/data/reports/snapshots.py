@@ -18,11 +18,11 @@ SETTINGS: Final = {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage
 SIZES: Final = {"L": (5242880, 5242880), "M": (1048576, 1048576), "S": (70144, 70000), "K": (4096, 4096),
                 "h": (512, 512), "t": (512, 100)}  # fmt: skip
 """Sizes of blocks that are used: of the block, and as requested."""
-STATE: Final = """4096 L S t M M t L L L 512 h 1024 S 70144 K 4096 K t L 140288 M 1048576 t 1048576 M S h t t 140800 S 70656 h
-    1049088 M L h L L L 512 L L 70144 K K K K K K 227328"""
+STATE: Final = """4096 L S t M M t L L L 512 h 1024 S 70144 K 4096 K t L 140288 M 1048576 t 1048576 M S h t t 140800 S
+    70656 h 1049088 M L h L L L 512 L L 70144 K K K K K K 227328"""
 """The blocks of a segment: letters are blocks that are used, numbers the bytes of free blocks."""
-NO_TRACES: Final = """512 L 6291968 S t 512 K 8192 M M S 1048576 M h S S h S h S 6291968 L 8192 K 3145728 M L K t L t 512 L
-    5242880 h L h 512 h t t h t 512 S S S S 8696832"""
+NO_TRACES: Final = """512 L 6291968 S t 512 K 8192 M M S 1048576 M h S S h S h S 6291968 L 8192 K 3145728 M L K t L t
+    512 L 5242880 h L h 512 h t t h t 512 S S S S 8696832"""
 
 
 def segment(blocks: str, device: int = 0, address: int = 139637976727552, frames: Any = None) -> dict[str, Any]:

@@ -113,8 +113,12 @@ FILES: Final[dict[str, Content]] = {
     "r04_paddle.pb": lambda: paddle_pb(zero_times(training((2, 3, 4)), from_step(3000))),
     # A kernel's duration runs over the next kernels of its stream.
     "r06_overflow.json": lambda: chrome(overflow(training((2, 3, 4)), 6, 1_600_000.0)),
-    "r06_rocm_second_stream.json": lambda: chrome(overflow(two_streams(), 7, 150 + ROLLOVER_US), deviceProperties=[MI250X]),
-    "r06_second_device.json": lambda: chrome(overflow(training((2, 3, 4), devices=(0, 1)), 12, 700.0), deviceProperties=A100S),
+    "r06_rocm_second_stream.json": lambda: chrome(
+        overflow(two_streams(), 7, 150 + ROLLOVER_US), deviceProperties=[MI250X]
+    ),
+    "r06_second_device.json": lambda: chrome(
+        overflow(training((2, 3, 4), devices=(0, 1)), 12, 700.0), deviceProperties=A100S
+    ),
     "r06_last_kernel.json": lambda: chrome(overflow(training((2, 3, 4)), 12, 150 + 2 * ROLLOVER_US)),
     "r06_paddle.pb": lambda: paddle_pb(overflow(training((2, 3, 4)), 6, 1_600_000.0)),
     "r06_paddle.json": lambda: paddle_json(overflow(training((2, 3, 4)), 6, 150 + ROLLOVER_US)),
@@ -128,7 +132,8 @@ FILES: Final[dict[str, Content]] = {
         deviceProperties=A100S,
     ),
     "r64c_stream_skew.json": lambda: chrome(
-        shifted(training((2, 3, 4), DECEMBER_6_US, launch=HIP, stream=9), is_kernel, -5_000_000), deviceProperties=[MI250X]
+        shifted(training((2, 3, 4), DECEMBER_6_US, launch=HIP, stream=9), is_kernel, -5_000_000),
+        deviceProperties=[MI250X]
     ),
     "r64c_paddle.pb": lambda: paddle_pb(shifted(training((2, 3, 4)), of_launches(9, 10, 11, 12), -HOURS_27_8_US)),
     # The last step is open, or the first.

@@ -32,7 +32,8 @@ def ascend_step(number: int, at: float, tasks: list[tuple[str, float, float, int
             span("cpu_op", f"aten::{name.lower()}", start, 20.0, PYTHON, PYTHON, **{"Sequence number": index}),
             span("enqueue", "Enqueue", start + 5, 5.0, PYTHON, PYTHON, correlation_id=connection),
             span("dequeue", f"Dequeue@aclnn{name}", start + 12, 10.0, PYTHON, PYTHON + 1, correlation_id=connection),
-            span(None, f"AscendCL@aclnn{name}", start + 14, 6.0, CANN, PYTHON + 1, level="acl", connection_id=connection),
+            span(None, f"AscendCL@aclnn{name}", start + 14, 6.0, CANN, PYTHON + 1,
+                 level="acl", connection_id=connection),
             span(None, name, at + begin, us, ASCEND, stream,
                  **{"Stream Id": stream, "Task Type": "AI_CORE", "connection_id": connection}),
         ]  # fmt: skip
@@ -122,14 +123,14 @@ def legacy_autograd() -> Events:
 def memcpy(value: str = "N/A", bandwidth: str = "memory bandwidth (GB/s)") -> str:
     """Return the JSON of a copy with an unquoted word as a value, as Kineto wrote it for copies without a time."""
     return (
-        ' {"ph":"X","cat":"Memcpy","name":"Memcpy DtoH (Device -> Pageable)","pid":0,"tid":"stream 7","ts":1105,"dur":2,'
-        '"args":{"device":0,"context":1,"stream":7,"correlation":901,"external id":4,"bytes":400,'
+        ' {"ph":"X","cat":"Memcpy","name":"Memcpy DtoH (Device -> Pageable)","pid":0,"tid":"stream 7","ts":1105,'
+        '"dur":2,"args":{"device":0,"context":1,"stream":7,"correlation":901,"external id":4,"bytes":400,'
         f'"{bandwidth}":{value}}}}},'
     )
 
 
 def unquoted(first: str, content: dict[str, Any] | None = None, **replaced: str) -> bytes:
-    """Return a trace whose first event is the JSON ``first``. ``replaced`` are texts in the rest and their successors."""
+    """Return a trace whose first event is the JSON ``first``. ``replaced`` are texts and their successors."""
     text = json.dumps(content or chrome(training()), indent=1)
     text = text.replace('"traceEvents": [', f'"traceEvents": [\n{first}', 1)
     for old, new in replaced.items():
@@ -161,7 +162,8 @@ def nested_words() -> bytes:
 
 
 BOM: Final = b"\xef\xbb\xbf"
-TEXT: Final = json.dumps(chrome(training()), indent=1)
+THREE: Final = (2, 3, 4)
+TEXT: Final = json.dumps(chrome(training(THREE)), indent=1)
 
 FILES: Final[dict[str, Content]] = {
     "r01_ascend_one_stream.json": lambda: [*named(HARDWARE), *with_text_times(ascend(ONE_STREAM))],
@@ -184,8 +186,8 @@ FILES: Final[dict[str, Content]] = {
     "r05b_paddle.json": lambda: paddle_unquoted("N/A"),
     "r05b_paddle_nan.json": lambda: paddle_unquoted("-nan"),
     "r61_bom.json": lambda: BOM + TEXT.encode(),
-    "r61_list.json": lambda: BOM + json.dumps(training()).encode(),
+    "r61_list.json": lambda: BOM + json.dumps(training(THREE)).encode(),
     "r61_compressed.json.gz": lambda: BOM + TEXT.encode(),
-    "r61_paddle.json": lambda: BOM + json.dumps(paddle_json(training())).encode(),
+    "r61_paddle.json": lambda: BOM + json.dumps(paddle_json(training(THREE))).encode(),
     "r61_utf16.json": lambda: TEXT.encode("utf-16"),
 }
