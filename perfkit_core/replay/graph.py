@@ -197,7 +197,9 @@ def _cycle(links: Edges, waits: BoolArray) -> Edges:
     between = np.flatnonzero(waits[links.src] & waits[links.dst])
     into = np.full(len(waits), -1)
     into[links.dst[between]] = between
-    node, path, position = int(waits.argmax()), [], {}
+    node = int(waits.argmax())
+    path: list[int] = []
+    position: dict[int, int] = {}
     while node not in position:
         position[node] = len(path)
         path.append(int(into[node]))
