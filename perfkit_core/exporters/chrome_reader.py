@@ -1,5 +1,10 @@
 """Reader of timelines that ``perfkit export --to chrome`` wrote. It restores all rows and columns of the exported
-table, and skips the events that the exporter added for viewers."""
+table, and skips the events that the exporter added for viewers.
+
+Parents, launches, steps and phases are read, not computed again. The file lacks what assembly needs for them: ids that
+operators share with launches, recorded trees, names of layers, and the range that was chosen as step. They may also
+come from several ranks. All cells pass the gate of :mod:`perfkit_core.model.checked_events`.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +15,27 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.chrome import OF_LANE, OWN_CATEGORY, VERSION
 from perfkit_core.exporters.lanes import Lane
+from perfkit_core.language.messages import message
 from perfkit_core.model import schema
+from perfkit_core.model.checked_events import checked
+from perfkit_core.model.event_columns import ROW_REFERENCES
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.chrome.dialect import ChromeEvent, integer, timed_events
+from perfkit_core.readers.chrome.dialect import ChromeEvent, timed_events
 from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, skipped, strays
 
 _SPANS: Final = ("X", "i")
-_REFERENCES: Final = ("parent", "launched_by")
 _ARGUMENTS: Final = tuple(
-    c for c in schema.COLUMNS if c.name not in ("name", "category", "start_ns", "dur_ns", "args", *OF_LANE)
+    name for name in schema.COLUMN_NAMES if name not in ("name", "category", "start_ns", "dur_ns", "args", *OF_LANE)
 )
+_WORD: Final = {int: "integer", str: "text"}
+_HINT: Final = "export the run again"
 
 
 class _Header(msgspec.Struct):
@@ -37,39 +46,45 @@ class _Header(msgspec.Struct):
 
 
 def read(path: Path, partial: bool = False) -> Trace:
-    """Return the exported trace, with the path of the file as ``meta.source``. Raises SourceError."""
+    """Return the exported trace, with the path of the file as ``meta.source``. Raises SourceError, also if a cell
+    cannot be what perfkit exported."""
     file, rows = ChromeFile(path, partial), _Rows(partial)
-    for batch in file.batches():
-        rows.add(batch)
     try:
+        for batch in file.batches():
+            rows.add(batch)
         header = msgspec.convert(file.header.get("perfkit"), _Header)
+        base_ns = msgspec.convert(file.header.get("baseTimeNanoseconds", 0), schema.Int64)
+        if header.version > VERSION:
+            problem = f"{file.path}: written by a newer version of perfkit"
+            raise SourceError(problem, "upgrade perfkit: pip install -U perfkit")
+        cut = file.truncated_at is not None or bool(file.skipped)
+        events = checked(rows.table(header.lanes, base_ns, cut), schema.SCHEMA, header.meta.ranks)
     except msgspec.ValidationError as error:
-        raise SourceError(f"{file.path}: damaged perfkit header ({error})", "export the run again") from None
-    if header.version > VERSION:
-        problem = f"{file.path}: written by a newer version of perfkit"
-        raise SourceError(problem, "upgrade perfkit: pip install -U perfkit")
-    events = rows.table(header.lanes, integer(file.header.get("baseTimeNanoseconds")) or 0)
+        raise SourceError(f"{file.path}: damaged perfkit header ({error})", _HINT) from None
+    except (pa.ArrowException, ValueError) as error:
+        raise SourceError(f"{file.path}: not a timeline as perfkit exports it ({error})", _HINT) from None
     meta = msgspec.structs.replace(header.meta, source=str(path), format=CHROME_FORMAT)
-    trace = Trace(events, meta, tuple(stored.finding() for stored in header.quality)).with_findings(*strays(file))
-    if rows.mistimed:
-        trace = trace.with_findings(mistimed(rows.mistimed))
-    if file.truncated_at is None and not file.skipped:
-        return trace
-    text = skipped(file.skipped) if file.truncated_at is None else cut_off(file.truncated_at)
-    meta = msgspec.structs.replace(meta, incomplete=True)
-    return Trace(events, meta, trace.quality).with_findings(Finding("truncated", text))
+    findings = [*strays(file), *([mistimed(rows.mistimed)] if rows.mistimed else [])]
+    if cut:
+        text = skipped(file.skipped) if file.truncated_at is None else cut_off(file.truncated_at)
+        meta = msgspec.structs.replace(meta, incomplete=True)
+        findings.append(Finding("truncated", text))
+    elif rows.missing > rows.mistimed:
+        text = message("{missing} of {count} exported events are missing: another program has changed the file",
+                       missing=rows.missing - rows.mistimed, count=len(events) + rows.missing)  # fmt: skip
+        findings.append(Finding("exported-events-missing", text))
+    return Trace(events, meta, tuple(stored.finding() for stored in header.quality)).with_findings(*findings)
 
 
 class _Rows:
     """The columns of the events that were read. ``mistimed`` counts events with an invalid start or duration. Such
-    events are left out if ``partial`` is set; otherwise they raise SourceError."""
+    events are left out if ``partial`` is set; otherwise they raise SourceError. ``missing`` counts the rows of the
+    exported table that were not read. Cells of the wrong type, and impossible rows and lanes, raise ValueError."""
 
     def __init__(self, partial: bool) -> None:
-        self.mistimed = 0
+        self.mistimed = self.missing = 0
         self._partial = partial
         self._batches: list[pa.RecordBatch] = []
-        self._row: list[IntArray] = []
-        self._place: list[IntArray] = []
 
     def add(self, events: list[ChromeEvent]) -> None:
         kept = [
@@ -83,57 +98,72 @@ class _Rows:
         self.mistimed += len(kept) - len(timed)
         kept = [kept[at] for at in timed]
         args = [event.args if isinstance(event.args, dict) else {} for event in kept]
-        recorded = [one.get("recorded") for one in args]
-        encoded = [None if value is None else msgspec.json.encode(value).decode() for value in recorded]
-        columns = {
-            "name": _text([event.name for event in kept]),
-            "category": _text([event.cat for event in kept]),
-            "start_ns": pa.array(start_ns),
-            "dur_ns": pa.array(dur_ns),
-            "args": pa.array(encoded, pa.string()),
+        recorded = [members.get("recorded") for members in args]
+        cells = {
+            "name": [event.name for event in kept],
+            "category": [event.cat for event in kept],
+            "args": [None if value is None else msgspec.json.encode(value).decode() for value in recorded],
+            **{name: [members.get(name) for members in args] for name in _ARGUMENTS},
+            "row": [members.get("row") for members in args],
+            "pid": [event.pid for event in kept],
+            "tid": [event.tid for event in kept],
         }
-        for column in _ARGUMENTS:
-            values = [one.get(column.name) for one in args]
-            text = pa.types.is_dictionary(column.type)
-            columns[column.name] = _text(values) if text else pa.array([integer(v) for v in values], column.type)
+        columns = {name: _column(name, values) for name, values in cells.items()}
+        columns |= {"start_ns": pa.array(start_ns), "dur_ns": pa.array(dur_ns)}
         self._batches.append(pa.RecordBatch.from_pydict(columns))
-        self._row.append(_integers([one.get("row") for one in args]))
-        self._place.append(np.stack([_integers([e.pid for e in kept]), _integers([e.tid for e in kept])], axis=1))
 
-    def table(self, lanes: list[Lane], base_ns: int) -> pa.Table:
-        """Return the event table, with the rows in the order of the exported table."""
+    def table(self, lanes: list[Lane], base_ns: int, cut: bool) -> pa.Table:
+        """Return the event table, with the rows in the order of the exported table. If the file is ``cut`` or rows are
+        missing, references to rows that were not read become -1."""
         if not self._batches:
             return schema.SCHEMA.empty_table()
         events = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
-        row = np.concatenate(self._row)
+        for name in ("row", "pid", "tid"):
+            if events[name].null_count:
+                raise ValueError(f"an event has no {name}")
+        row = events["row"].to_numpy()
         order = np.argsort(row, kind="stable")
         events, row = events.take(pa.array(order)), row[order]
+        if row[0] < 0 or (row[1:] == row[:-1]).any():
+            raise ValueError("the row of an event is negative, or two events have the same row")
+        self.missing = int(row[-1]) + 1 - len(row)
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
-        for name in _REFERENCES:  # row numbers of the export → rows of this table, or -1 if not read
+        for name in ROW_REFERENCES:
             wanted = events[name].fill_null(NO_ROW).to_numpy()
-            at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
-            columns[name] = pa.array(np.where((row[at] == wanted) & (wanted >= 0), at, NO_ROW))
+            if cut or self.mistimed or self.missing:  # row numbers of the export → rows of this table
+                at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
+                wanted = np.where(row[at] == wanted, at, np.minimum(wanted, NO_ROW))
+            columns[name] = pa.array(wanted)
         # The lane determines rank, process, thread and stream. It determines the device unless the event names one.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
-        distinct, code = np.unique(np.concatenate(self._place)[order], axis=0, return_inverse=True)
-        of_distinct = np.array([number.get((p, t), -1) for p, t in distinct.tolist()], np.int64)
-        index = of_distinct[code.reshape(-1)]
-        indices = pa.array(index, mask=index < 0)
+        if len(number) < len(lanes):
+            raise ValueError("two lanes of the header have the same numbers")
+        places = np.stack([events["pid"].to_numpy(), events["tid"].to_numpy()], axis=1)
+        distinct, code = np.unique(places, axis=0, return_inverse=True)
+        for place in map(tuple, distinct.tolist()):
+            if place not in number:
+                raise ValueError(f"the header has no lane for the pid {place[0]} and the tid {place[1]}")
+        index = np.array([number[process, thread] for process, thread in distinct.tolist()], np.int64)
+        indices = pa.array(index[code.reshape(-1)])
         for name in OF_LANE:
             columns[name] = pa.array([getattr(lane, name) for lane in lanes], pa.int64()).take(indices)
         device = pa.array([lane.device for lane in lanes], pa.string()).take(indices)
         named = events["device"].cast(pa.string()).combine_chunks()
         columns["device"] = pa.compute.coalesce(named, device).dictionary_encode()
-        arrays = [columns[column.name].cast(column.type) for column in schema.COLUMNS]
-        return pa.Table.from_arrays(arrays, schema=schema.SCHEMA)
+        return pa.table(columns)
 
 
-def _text(values: list[Any]) -> pa.Array:
-    texts = [value if isinstance(value, str) or value is None else str(value) for value in values]
-    return pa.array(texts, pa.string()).dictionary_encode()
-
-
-def _integers(values: list[Any]) -> IntArray:
-    return np.array([NO_ROW if number is None else number for number in map(integer, values)], np.int64)
+def _column(name: str, values: list[Any]) -> pa.Array:
+    """Return a column of JSON values. Raises ValueError if one is neither null nor of the column's type."""
+    of_type = schema.SCHEMA.field(name).type if name in schema.COLUMN_NAMES else pa.int64()
+    json_type = int if pa.types.is_integer(of_type) else str
+    for kind in set(map(type, values)) - {json_type, type(None)}:
+        value = next(value for value in values if type(value) is kind)
+        raise ValueError(f"the {name} of an event is {str(value)[:40]!r}, which is no {_WORD[json_type]}")
+    try:
+        array = pa.array(values, pa.string() if json_type is str else of_type)
+    except (pa.ArrowException, OverflowError):
+        raise ValueError(f"the {name} of an event does not fit {of_type}") from None
+    return array.dictionary_encode() if pa.types.is_dictionary(of_type) else array

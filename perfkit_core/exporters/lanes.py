@@ -15,6 +15,7 @@ import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.model import schema
+from perfkit_core.model.schema import Int64, Rank
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compiled import Out, compiled
 
@@ -39,11 +40,11 @@ class Lane(msgspec.Struct, frozen=True):
     thread: int
     process_name: str
     name: str
-    rank: int | None
-    pid: int | None
-    tid: int | None
+    rank: Rank | None
+    pid: Int64 | None
+    tid: Int64 | None
     device: str | None
-    stream: int | None
+    stream: Int64 | None
 
     @property
     def host(self) -> bool:

@@ -44,6 +44,8 @@ _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "count": format_count,
 }
 
+_LONGEST_SPEC: Final = 4
+"""Maximum length of a format spec, so that a template from a file cannot ask for a billion digits."""
 _FOLDER: Final = Path(__file__).parent
 LANGUAGES: Final = ("en", *sorted({file.stem for kind in ("*.mo", "*.po") for file in _FOLDER.glob(kind)}))
 _SAID_BY_SCRIPT: Final = re.compile(r'\bpage\.say\(("(?:[^"\\]|\\.)*")')
@@ -185,6 +187,10 @@ class _Formatter(string.Formatter):
     def __init__(self, translate: _Translate) -> None:
         self.translate = translate
 
+    def get_field(self, field_name: str, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return the value of a placeholder. Unlike in ``str.format``, a template cannot read attributes of values."""
+        return kwargs[field_name], field_name
+
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in _UNITS and isinstance(value, (int, float)):
             return _UNITS[format_spec](value)
@@ -197,6 +203,8 @@ class _Formatter(string.Formatter):
             return separator.join(texts)
         if format_spec in ("", "plain", "list", "and", "parts") or format_spec in _UNITS or isinstance(value, Message):
             return _rendered(self, value)
+        if len(format_spec) > _LONGEST_SPEC:
+            raise ValueError(f"{format_spec!r} is no format of numbers")
         return format(value, format_spec)
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.model.schema import Int64
 
 
 class FrameSamples(msgspec.Struct, frozen=True):
@@ -22,19 +23,18 @@ class FrameSamples(msgspec.Struct, frozen=True):
     stacks: tuple[str, ...] = ()
     after_us: tuple[int, ...] = ()
     stack: tuple[int, ...] = ()
-    start_ns: int = 0
+    start_ns: Int64 = 0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a sample has no stack, or a time that does not fit in 64 bits."""
+        if len(self.after_us) != len(self.stack) or not all(0 <= at < len(self.stacks) for at in self.stack):
+            raise ValueError("samples of frames have no stack")
+        if any(abs(self.start_ns + 1000 * after) >= 1 << 63 for after in self.after_us):
+            raise ValueError("the times of samples do not fit in 64 bits")
 
     @property
     def at_ns(self) -> IntArray:
         return np.array(self.after_us, np.int64) * 1000 + self.start_ns
-
-
-def check(samples: FrameSamples) -> None:
-    """Raise ValueError if a sample has no stack, or a time that does not fit in 64 bits."""
-    if len(samples.after_us) != len(samples.stack) or not all(0 <= at < len(samples.stacks) for at in samples.stack):
-        raise ValueError("samples of frames have no stack")
-    if any(abs(samples.start_ns + 1000 * after) >= 1 << 63 for after in samples.after_us):
-        raise ValueError("the times of samples do not fit in 64 bits")
 
 
 def joined(parts: Sequence[FrameSamples]) -> FrameSamples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,7 @@ from perfkit_core.model import account, frame_samples
 from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.compiled_graph import CompiledGraph
 from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.model.schema import Int64, Rank, Size
 from perfkit_core.model.timed_steps import TimedSteps
 
 Part = TypeVar("Part")
@@ -90,7 +92,12 @@ class StoredFinding(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(finding.code, english(text), text.template, text.values, text.plural, finding.note)
 
     def finding(self) -> Finding:
-        text = Message(self.template, self.values, self.plural) if self.template else self.message
+        text: Text = self.message
+        if self.template:
+            template = Message(self.template, self.values, self.plural)
+            with suppress(LookupError, TypeError, ValueError, ArithmeticError):  # a foreign template keeps its message
+                english(template)
+                text = template
         return Finding(self.code, text, self.note or self.code in _OLDER_NOTES)
 
 
@@ -99,7 +106,7 @@ class Device(msgspec.Struct, frozen=True):
 
     id: str
     name: str | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Size | None = None
     properties: dict[str, Any] = {}
 
 
@@ -124,13 +131,13 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     framework: str | None = None
     framework_version: str | None = None
     clock: str = "epoch"
-    window_ns: tuple[int, int] | None = None
-    ranks: tuple[int, ...] = ()
-    world_size: int | None = None
+    window_ns: tuple[Int64, Int64] | None = None
+    ranks: tuple[Rank, ...] = ()
+    world_size: Rank | None = None
     hostname: str | None = None
     recording: str | None = None
-    cycle: int | None = None
-    recorded_at_ns: int | None = None
+    cycle: Int64 | None = None
+    recorded_at_ns: Int64 | None = None
     incomplete: bool = False
     devices: tuple[Device, ...] = ()
     options: dict[str, Any] = {}
@@ -143,15 +150,16 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     cpu_utilisation: dict[str, float] = {}
     extra: dict[str, Any] = {}
     compiled: tuple[CompiledGraph, ...] = ()
-    worlds: tuple[tuple[int, int], ...] = ()
+    worlds: tuple[tuple[Rank, Rank], ...] = ()
 
     @property
     def timed_steps(self) -> TimedSteps:
         """The steps of the first rank that a clock timed. If operators have more threads than there are processors,
         these threads wait for each other, so it is unknown what was lost to other processes."""
         timed = next((timed for _, timed in sorted(self.timed.items())), TimedSteps())
-        threads = self.extra.get(HOST, {}).get(THREADS) or 0
-        return msgspec.structs.replace(timed, cpus=0) if threads > timed.cpus else timed
+        host = self.extra.get(HOST)
+        threads = host.get(THREADS) if isinstance(host, dict) else None
+        return msgspec.structs.replace(timed, cpus=0) if isinstance(threads, int) and threads > timed.cpus else timed
 
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
         """Return pairs (rank, world size) as recorded. A rank with several world sizes occurs in several pairs."""
@@ -249,13 +257,14 @@ def about_job(meta: TraceMeta) -> tuple[Finding, ...]:
     """Return findings about missing ranks and about a mixture of several jobs. ``meta`` must describe all parts of a
     run, because a rank that is missing in one part may be in another part."""
     findings = []
-    absent = set(range(meta.world_size or 0)) - set(meta.ranks)
-    if len(meta.ranks) > 1 and absent:
+    world = meta.world_size or 0  # a damaged file may state billions of ranks
+    ranks = sorted({rank for rank in meta.ranks if rank < world})
+    if len(meta.ranks) > 1 and len(ranks) < world:
         text = message(
             "{missing} of {count} ranks were not read ({ranks}): transfer times of collectives are unknown",
-            missing=len(absent),
-            count=meta.world_size,
-            ranks=_numbers(absent),
+            missing=world - len(ranks),
+            count=world,
+            ranks=_runs((before + 1, after - 1) for before, after in pairwise([-1, *ranks, world])),
         )
         findings.append(Finding("ranks-missing", text))
     ranks_of: dict[int, set[int]] = {}
@@ -307,6 +316,12 @@ def spelled(ranks: Iterable[int]) -> Message:
 def _numbers(ranks: Iterable[int]) -> str:
     ordered = sorted(set(ranks))
     begins = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(ordered)) if other != one + 1), len(ordered)]
-    runs = [ordered[begin:end] for begin, end in pairwise(begins)]
-    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}{'–' if len(run) > 2 else ', '}{run[-1]}" for run in runs]
-    return ", ".join(texts)
+    return _runs((ordered[begin], ordered[end - 1]) for begin, end in pairwise(begins))
+
+
+def _runs(runs: Iterable[tuple[int, int]]) -> str:
+    """Return pairs of first and last numbers as text, such as ``0–3, 5``. Pairs without a number are left out."""
+    runs = [(first, last) for first, last in runs if first <= last]
+    return ", ".join(
+        str(first) if first == last else f"{first}{'–' if last - first > 1 else ', '}{last}" for first, last in runs
+    )

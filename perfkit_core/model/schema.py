@@ -9,8 +9,9 @@ The events of a rank are adjacent and sorted by start. Ranks follow one another,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import TEXT
@@ -106,6 +107,11 @@ COLUMNS: Final = (
     Column("op_name", TEXT, True, "name of the canonical operator, shared by all frameworks; null if unknown"),
     Column("args", pa.string(), True, "all other recorded fields of the event, as JSON text"),
 )
+
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
+Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""Numbers in the metadata of files. Others do not fit the columns of tables."""
 
 SCHEMA: Final = pa.schema([pa.field(c.name, c.type, c.nullable) for c in COLUMNS])
 COLUMN_NAMES: Final = tuple(c.name for c in COLUMNS)

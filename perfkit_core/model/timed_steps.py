@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from perfkit_core.model.schema import Int64
+
 _ENOUGH: Final = 3
 """Minimum number of steps before the first recorded step from which the time of an unprofiled step is taken."""
 _FIRST: Final = 3
@@ -32,14 +34,14 @@ class TimedStep(msgspec.Struct, frozen=True, array_like=True):
     - ``process_ns``: time for which all threads of the process ran on processors
     """
 
-    number: int
+    number: Int64
     recorded: bool
-    wall_ns: int
-    ran_ns: int | None = None
-    waited_ns: int | None = None
-    preempted: int | None = None
-    faults: int | None = None
-    process_ns: int | None = None
+    wall_ns: Int64
+    ran_ns: Int64 | None = None
+    waited_ns: Int64 | None = None
+    preempted: Int64 | None = None
+    faults: Int64 | None = None
+    process_ns: Int64 | None = None
 
 
 class TimedSteps(msgspec.Struct, frozen=True):
@@ -47,8 +49,8 @@ class TimedSteps(msgspec.Struct, frozen=True):
     process may use (0 if unknown)."""
 
     steps: tuple[TimedStep, ...] = ()
-    first: int = 0
-    cpus: int = 0
+    first: Int64 = 0
+    cpus: Int64 = 0
 
     def unprofiled(self) -> tuple[TimedStep, ...]:
         """Return steps without a profiler: those before the first recorded step if there are enough, else all of them.

@@ -99,7 +99,7 @@ def framework(meta: TraceMeta) -> str:
 
 def _numbers_or_range(numbers: Sequence[int]) -> str:
     """Return ascending numbers as text. Three or more numbers without a gap are a range: ``0–7``."""
-    consecutive = len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1))
+    consecutive = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
     return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
 
 

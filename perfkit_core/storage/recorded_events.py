@@ -143,14 +143,10 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     """Assemble the events of a recorded file into a Trace. If given, ``complete`` first adds values to the events.
     Raises SourceError if the file is damaged or columns are missing."""
     path, stored = file.path, file.stored
-    missing = [name for name in SCHEMA.names if name not in file.position and name not in _NEWER]
-    if missing:
-        raise unreadable(path, f"columns are missing: {', '.join(missing)}")
-    names = [name for name in SCHEMA.names if name in file.position]
-    table = file.kept().read(range(file.footer.num_row_groups), names).unify_dictionaries()
-    for name in _REQUIRED:
-        if table[name].null_count:
-            raise unreadable(path, f"the column {name} has empty cells")
+    fields = pa.schema([field for field in SCHEMA if field.name in file.position or field.name not in _NEWER])
+    table = file.kept().read(range(file.footer.num_row_groups), fields).unify_dictionaries()
+    if len(stored.meta.ranks) > 1 and ("rank" not in table.column_names or table["rank"].null_count):
+        raise unreadable(path, "events of several ranks have no rank")
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
@@ -167,15 +163,22 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
 
 
 def _parents(table: pa.Table) -> arrays.IntArray | None:
-    """Return the row of each row's parent, or NO_ROW if no parent precedes the row. Return None if there is no tree."""
+    """Return the row of each row's parent, or NO_ROW if no parent precedes the row. Return None if there is no tree.
+    Raises ValueError for a row that does not exist."""
     parent, node = (
         arrays.to_int64(column.chunks, len(column), arrays.NO_ROW) if column.null_count < len(column) else None
         for column in (table["parent"], table["node"])
     )
-    if parent is None or node is None:
+    if parent is None:
+        return None
+    if node is None:
+        if parent.min() < arrays.NO_ROW or parent.max() >= len(parent):
+            raise ValueError("the column parent refers to a row that does not exist")
         return parent
     # ``parent`` contains values of ``node``. Look up the first row with each value.
     rows = np.flatnonzero(node != arrays.NO_ROW)
+    if not len(rows):
+        return arrays.filled(len(parent), arrays.NO_ROW)
     rows = rows[np.argsort(node[rows], kind="stable")]
     at = rows[np.minimum(np.searchsorted(node[rows], parent), len(rows) - 1)]
     return np.where((node[at] == parent) & (parent != arrays.NO_ROW) & (at < np.arange(len(node))), at, arrays.NO_ROW)

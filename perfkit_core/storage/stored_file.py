@@ -2,8 +2,8 @@
 read on demand. Files are not kept open, so that thousands of ranks do not exhaust the file handles. If a file has
 changed since its footer was read, reading a column raises SourceError.
 
-A file may be damaged or come from a stranger. All bytes are compared with their checksums. Compiled code does not check
-indices, so the cells on which it relies are checked when they are read."""
+A file may be damaged or come from a stranger. All bytes are compared with their checksums, and all cells that are read
+pass the gate of :mod:`perfkit_core.model.checked_events`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, joined
+from perfkit_core.algorithms.arrays import IntArray, constant, joined
 from perfkit_core.errors import SourceError
-from perfkit_core.model import frame_samples, schema
-from perfkit_core.model.event_columns import ROW_REFERENCES, Columns, picked_by_part, sliced
+from perfkit_core.model import schema
+from perfkit_core.model.checked_events import checked
+from perfkit_core.model.event_columns import Columns, picked_by_part, sliced
 from perfkit_core.model.meta import StoredFinding, TraceMeta
 from perfkit_core.runtime import parallel
 from perfkit_core.storage import checksums
@@ -29,8 +30,6 @@ from perfkit_core.system import memory_limit
 from perfkit_core.system.paths import arrow_input, fetched, is_remote
 
 KEY: Final = b"perfkit"
-_WORDS: Final = {"kind": frozenset(schema.KINDS), "phase": frozenset(schema.PHASES)}
-"""Columns whose words are known in advance."""
 _REQUIRED: Final = frozenset(column.name for column in schema.COLUMNS if not column.nullable)
 
 
@@ -41,8 +40,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     meta: TraceMeta
     quality: tuple[StoredFinding, ...]
     stage: Literal["trace", "recorded"] = "trace"  # "recorded" means not yet assembled
-    rank: int | None = None  # rank of recorded events
-    base_ns: int = 0  # time that is added to the starts of recorded events
+    rank: schema.Rank | None = None  # rank of recorded events
+    base_ns: schema.Int64 = 0  # time that is added to the starts of recorded events
     reader: str = ""  # name of the reader whose ``complete`` is called on loading; "" if none
     empty: tuple[str, ...] | None = None  # columns that contain only nulls; None if unknown
     checksums: bool = False  # whether the file has checksums; files of older versions have none
@@ -68,6 +67,7 @@ class StoredFile:
     footer: pq.FileMetaData
     stored: Stored
     position: Mapping[str, int]  # positions of the columns in the file, by name
+    first_row: Sequence[int]  # the row with which each row group begins, and the number of rows
     chunks: checksums.Checksums | None  # checksums of the column chunks, row group by row group; None in older files
     stamp: tuple[int, int]  # size and modification time of the file when its footer was read
     content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
@@ -76,19 +76,31 @@ class StoredFile:
         """Return the file with all its bytes, if it is remote. Raises SourceError."""
         return replace(self, content=fetched(self.path)) if is_remote(self.path) else self
 
-    def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        """Return columns of some row groups. Raises SourceError if they are damaged or the file has changed."""
-        rows = sum(self.footer.row_group(group).num_rows for group in groups)
-        memory_limit.require(_CELL_BYTES * rows * len(names), f"columns of {self.path.name}")
+    def require(self, names: Sequence[str]) -> None:
+        """Raise SourceError if a column is missing."""
+        missing = [name for name in names if name not in self.position]
+        if missing:
+            raise unreadable(self.path, f"columns are missing: {', '.join(missing)}")
+
+    def read(self, groups: range, fields: pa.Schema) -> pa.Table:
+        """Return columns of consecutive row groups, after the checks of event tables. Raises SourceError if a column is
+        missing or damaged, a cell is invalid, or the file has changed."""
+        self.require(fields.names)
+        first = self.first_row[groups.start]
+        rows = self.first_row[groups.stop] - first
+        memory_limit.require(_CELL_BYTES * rows * len(fields), f"columns of {self.path.name}")
         try:
             if _stamp(self.path) != self.stamp:
                 raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
             # Each call opens the file, because threads must not share an open file.
             source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
             with source as opened:
-                self._verify(opened, groups, names)
+                self._verify(opened, groups, fields.names)
                 with pq.ParquetFile(opened, metadata=self.footer) as file:
-                    return file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
+                    table = file.read_row_groups(groups, columns=fields.names, use_threads=len(fields) > 1)
+            if len(table) != rows:
+                raise ValueError("the number of rows differs from the footer")
+            return checked(table, fields, self.stored.meta.ranks, first, self.first_row[-1])
         except (pa.ArrowException, OSError, ValueError) as error:
             raise unreadable(self.path, error) from None
 
@@ -117,8 +129,6 @@ def read_footer(path: Path) -> StoredFile:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
     try:
         stored = msgspec.json.decode(raw, type=Stored)
-        for samples in stored.meta.samples.values():
-            frame_samples.check(samples)
     except (msgspec.DecodeError, ValueError) as error:
         raise unreadable(path, f"perfkit's metadata is damaged: {error}") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
@@ -127,8 +137,12 @@ def read_footer(path: Path) -> StoredFile:
         raise unreadable(path, f"perfkit's metadata is damaged: there is no version {stored.schema_version}")
     if stored.checksums and chunks is None:
         raise unreadable(path, "no checksums: it is damaged, or another program has rewritten it")
+    sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    first_row = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+    if min(sizes, default=0) < 0 or first_row[-1] != footer.num_rows:
+        raise unreadable(path, "the numbers of rows in the footer do not agree")
     position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    return StoredFile(path, footer, stored, position, chunks, stamp)
+    return StoredFile(path, footer, stored, position, first_row, chunks, stamp)
 
 
 _CELL_BYTES: Final = 8
@@ -141,15 +155,14 @@ class StoredColumns(Columns):
     """The columns of a stored trace. A column that cannot be read, or has invalid cells, raises SourceError."""
 
     file: StoredFile
-    first_row: Sequence[int]  # the row with which each row group begins, and the number of rows
 
     @property
     def num_rows(self) -> int:
-        return self.first_row[-1]
+        return self.file.first_row[-1]
 
     @property
     def _groups(self) -> range:
-        return range(len(self.first_row) - 1)
+        return range(self.file.footer.num_row_groups)
 
     def known(self, name: str) -> bool:
         if self.file.stored.empty is not None:
@@ -159,7 +172,7 @@ class StoredColumns(Columns):
             if column.is_stats_set and column.statistics.has_null_count:
                 nulls = column.statistics.null_count
             else:
-                nulls = self._read([group], [name]).column(0).null_count
+                nulls = self._cells(group, name).null_count
             if nulls < column.num_values:
                 return True
         return False
@@ -170,7 +183,7 @@ class StoredColumns(Columns):
             column = self.file.footer.row_group(group).column(self.file.position[name])
             if not column.is_stats_set or not column.statistics.has_null_count:
                 return Columns.magnitude(self, name)
-            if column.statistics.has_min_max:
+            if column.statistics.has_min_max and isinstance(column.statistics.min, int):
                 largest = max(largest, abs(column.statistics.min), abs(column.statistics.max))
             elif column.statistics.null_count < column.num_values:
                 return Columns.magnitude(self, name)
@@ -180,83 +193,45 @@ class StoredColumns(Columns):
         return self._chunks(name, self._groups)
 
     def between(self, name: str, first: int, end: int) -> Iterator[pa.Array]:
-        groups = range(bisect_right(self.first_row, first) - 1, bisect_left(self.first_row, end))
-        begin = self.first_row[groups.start]
+        first_row = self.file.first_row
+        groups = range(bisect_right(first_row, first) - 1, bisect_left(first_row, end))
+        begin = first_row[groups.start]
         return sliced(self._chunks(name, groups), first - begin, end - begin)
 
     def _chunks(self, name: str, groups: range) -> Iterator[pa.Array]:
-        for table in parallel.in_order(lambda group: self._read([group], [name]), groups, _AHEAD + 1, _AHEAD):
-            yield from table.column(0).chunks
+        for cells in parallel.in_order(lambda group: self._cells(group, name), groups, _AHEAD + 1, _AHEAD):
+            yield from cells.chunks
 
     def check(self) -> None:
         """Read all columns. Raises SourceError if a part of the file is damaged or a cell is invalid."""
         for group in self._groups:
-            self._read([group], schema.COLUMN_NAMES)
+            self.file.read(range(group, group + 1), schema.SCHEMA)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
         if not self.known(name):
             return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
 
         def pick(group: int, own: IntArray) -> pa.Array:
-            return joined(self._read([group], [name]).column(0)).take(pa.array(own))
+            return joined(self._cells(group, name)).take(pa.array(own))
 
-        return picked_by_part(np.array(self.first_row, np.int64), rows, pick, name)
+        return picked_by_part(np.array(self.file.first_row, np.int64), rows, pick, name)
 
     def table(self) -> pa.Table:
-        table = self._read(self._groups, schema.COLUMN_NAMES)
+        table = self.file.read(self._groups, schema.SCHEMA)
         columns = {name: table.column(name) for name in schema.COLUMN_NAMES}
         empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
         return pa.Table.from_pydict(columns | empty, schema=schema.SCHEMA)
 
-    def _read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        table = self.file.read(groups, names)
-        fields = [schema.SCHEMA.field(name) for name in names]
-        try:
-            table = pa.table([table.column(field.name).cast(field.type) for field in fields], pa.schema(fields))
-            if len(table) != sum(self.first_row[group + 1] - self.first_row[group] for group in groups):
-                raise ValueError("the number of rows differs from the footer")
-            for name in names:
-                self._check_cells(name, table.column(name), groups)
-        except (pa.ArrowException, ValueError) as error:
-            raise unreadable(self.file.path, error) from None
-        return table
-
-    def _check_cells(self, name: str, column: pa.ChunkedArray, groups: Sequence[int]) -> None:
-        """Raise ValueError if a cell that every event needs is null, a kind or phase is unknown, a duration is
-        negative, a reference is no row of the table, or a parent does not precede its child."""
-        if name in _REQUIRED and column.null_count:
-            raise ValueError(f"the column {name} has empty cells")
-        if name in _WORDS and any(not _WORDS[name].issuperset(chunk.dictionary.to_pylist()) for chunk in column.chunks):
-            raise ValueError(f"the column {name} has an unknown word")
-        if name == "dur_ns" and any(chunk.to_numpy().min(initial=0) < 0 for chunk in column.chunks):
-            raise ValueError("a duration is negative")
-        if name in ROW_REFERENCES:
-            at = column.to_numpy()
-            valid = at.min(initial=NO_ROW) == NO_ROW
-            if name == "parent":
-                first = 0
-                for group in groups:
-                    begin, end = self.first_row[group : group + 2]
-                    valid &= bool((at[first : first + end - begin] < np.arange(begin, end)).all())
-                    first += end - begin
-            elif at.max(initial=NO_ROW) >= self.num_rows:
-                valid = False
-            if not valid:
-                raise ValueError(f"a reference in the column {name} is invalid")
+    def _cells(self, group: int, name: str) -> pa.ChunkedArray:
+        return self.file.read(range(group, group + 1), pa.schema([schema.SCHEMA.field(name)])).column(0)
 
 
 def stored_columns(file: StoredFile) -> StoredColumns:
     """Return the columns of a stored trace. Raises SourceError if columns of the schema are missing."""
-    missing = [name for name in schema.COLUMN_NAMES if name not in file.position]
-    if missing:
-        raise unreadable(file.path, f"columns are missing: {', '.join(missing)}")
-    sizes = [file.footer.row_group(group).num_rows for group in range(file.footer.num_row_groups)]
-    first_row = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
-    if min(sizes, default=0) < 0 or first_row[-1] != file.footer.num_rows:
-        raise unreadable(file.path, "the numbers of rows in the footer do not agree")
-    if first_row[-1] and not _REQUIRED.isdisjoint(file.stored.empty or ()):
+    file.require(schema.COLUMN_NAMES)
+    if file.first_row[-1] and not _REQUIRED.isdisjoint(file.stored.empty or ()):
         raise unreadable(file.path, "a column that every event needs is empty")
-    return StoredColumns(file.kept(), first_row)
+    return StoredColumns(file.kept())
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -110,13 +110,13 @@ def test_cells_are_picked_from_files_and_joined_traces(large: tuple[Trace, Trace
 
 def test_only_columns_that_are_asked_for_are_read(large: tuple[Trace, Trace], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    read = stored_file.StoredColumns._read
+    read = stored_file.StoredFile.read
 
-    def watched(self: stored_file.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
-        asked.extend(names)
-        return read(self, groups, names)
+    def watched(self: stored_file.StoredFile, groups: range, fields: pa.Schema) -> pa.Table:
+        asked.extend(fields.names)
+        return read(self, groups, fields)
 
-    monkeypatch.setattr(stored_file.StoredColumns, "_read", watched)
+    monkeypatch.setattr(stored_file.StoredFile, "read", watched)
     found = concat_traces([large[1], with_rank(large[1], 3)])
     found.ints("start_ns"), found.ints("start_ns"), found.host, found.end_ns, len(found)
     assert found.ints("flops").tolist() == [-1] * 500  # the column has only nulls, as its statistics show
@@ -129,13 +129,13 @@ def test_views_of_a_run_folder_leave_the_rest_unread(
 ) -> None:
     store.write_cycle(perfkit_core.load(traces / "torch" / "h100-bert-small.json.gz"), tmp_path)
     asked: set[str] = set()
-    read = stored_file.StoredColumns._read
+    read = stored_file.StoredFile.read
 
-    def watched(self: stored_file.StoredColumns, groups: list[int], names: list[str]) -> pa.Table:
-        asked.update(names)
-        return read(self, groups, names)
+    def watched(self: stored_file.StoredFile, groups: range, fields: pa.Schema) -> pa.Table:
+        asked.update(fields.names)
+        return read(self, groups, fields)
 
-    monkeypatch.setattr(stored_file.StoredColumns, "_read", watched)
+    monkeypatch.setattr(stored_file.StoredFile, "read", watched)
     assert main(["summary", str(tmp_path), "--view", "overview"]) == 0
     assert "operator" in capsys.readouterr().out
     assert "dur_ns" in asked

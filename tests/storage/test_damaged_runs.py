@@ -18,7 +18,6 @@ import pytest
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
-from perfkit_core.model.frame_samples import FrameSamples
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load, stream
@@ -161,14 +160,16 @@ def test_impossible_metadata_is_refused(tmp_path: Path, change: dict[str, Any], 
 @pytest.mark.parametrize(
     ("samples", "why"),
     [
-        (FrameSamples(("a",), (1,), (1,)), "no stack"),
-        (FrameSamples(("a",), (1,), (-1,)), "no stack"),
-        (FrameSamples(("a",), (1, 2), (0,)), "no stack"),
-        (FrameSamples(("a",), (2**60,), (0,)), "64 bits"),
+        (([1], [1]), "no stack"),
+        (([1], [-1]), "no stack"),
+        (([1, 2], [0]), "no stack"),
+        (([2**60], [0]), "64 bits"),
     ],
 )
-def test_samples_without_a_stack_are_refused(tmp_path: Path, samples: FrameSamples, why: str) -> None:
-    path = store.write_trace(small_trace().with_meta(samples={"0": samples}), tmp_path / "t.parquet")
+def test_samples_without_a_stack_are_refused(tmp_path: Path, samples: tuple[list[int], ...], why: str) -> None:
+    after_us, stack = samples
+    content = {"0": {"stacks": ["a"], "after_us": after_us, "stack": stack}}
+    path = store.write_trace(small_trace().with_meta(samples=content), tmp_path / "t.parquet")
     with pytest.raises(SourceError, match=why):
         store.read_stored(path)
 
