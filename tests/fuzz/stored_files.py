@@ -1,16 +1,20 @@
-"""Stored runs: flipped bits, and cells that no version of perfkit writes, with correct checksums."""
+"""Stored runs and exported timelines: flipped bits, and cells that no version of perfkit writes."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import json
 import random
 import tempfile
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.api import summarize
@@ -22,11 +26,12 @@ from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.load import load, stream
-from perfkit_core.storage import store, writer
+from perfkit_core.storage import recorded_events, store, writer
 from perfkit_core.storage.stored_file import KEY, Stored
 from tests.fuzz.target import FindingError, Target
 from tests.support.device_steps import Op, training
 from tests.support.paths import DATA
+from tests.support.short_dictionaries import shorten
 from tests.support.small_trace import small_trace
 
 _EXTREME: Final = (-(2**63), -(2**62), -(10**12), -2, -1, 0, 1, 2, 7, 10**12, 2**31, 2**32, 2**53, 2**62, 2**63 - 1)
@@ -76,11 +81,8 @@ class FlippedBits(Target):
         return True
 
 
-class Cells(Target):
-    """A run whose cells and references are wrong, but whose checksums are right: all tables, the advice, the page and
-    the exports are made, or refused."""
-
-    name = "stored-cells"
+class _Changed(Target):
+    """A file with wrong cells: all tables, the advice, the page and the exports are made, or refused."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,33 +102,93 @@ class Cells(Target):
 
     def run(self, data: bytes) -> bool:
         chance = random.Random(data)
-        trace = chance.choice(self._traces)
-        path = self._folder / "cells.perfkit.parquet"
-        _write(trace, chance, path)
+        path = self.written(chance)
         try:
             _use_all(path, chance)
         except PerfkitError:
             return False
         return True
 
+    @abstractmethod
+    def written(self, chance: random.Random) -> Path:
+        """Write a file with wrong cells, and return its path."""
 
-def _write(trace: Trace, chance: random.Random, path: Path) -> None:
-    table = trace.events.unify_dictionaries()
+
+class Cells(_Changed):
+    """A stored run, whose checksums are right."""
+
+    name = "stored-cells"
+
+    def written(self, chance: random.Random) -> Path:
+        path, trace = self._folder / "cells.perfkit.parquet", chance.choice(self._traces)
+        stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=(), checksums=True)
+        _write(trace.events, schema.SCHEMA, stored.json(), chance, path)
+        return path
+
+
+class RecordedCells(_Changed):
+    """A stored recording that is not yet assembled."""
+
+    name = "recorded-cells"
+
+    @functools.cached_property
+    def _files(self) -> list[Path]:
+        files = [self._folder / f"recorded-{at}.perfkit.parquet" for at in range(3)]
+        for name, file in zip(("torch-mlp.json.gz", "paddle-mlp.json.gz", "paddle-mlp.pb"), files, strict=True):
+            stream(DATA / name, file)
+        return files
+
+    def written(self, chance: random.Random) -> Path:
+        path, source = self._folder / "recorded.perfkit.parquet", chance.choice(self._files)
+        _write(pq.read_table(source), recorded_events.SCHEMA, pq.read_metadata(source).metadata[KEY], chance, path)
+        return path
+
+
+class Timelines(_Changed):
+    """An exported timeline with wrong values anywhere in its header or its events."""
+
+    name = "timeline-cells"
+
+    @functools.cached_property
+    def _contents(self) -> list[dict[str, Any]]:
+        path = self._folder / "exported.json"
+        contents = []
+        for trace in self._traces:
+            export(trace, path, keep_host=True)
+            contents.append(json.loads(path.read_bytes()))
+        return contents
+
+    def written(self, chance: random.Random) -> Path:
+        content = copy.deepcopy(chance.choice(self._contents))
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            holder, key = content, chance.choice(["perfkit", "traceEvents", "traceEvents", "baseTimeNanoseconds"])
+            while (inner := holder[key]) and isinstance(inner, (dict, list)) and chance.random() < 0.95:
+                holder, key = inner, chance.choice(list(inner) if isinstance(inner, dict) else range(len(inner)))
+            holder[key] = copy.deepcopy(chance.choice([*_EXTREME, *_TEXTS, None, True, 1.5, 2**64, [], {}, [[1]]]))
+        path = self._folder / "timeline.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+
+def _write(table: pa.Table, fields: pa.Schema, stored: bytes, chance: random.Random, path: Path) -> None:
+    table = table.unify_dictionaries()
     for _ in range(chance.choice([1, 1, 2, 5])):
-        column = chance.choice(schema.COLUMNS)
+        column = chance.choice(fields)
         cells = table[column.name].to_pylist()
         few = chance.sample(range(len(cells)), min(len(cells), chance.choice([1, 1, 3, 50])))
         for row in few:
             cells[row] = _cell(column, cells, len(cells), chance)
-        at = schema.COLUMN_NAMES.index(column.name)
+        at = table.column_names.index(column.name)
         table = table.set_column(at, pa.field(column.name, column.type), pa.array(cells, column.type))
-    told = Stored(schema_version=schema.SCHEMA_VERSION, meta=trace.meta, quality=(), checksums=True)
-    table = table.replace_schema_metadata({KEY: told.json()})
+    table = table.replace_schema_metadata({KEY: stored})
     with path.open("wb") as file:
         writer.write(table, file, chance.choice([7, 100, 1 << 18]), writer.encoding(table.schema))
+    if chance.random() < 0.1:
+        texts = [field.name for field in fields if not pa.types.is_integer(field.type)]
+        shorten(path, path, chance.choice(texts), chance.choice([1, 10, 5000]), chance.randrange(len(table)))
 
 
-def _cell(column: schema.Column, cells: list[Any], rows: int, chance: random.Random) -> Any:
+def _cell(column: pa.Field, cells: list[Any], rows: int, chance: random.Random) -> Any:
     if chance.random() < 0.1:
         return None
     if chance.random() < 0.3:
@@ -142,7 +204,7 @@ def _cell(column: schema.Column, cells: list[Any], rows: int, chance: random.Ran
 def _use_all(path: Path, chance: random.Random) -> None:
     """Use the run in all ways. Each way may refuse it: the others are tried, too."""
     refused: PerfkitError | None = None
-    trace = store.read_stored(path)
+    trace = load(path)
     views = get_plugins().views()
     uses: list[Any] = [lambda name=name: summarize(trace, name) for name in chance.sample(sorted(views), 6)]
     uses += [lambda: advise(trace)] if chance.random() < 0.3 else []

@@ -43,7 +43,8 @@ def all_targets(folder: Path) -> dict[str, Target]:
     """Return the targets, which write their files into ``folder``."""
     made: list[Target] = [EventTexts("torch"), EventTexts("paddle"), *whole_files.targets(folder)]
     made += [stored_files.FlippedBits(folder, stage) for stage in ("trace", "recorded")]
-    made += [stored_files.Cells(folder), *texts.targets()]
+    made += [stored_files.Cells(folder), stored_files.RecordedCells(folder), stored_files.Timelines(folder)]
+    made += texts.targets()
     if PLANTED in os.environ:
         made.append(_Planted())
     return {target.name: target for target in made}

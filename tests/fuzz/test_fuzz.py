@@ -12,7 +12,10 @@ import pytest
 from tests.fuzz import targets
 from tests.support.paths import ROOT
 
-INPUTS = {"events-torch": 600, "events-paddle": 600, "stored-cells": 8, "chrome-torch": 25, "chrome-paddle": 25}
+INPUTS = {
+    "events-torch": 600, "events-paddle": 600, "chrome-torch": 25, "chrome-paddle": 25,
+    "stored-cells": 8, "recorded-cells": 15, "timeline-cells": 15,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,20 @@ import pytest
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
+from perfkit_core.model.meta import StoredFinding
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load, stream
-from perfkit_core.storage import store, writer
+from perfkit_core.storage import recorded_events, store, writer
 from perfkit_core.storage.stored_file import KEY, Stored
 from tests.support.events import codes
+from tests.support.short_dictionaries import shorten
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare
 OWN = "tests/data/torch-mlp.json.gz"
+SHOWN = ("name", "kind", "device")
+"""Columns that every command reads."""
 
 
 @pytest.fixture(scope="module", params=["trace", "recorded"])
@@ -133,6 +137,99 @@ def test_invalid_cells_are_refused(
         assert main([*command, str(path)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("perfkit: error: ")
+
+
+STAGES = {"trace": schema.SCHEMA, "recorded": recorded_events.SCHEMA}
+SHORT = [
+    (stage, field.name, beyond)
+    for stage, fields in STAGES.items()
+    for field in fields
+    if not pa.types.is_integer(field.type)
+    for beyond in ([1, 10, 10**6] if field.name in ("name", "kind") else [1])
+]
+
+
+@pytest.mark.parametrize(("stage", "name", "beyond"), SHORT)
+def test_texts_that_no_dictionary_has_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str, name: str, beyond: int
+) -> None:
+    """Arrow does not check the numbers of texts when it reads a file, and following them reads foreign memory."""
+    path = tmp_path / "t.perfkit.parquet"
+    if stage == "recorded":
+        stream(OWN, tmp_path / "whole")
+    else:
+        store.write_trace(load(OWN), tmp_path / "whole")
+    shorten(tmp_path / "whole", path, name, beyond)
+    with pytest.raises(SourceError, match=r"t\.perfkit\.parquet: not a readable Parquet file"):
+        store.read_stored(path, whole=True)
+    for command in (["summary"], ["export", "-o", str(tmp_path / "out.json")], ["scrub", "-o", str(tmp_path / "out")]):
+        code, output = main([*command, str(path)]), capsys.readouterr()
+        assert code == 2 or name not in SHOWN
+        assert "unexpected" not in output.err
+
+
+def test_texts_that_are_no_utf_8_are_refused(stored: Path, tmp_path: Path) -> None:
+    table = pq.read_table(stored)
+    texts = [b"\xff", *(text.encode() for text in table["name"].cast(pa.string()).to_pylist()[1:])]
+    column = pa.array(texts, pa.binary()).view(pa.string()).dictionary_encode()
+    table = table.set_column(table.column_names.index("name"), "name", column)
+    table = table.replace_schema_metadata({KEY: pq.read_metadata(stored).metadata[KEY]})
+    with (tmp_path / "t.parquet").open("wb") as file:
+        writer.write(table, file, 100, writer.encoding(table.schema))
+    with pytest.raises(SourceError, match="name is damaged in the rows 0 to 99: Invalid UTF8 sequence"):
+        store.read_stored(tmp_path / "t.parquet", whole=True)
+
+
+RECORDED = {
+    "parent far outside": ("parent", 10**12, "refers to a row that does not exist"),
+    "negative parent": ("parent", -2, "refers to a row that does not exist"),
+    "negative duration": ("dur_ns", -1, "the column dur_ns is negative in row 7: -1"),
+    "no device": ("device", None, "the column device is empty in row 7"),
+    "unknown kind": ("kind", "kernels", "the column kind has an unknown word in row 7: 'kernels'"),
+    "a rank that the metadata lacks": ("rank", 5, "the events of rank 5 contradict the metadata"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "why"), RECORDED.values(), ids=RECORDED)
+def test_invalid_recorded_cells_are_refused(tmp_path: Path, name: str, value: Any, why: str) -> None:
+    """Cells of events that are not assembled yet. The source has numbered the parents by rows."""
+    stream(OWN, tmp_path / "whole")
+    table = pq.read_table(tmp_path / "whole")
+    cells = table[name].to_pylist()
+    cells[7] = value
+    table = table.set_column(
+        table.column_names.index(name), name, pa.array(cells, recorded_events.SCHEMA.field(name).type)
+    )
+    table = table.replace_schema_metadata({KEY: pq.read_metadata(tmp_path / "whole").metadata[KEY]})
+    with (tmp_path / "t.parquet").open("wb") as file:
+        writer.write(table, file, 100, writer.encoding(table.schema))
+    with pytest.raises(SourceError, match=why):
+        store.read_stored(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranks": [2**62]},
+        {"ranks": [-1]},
+        {"world_size": 2**40},
+        {"window_ns": [0, 2**63]},
+        {"devices": [{"id": "cuda:0", "memory_bytes": 2**64}]},
+        {"timed": {"0": {"steps": [[0, False, 2**64]]}}},
+    ],
+)
+def test_numbers_of_the_metadata_fit_their_columns(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = store.write_trace(small_trace().with_meta(**change), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match="metadata is damaged: Expected `int`"):
+        store.read_stored(path)
+
+
+def test_a_template_that_no_version_wrote_is_not_followed() -> None:
+    """The message in plain text is shown instead."""
+    for template in ("{n.__class__}", "{n:>999999999}", "{other}", "{", "{n:ns}"):
+        finding = StoredFinding("code", "plain text", template, {"n": 10**400})
+        assert finding.finding().message == "plain text"
+    assert StoredFinding("code", "plain text", "{n:count} events", {"n": 1}).finding().message == "1 events"
 
 
 def test_valid_cells_are_accepted(tmp_path: Path) -> None:
