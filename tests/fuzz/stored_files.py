@@ -161,7 +161,8 @@ class Timelines(_Changed):
     def written(self, chance: random.Random) -> Path:
         content = copy.deepcopy(chance.choice(self._contents))
         for _ in range(chance.choice([1, 1, 2, 5])):
-            holder, key = content, chance.choice(["perfkit", "traceEvents", "traceEvents", "baseTimeNanoseconds"])
+            holder: Any = content
+            key: Any = chance.choice(["perfkit", "traceEvents", "traceEvents", "baseTimeNanoseconds"])
             while (inner := holder[key]) and isinstance(inner, (dict, list)) and chance.random() < 0.95:
                 holder, key = inner, chance.choice(list(inner) if isinstance(inner, dict) else range(len(inner)))
             holder[key] = copy.deepcopy(chance.choice([*_EXTREME, *_TEXTS, None, True, 1.5, 2**64, [], {}, [[1]]]))
