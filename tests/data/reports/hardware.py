@@ -10,8 +10,10 @@ from tests.data.reports.training import Call, Events, call, kernel, span, spans
 A100_80: Final = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108, "totalGlobalMem": 85000000000}
 TF32: Final = ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2>"
                "(cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2::Params)")  # fmt: skip
-CAST: Final = ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda"
-               "(at::TensorIteratorBase&)::{lambda()#3}, std::array<char*, 2ul>, 4>(int, at::native::direct_copy_kernel_cuda)")  # fmt: skip
+CAST: Final = (
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
+    "{lambda()#3}, std::array<char*, 2ul>, 4>(int, at::native::direct_copy_kernel_cuda)"
+)
 
 
 def inputs(dims: list[Any], types: list[str] | str = "float", concrete: list[str] | None = None) -> dict[str, Any]:

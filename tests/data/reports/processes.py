@@ -36,7 +36,7 @@ def rank_events(
 
 
 def merged(labels: list[str], host: str = "{} {}", device: str = "{} {}") -> Events:
-    """Return the ranks of a server in one file. The pids are texts: a label, and the number of the process or device."""
+    """Return the ranks of a server in one file. The pids are texts: a label and a number of a process or device."""
     return [
         event for rank, label in enumerate(labels)
         for event in rank_events(rank, host.format(label, 83 + rank), device.format(label, rank), 83 + rank)
