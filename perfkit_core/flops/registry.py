@@ -24,15 +24,14 @@ FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
     function.__name__: function
     for function in (
         matrix.matmul, matrix.summed_matmul, matrix.matmul_gradient, matrix.matmul_of_unknown_layout, matrix.linear,
-        matrix.bilinear,
-        matrix.grouped_matmul, matrix.convolution, matrix.convolution_gradient, matrix.sized_convolution,
-        matrix.attention, matrix.attention_gradient, matrix.packed_attention,
+        matrix.bilinear, matrix.grouped_matmul, matrix.convolution, matrix.convolution_gradient,
+        matrix.sized_convolution, matrix.attention, matrix.attention_gradient, matrix.packed_attention,
         matrix.packed_attention_gradient, matrix.recurrent, matrix.recurrent_gradient, vector.elementwise, vector.lists,
         vector.gated, vector.gated_gradient, vector.sized_elementwise, vector.dropout, vector.copy, vector.fill,
-        vector.concatenate, vector.reduce, vector.scan, vector.softmax,
-        vector.softmax_gradient, vector.normalize, vector.normalize_gradient, vector.pool, vector.adaptive_pool,
-        vector.sized_pool, vector.pool_gradient, vector.gather, vector.gather_sum, vector.scatter, vector.loss,
-        vector.picked_loss, vector.picked_loss_gradient, vector.optimizer,
+        vector.concatenate, vector.reduce, vector.scan, vector.softmax, vector.softmax_gradient, vector.normalize,
+        vector.normalize_gradient, vector.pool, vector.adaptive_pool, vector.sized_pool, vector.pool_gradient,
+        vector.gather, vector.gather_sum, vector.scatter, vector.loss, vector.picked_loss, vector.picked_loss_gradient,
+        vector.optimizer,
     )
 }  # fmt: skip
 """Name of a formula → function that returns the work of a call."""

@@ -310,7 +310,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "second derivative": _double_backward,
     "einsum": lambda: torch.einsum("bij,bjk,kl->bil", torch.randn(2, 3, 4), torch.randn(2, 4, 5), torch.randn(5, 6)),
     "attention with a mask": lambda: functional.scaled_dot_product_attention(
-        *torch.randn(3, 2, 4, 8, 16), attn_mask=torch.randn(8, 8)
+        torch.randn(2, 4, 8, 16), torch.randn(2, 4, 8, 16), torch.randn(2, 4, 8, 16), torch.randn(8, 8)
     ),
 }
 
@@ -329,7 +329,7 @@ def test_elementwise_work_inside_vmap_and_backward_nodes(tmp_path: Path) -> None
         (x * y).backward(torch.ones(1000))
     trace = perfkit.load(tmp_path)
     work, names = operator_work(trace), trace.codes("name")
-    flops = {}
+    flops: dict[str, int] = {}
     for row, number in zip(work.row.tolist(), work.distinct.tolist(), strict=True):
         name = names.values[names.codes[row]]
         flops[name] = flops.get(name, 0) + work.works[number].flops

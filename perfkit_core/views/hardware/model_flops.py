@@ -82,8 +82,7 @@ def _devices(trace: Trace, items: Timed) -> pd.DataFrame:
 def _uncounted(trace: Trace, items: Timed, chosen: BoolArray) -> pd.DataFrame:
     """Return one row per device event of ``items`` (without a device, per chosen outermost operator): rank, step, its
     duration ``work_ns``, and the calls and the duration of matrix products in it whose FLOPs are unknown."""
-    names, mask = trace.codes("op_name"), uncounted(trace)
-    calls = np.zeros(len(trace), np.int64)
+    names, calls = trace.codes("op_name"), np.zeros(len(trace), np.int64)
     if has_device_work(trace):
         rows, families = items.row, event_families(trace)
         moves = [family(name) in PRODUCT_FAMILIES and not is_product(name) for name in names.values]
@@ -96,6 +95,7 @@ def _uncounted(trace: Trace, items: Timed, chosen: BoolArray) -> pd.DataFrame:
         missing_ns = np.where(missing, trace.ints("dur_ns")[rows], 0)
     else:
         rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
+        mask = uncounted(trace)
         calls[mask] = 1
         missing_ns = nesting.sum_up(trace.ints("parent"), np.where(mask, trace.ints("dur_ns"), 0))[rows]
         calls = nesting.sum_up(trace.ints("parent"), calls)

@@ -193,7 +193,12 @@ def rated(table: pd.DataFrame, declared: Iterable[Column]) -> pd.DataFrame:
 TYPE: Final = key("type", "Type", description="data type of the inputs")
 MEASURES: Final = (
     CALLS,
-    duration("time_ns", "Time", per_step=True, description="union of the device work, or host time without a device"),
+    duration(
+        "time_ns",
+        "Time",
+        per_step=True,
+        description="union of the device work, or host time without a device; rows may overlap",
+    ),
     share("limit_ratio", "Of roofline", Share("limit_ns", column="time_ns"), description="limit divided by time"),
     duration("above_ns", "Above limit", per_step=True, description="time less the limit"),
     columns.text(

@@ -172,12 +172,11 @@ def uncounted(trace: Trace) -> BoolArray:
     """Return the mask of the operators that compute matrix products but whose FLOPs are unknown, because they have no
     formula or no recorded arguments. Of nested ones, only the outermost is in the mask. Shape (rows,)."""
     native, canonical, parent = trace.codes("name"), trace.codes("op_name"), trace.ints("parent")
-    of_name = get_plugins().operator_formulas(trace.meta.framework)
-    wraps = native.lookup(np.array([bool(of_name) and of_name(name) == WRAPPER for name in native.values], bool), False)
+    wraps = native.lookup(np.array([formula == WRAPPER for formula in _of_names(trace)], np.bool_), False)
     products = canonical.lookup(np.array([is_product(name) for name in canonical.values], np.bool_), False)
     counted = select.marked(trace, operator_work(trace).products)
     known = counted | nesting.lies_in(parent, counted) | nesting.holds(parent, counted)
-    mask = trace.operators & products & ~wraps & ~known
+    mask: BoolArray = trace.operators & products & ~wraps & ~known
     return mask & ~nesting.lies_in(parent, mask)
 
 
@@ -188,17 +187,22 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
     rows = np.flatnonzero(trace.operators & (trace.codes("shapes").codes >= 0))
     if not len(rows):
         return rows, rows, []
-    of_name = get_plugins().operator_formulas(trace.meta.framework)
     formulas: dict[OperatorFormula, int] = {}
 
     def numbers(found: list[OperatorFormula | None]) -> IntArray:
         return np.array([NO_ROW if one is None else formulas.setdefault(one, len(formulas)) for one in found], np.int64)
 
-    native = names.lookup(numbers([of_name(name) if of_name else None for name in names.values]), NO_ROW)[rows]
+    native = names.lookup(numbers(_of_names(trace)), NO_ROW)[rows]
     by_family = canonical.lookup(numbers([by_canonical_name(name) for name in canonical.values]), NO_ROW)[rows]
     formula = np.where(native == NO_ROW, by_family, native)
     computes = (formula != NO_ROW) & (formula != formulas.get(WRAPPER, NO_ROW))
     return rows[computes], formula[computes], list(formulas)
+
+
+def _of_names(trace: Trace) -> list[OperatorFormula | None]:
+    """Return the adapter's formula for each name of an event."""
+    of_name, names = get_plugins().operator_formulas(trace.meta.framework), trace.codes("name").values
+    return [of_name(name) if of_name else None for name in names]
 
 
 def _recorded_values(trace: Trace, rows: IntArray) -> pa.DictionaryArray:
@@ -212,7 +216,11 @@ def operator_flops(trace: Trace, matrix_only: bool = False) -> IntArray:
     are those that the framework counted. ``matrix_only``: 0 for operators without matrix products."""
     work = operator_work(trace)
     if not len(work.row):
-        return trace.ints("flops", UNKNOWN)
+        flops = trace.ints("flops", UNKNOWN)
+        rows = np.flatnonzero(flops > 0)
+        rows = rows[~_logical(trace, rows, flops[rows], np.zeros(len(rows), np.bool_), rows[:0])]
+        counted = select.marked(trace, rows)
+        return np.where((flops <= 0) | (counted & ~nesting.lies_in(trace.ints("parent"), counted)), flops, UNKNOWN)
     flops = np.full(len(trace), UNKNOWN, np.int64)
     flops[work.row] = np.where(work.matrix | (not matrix_only), work.values("flops"), 0)
     return flops

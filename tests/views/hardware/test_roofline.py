@@ -17,7 +17,7 @@ from tests.support.events import device, host, trace
 
 H100 = Device("cuda:0", "NVIDIA H100 80GB HBM3")
 TYPES = '["c10::BFloat16","c10::BFloat16"]'
-PRODUCT = {"shapes": "[[1024,1024],[1024,2048]]", "dtypes": TYPES}
+PRODUCT: dict[str, Any] = {"shapes": "[[1024,1024],[1024,2048]]", "dtypes": TYPES}
 FLOPS = 2 * 1024 * 1024 * 2048
 BYTES = 2 * (1024 * 1024 + 1024 * 2048 + 1024 * 2048)
 
@@ -189,7 +189,7 @@ def test_flops_are_those_of_the_operator_that_computes(shapes: tuple[str, ...], 
 
 
 def test_autograd_nodes_have_no_flops() -> None:
-    values = {"shapes": "[[1000],[1000]]", "dtypes": '["float","float"]'}
+    values: dict[str, Any] = {"shapes": "[[1000],[1000]]", "dtypes": '["float","float"]'}
     rows = [
         host("MulBackward0", "operator", 0, 100, shapes="[[1000]]", dtypes='["float"]'),
         host("aten::mul", "operator", 10, 20, **values),
