@@ -36,7 +36,7 @@ from perfkit_core.views.steps.activity import has_device_work
 GROUPINGS: Final = ("step", "rank")
 MOST_UNCOUNTED: Final = 0.05
 """Largest share of the time of operators without FLOPs at which the utilisation still describes the model."""
-INCOMPLETE: Final = "the FLOPs of too many matrix products are unknown"
+INCOMPLETE: Final = "products without FLOPs"
 _UNCOUNTED: Final = ("uncounted_calls", "uncounted_ns", "work_ns")
 
 
@@ -147,7 +147,8 @@ def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     complete = ~(result["uncounted_ratio"] > MOST_UNCOUNTED).fillna(False)
     for name, ideal in zip(("mfu_ratio", "hfu_ratio"), _IDEAL, strict=True):
         result[name] = (table[ideal] / (time * table["devices"])).where(complete)
-    result["missing"] = pd.Series(pd.NA, table.index, dtype=object).where(complete, INCOMPLETE)
+    if not complete.all():
+        result["missing"] = pd.Series(pd.NA, table.index, dtype=object).where(complete, INCOMPLETE)
     return result[[column.name for column in COLUMNS if column.name in result]]
 
 
