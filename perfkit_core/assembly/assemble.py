@@ -16,7 +16,15 @@ from msgspec import structs
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
-from perfkit_core.assembly import graph_capture, implausible_times, layers, row_account, server_steps, steps
+from perfkit_core.assembly import (
+    graph_capture,
+    implausible_times,
+    layers,
+    lost_records,
+    row_account,
+    server_steps,
+    steps,
+)
 from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import account, schema
@@ -55,7 +63,8 @@ def assemble(
     if len(draft) and not implausible_times.is_window(meta.window_ns, draft.ints("start_ns")):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
     meta = structs.replace(meta, account=account.joined([meta.account, row_account.rows_read(draft)]))
-    findings += phase_findings + row_account.unknown_events(draft) + implausible_times.above_100_percent(draft)
+    findings += lost_records.findings(draft) + phase_findings + row_account.unknown_events(draft)
+    findings += implausible_times.above_100_percent(draft)
     trace = Trace(draft.events, meta, quality + findings)
     return trace.with_findings(*graph_capture.about_graphs(trace))
 

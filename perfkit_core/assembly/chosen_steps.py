@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
-from perfkit_core.assembly import steps
+from perfkit_core.assembly import lost_records, steps
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import plural
 from perfkit_core.model import schema
@@ -21,9 +21,12 @@ from perfkit_core.model.trace import Trace
 
 _RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
 _OF_STEPS: Final = frozenset(
-    {steps.NO_STEPS, steps.PARTIAL, steps.EMPTY, "overlapping-steps", "repeated-step-numbers"}
+    {
+        steps.NO_STEPS, steps.PARTIAL, steps.EMPTY, "overlapping-steps", "repeated-step-numbers",
+        *lost_records.CODES, lost_records.CUT_OFF,
+    }
 )  # fmt: skip
-"""Codes of findings about the recorded steps, which are replaced."""
+"""Codes of findings that name recorded steps, which are replaced."""
 _NUMBER: Final = re.compile(r"(\d{1,18})\D?$")
 
 
@@ -65,9 +68,10 @@ def with_steps_on(trace: Trace, wanted: str) -> Trace:
         wanted=wanted,
     )
     kept = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
-    quality = (*kept, *united(findings), Finding("chosen-steps", text, note=True))
     # measured step times of the recorded steps do not belong to the chosen ones
-    return replace(changed.with_ints(step=step).with_meta(timed={}), quality=quality)
+    chosen = changed.with_ints(step=step).with_meta(timed={})
+    quality = (*kept, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
+    return replace(chosen, quality=quality)
 
 
 def _matching(trace: Trace, wanted: str) -> BoolArray:

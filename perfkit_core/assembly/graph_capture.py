@@ -56,15 +56,17 @@ _AROUND: Final = (schema.OPERATOR, schema.COMMUNICATION, schema.ANNOTATION, sche
 """Kinds of host events that are copied from the recording of the capture."""
 _KERNEL: Final = r'"kernel" ?: ?(?P<value>"(?:[^"\\]|\\.)*")'
 _NODE_ID: Final = r'"graph node id" ?: ?(?P<value>\d{1,18}) ?[,}]'
+_GRAPH_ID: Final = r'"graph[ _]id" ?: ?(?P<value>\d{1,18}) ?[,}]'
 
 
 @once
 def graph_launches(trace: Trace) -> BoolArray:
     """Return the mask of the runtime calls that launch a graph, shape (rows,)."""
-    return trace.host & trace.rows("kind", schema.RUNTIME) & _named(trace, _GRAPH_LAUNCH)
+    return trace.host & trace.rows("kind", schema.RUNTIME) & named(trace, _GRAPH_LAUNCH)
 
 
-def _named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
+def named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
+    """Return the mask of the events whose name begins with a pattern, shape (rows,)."""
     names = trace.codes("name")
     mask: BoolArray = names.lookup(np.array([bool(pattern.match(name)) for name in names.values], np.bool_), False)
     return mask
@@ -113,10 +115,10 @@ def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ..
 def captured_graphs(trace: Trace, batch: int | None = None) -> list[CapturedGraph]:
     """Return the graphs that a recording of captures contains, in time order. ``batch`` is the batch size of those
     whose range does not say it."""
-    calls = {kind: trace.host & _named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
+    calls = {kind: trace.host & named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
     ran = np.zeros(len(trace) + 1, np.bool_)  # calls with device work ran at once and are no nodes
     ran[trace.ints("launched_by")] = True
-    begins, ends = (np.flatnonzero(trace.host & _named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(trace.host & named(trace, pattern)) for pattern in (_BEGIN, _END))
     nodes = np.flatnonzero(np.logical_or.reduce(list(calls.values())) & ~ran[:-1])
     kind_of = {row: kind for kind, mask in calls.items() for row in np.flatnonzero(mask).tolist()}
     name_of = dict(zip(nodes.tolist(), _kernel_names(trace, nodes), strict=True))
@@ -142,6 +144,32 @@ def _captures(trace: Trace, begins: IntArray, ends: IntArray, nodes: IntArray) -
     complete = until // (len(rows) + 1) == thread[: len(begins)]
     first, last = np.searchsorted(node, begin, "right"), np.searchsorted(node, until, "left")
     return [(int(begins[at]), nodes[first[at] : last[at]]) for at in np.flatnonzero(complete).tolist()]
+
+
+def captured(trace: Trace, calls: IntArray) -> BoolArray:
+    """Return the mask of the ``calls`` that a graph capture records, so that they launch nothing. The beginning or the
+    end of the capture may lie outside the recording."""
+    begins, ends = (np.flatnonzero(trace.host & named(trace, pattern)) for pattern in (_BEGIN, _END))
+    if not len(begins) + len(ends):
+        return np.zeros(len(calls), np.bool_)
+    rows = np.concatenate([begins, ends, calls])
+    thread, _ = groupby.distinct([trace.ints(name)[rows] for name in ("rank", "pid", "tid")], len(rows))
+    order = np.lexsort((trace.ints("start_ns")[rows], thread))
+    mark = np.repeat([1, -1, 0], [len(begins), len(ends), len(calls)])[order]  # begin, end, call
+    first = np.append(True, np.diff(thread[order]) > 0)
+    place = np.arange(len(rows))
+    # the last mark before each call, and the next mark after it, on its thread
+    before = np.maximum.accumulate(np.where((mark != 0) | first, place, 0))
+    after = np.minimum.accumulate(np.where((mark != 0) | np.append(first[1:], True), place, len(rows))[::-1])[::-1]
+    inside = np.empty(len(rows), np.bool_)
+    inside[order] = (mark[before] > 0) | (mark[after] < 0)
+    return inside[len(begins) + len(ends) :]
+
+
+def graph_ids(trace: Trace, nodes: IntArray) -> IntArray:
+    """Return the id of the graph of each node, -1 if it was not recorded, shape (len(nodes),)."""
+    ids: IntArray = pc.fill_null(_arguments(trace, nodes, _GRAPH_ID).cast(pa.int64()), -1).to_numpy()
+    return ids
 
 
 def _kernel_names(trace: Trace, launches: IntArray) -> list[str | None]:

@@ -191,12 +191,15 @@ def with_kind(trace: Trace, rows: IntArray, kind: str) -> Trace:
 
 
 def of_kind(trace: Trace, kind: str) -> Trace:
-    """Return the trace with only the steps of one kind. Other steps become annotations, and their events belong to no
-    step."""
+    """Return the trace with only the steps of one kind."""
     rows, steps = serving_steps(trace)
-    others = rows[np.array([step.kind != kind for step in steps], np.bool_)]
+    return without_steps(trace, rows[np.array([step.kind != kind for step in steps], np.bool_)])
+
+
+def without_steps(trace: Trace, rows: IntArray) -> Trace:
+    """Return the trace in which the steps in ``rows`` are annotations, and their events belong to no step."""
     step, rank = trace.ints("step"), trace.ints("rank")
     gone = np.zeros(len(trace), np.bool_)
-    for number in np.unique(rank[others]).tolist():
-        gone |= (rank == number) & np.isin(step, step[others][rank[others] == number])
-    return with_kind(trace, others, schema.ANNOTATION).with_ints(step=np.where(gone, -1, step))
+    for number in np.unique(rank[rows]).tolist():
+        gone |= (rank == number) & np.isin(step, step[rows][rank[rows] == number])
+    return with_kind(trace, rows, schema.ANNOTATION).with_ints(step=np.where(gone, -1, step))
