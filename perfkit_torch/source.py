@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly.assemble import assemble_ranks
 from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.lost_records import reported
 from perfkit_core.assembly.process_ranks import with_ranks
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
@@ -177,7 +178,8 @@ class _Reading(Reading[dialect.TorchDialect]):
         if self._clock() == "relative":
             text = message("the file does not record the date: its times count from the start of the machine")
             findings.append(Finding("no-clock-origin", text, note=True))
-        return tuple(findings)
+        logs = (value for value in self.file.header.values() if isinstance(value, list))  # of each level, such as INFO
+        return (*findings, *reported(line for log in logs for line in log if isinstance(line, str)))
 
     def _clock(self) -> str:
         after_2000 = [middle_ns + self.base_ns > _EPOCH_FROM_NS for middle_ns in self._middle_ns]

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.assembly.assemble import assemble_ranks
 from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
+from perfkit_core.assembly.lost_records import reported
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
@@ -318,7 +319,8 @@ class _Export:
         if self.clock == "relative":
             text = message("the file does not record the date: its times count from the start of the recording")
             findings.append(Finding("no-clock-origin", text, note=True))
-        return tuple(findings)
+        log = self._database.rows("DIAGNOSTIC_EVENT", "CAST({text} AS TEXT)")
+        return (*findings, *reported(line for (line,) in log if line))
 
 
 def _column(values: Any, of_type: pa.DataType, count: int) -> pa.Array:
