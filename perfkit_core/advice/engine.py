@@ -22,6 +22,7 @@ from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reaso
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.thresholds import Thresholds, overridden
+from perfkit_core.assembly.lost_records import complete_only
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.cache import once
@@ -124,11 +125,12 @@ def facts_of(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
 ) -> Facts:
     """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Of an inference server, only the steps
-    of the kind with the most time count. Raises UsageError and SourceError."""
+    of the kind with the most time count. Steps in which device work was not recorded do not count. Raises UsageError
+    and SourceError."""
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
-    return Facts(of_main_kind(as_trace(source, plugins)), numbers)
+    return Facts(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
 
 
 @once
@@ -186,6 +188,7 @@ class Evaluation:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
         advice: list[Advice] = []
         try:
+            self.facts.need_complete()
             candidates = list(find(self.facts))
             names = ids(self.facts.trace, rule.id, candidates)
         except UsageError:  # the what-if value is invalid

@@ -14,6 +14,7 @@ from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray, IntArray, filled
+from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Text, english, message, plural, render
 from perfkit_core.model.cache import Cache
 from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES
@@ -354,6 +355,15 @@ class Facts:
             raise NotEvaluableError(
                 message("no steps were recorded"),
                 message("give the profiler a schedule, and call its step() after each iteration"),
+            )
+
+    def need_complete(self) -> None:
+        """Raise NotEvaluableError if device work was not recorded in any step. Without this work, a device seems to be
+        idle while it works, and no saving can be predicted."""
+        if not is_measured(self.trace):
+            raise NotEvaluableError(
+                message("the device work of no step was recorded completely"),
+                message("record fewer steps, so that the buffers of the profiler do not overflow"),
             )
 
     def need_device(self) -> None:

@@ -12,6 +12,7 @@ from perfkit_core.advice import ledger, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
 from perfkit_core.advice.facts import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
+from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.cache import once
@@ -195,6 +196,9 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         return
     savings = [one.prediction for one in advices.advice if one.prediction.saving_ns is not None]
     if not savings:
+        if advices.trace is not None and not is_measured(advices.trace):
+            yield message("No saving can be predicted, because device work was not recorded completely.")
+            return
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("The effect of the change cannot be predicted from this recording.")
             return

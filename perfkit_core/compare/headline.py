@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from perfkit_core.assembly.lost_records import CODES
 from perfkit_core.compare import comparison, statistics
 from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
@@ -88,6 +89,10 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
         else:
             hints.append(message("Per {unit}: {time:ns} in both runs.", unit=unit, time=work.base))
 
+    if is_incomplete(result):
+        sentences.append(message("Device work was not recorded completely, so the cause of the difference is unknown."))
+        causes = ()
+
     shares = {(side, place): share for side, places in alignment.matched.items() for place, share in places.items()}
     known = {key: share for key, share in shares.items() if share is not None}
     least = min((share for (_, place), share in known.items() if place != "step"), default=1.0)
@@ -103,6 +108,11 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
         parts = [message(_TIMES[place], share=share) for place, share in unmatched.items() if share > 1 - _NEARLY_ALL]
         hints += [message(text, parts=parts, operators=_unmatched(alignment, side))] if parts else []
     return (*sentences, *causes, *hints)
+
+
+def is_incomplete(result: Pair) -> bool:
+    """Return whether a run lacks device work that was not recorded."""
+    return any(finding.code in CODES for whole in result.whole for finding in whole.quality)
 
 
 def _lost(result: Pair) -> Iterator[Message]:

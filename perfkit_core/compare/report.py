@@ -191,7 +191,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     tables, runs = comparison.compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
-    if not (tree := why.attribution).empty:
+    if not (tree := why.attribution).empty and not headline.is_incomplete(result):
         base, other = tree[["base_ns", "other_ns"]].iloc[0].tolist()
         bars = waterfall(causes(tree), [tree], ("base", base), ("other", other), explanation.DRAWN)
         yield explanation.drawn("waterfall", say("From base to other"), bars)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.assembly.lost_records import CODES, lost_records
 from perfkit_core.model.event_columns import OutsidePartError
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View
@@ -66,6 +67,9 @@ def _of_whole(trace: Trace, views: Sequence[View]) -> list[Any] | None:
     """Return what views take from the recording as a whole, None if the trace cannot be a part."""
     ranks = np.unique(trace.ints("rank")[step_rows(trace)])
     if len(ranks) != 1 or (np.diff(trace.ints("start_ns")) < 0).any():
+        return None
+    # a lost replay may show only beside a replay of another part
+    if lost_records(trace) or any(finding.code in CODES for finding in trace.quality):
         return None
     found = [ranks[0], *(view.in_parts(trace) for view in views if view.in_parts is not None)]
     return None if None in found else found

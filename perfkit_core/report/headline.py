@@ -147,6 +147,7 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
       sentence says that the straggler is unknown.
     - Without any waiting times, the ranks that are much slower than the median rank are returned.
     """
+    ranks = ranks[ranks["own_time_ns"].notna()]
     if ranks.empty:
         return Stragglers((), ())
     # rank → mean time outside communication per step (ns), and its excess over the median rank (ratio)

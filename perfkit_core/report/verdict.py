@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.language.messages import Message, mark, message
 
-VIEWS: Final = ("partition", "model", "device", "operators")
+VIEWS: Final = ("partition", "model", "device", "operators", "steps")
 """Views whose tables a verdict uses. It uses those that are there."""
 LIMITING: Final = 0.15
 """Minimum share of the step time of waits or host work for a verdict other than device-bound or compute-bound."""
@@ -51,8 +51,17 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
     partition, operators = tables.get("partition"), tables.get("operators")
     if partition is None or _only_ranges(operators, tables.get("device")):
         return
+    steps, devices = len(tables.get("steps", ())), tables.get("device")
     if len(partition) and partition["total_ns"].sum():
         yield _of_steps(partition)
+        complete = int(partition["steps"].max()) if "steps" in partition else steps
+        if complete < steps:
+            text = mark(
+                "Only {complete} of {steps} steps count, because the device work of the others was not recorded."
+            )
+            yield message(text, complete=complete, steps=steps)
+    elif steps or (devices is not None and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()):
+        yield message("No verdict: device work was not recorded completely, so how long devices are idle is unknown.")
     else:
         yield from _of_recording(tables)
 

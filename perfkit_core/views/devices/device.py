@@ -5,7 +5,8 @@ time of the ranks that use the device. Without steps, the divisor is the time fr
 
 Utilisation can exceed 1, because kernels that run outside steps count as busy time. ``busy_in_steps_ratio`` counts only
 busy time in steps, so it is at most 1. If steps are chosen, only kernels that run in these steps count, even if an
-earlier step launched them.
+earlier step launched them. If device work was not recorded, only the steps whose device work is complete count; without
+such steps, the divisor is 0 and the utilisation unknown.
 
 CPU utilisation is measured by the framework. The native table uses Paddle's step time, and counts only kernels that a
 host event launched.
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.assembly.lost_records import measured
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
 from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY
@@ -49,12 +51,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     """Yield one row per device. Times are unions for each device and rank, summed over the ranks."""
     codes, (rank, ranks), chosen = trace.codes("device"), select.rank_codes(trace), select.in_steps(trace, request)
+    complete = measured(trace)
     start, end, counts = trace.ints("start_ns"), trace.end_ns, trace.rows("kind", KERNEL)
     if request.native:
         counts, steps = counts & attribution.native_counted(trace), step_rows.native_steps(trace, chosen)
         spans = rank[steps], start[steps], end[steps]
     else:
-        spans = select.spans(trace, chosen)
+        spans = select.spans(trace, chosen & complete)
     work = np.flatnonzero(trace.rows("kind", *DEVICE_WORK) & (codes.codes >= 0))
     pairs, pair = groupby.ranked(codes.codes[work] * np.int64(ranks) + rank[work], len(codes.values) * ranks)
     device, pair_rank = pairs // ranks, pairs % ranks
@@ -67,11 +70,12 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     at -= np.repeat(np.cumsum(size) - size, size)
     first, last = first[at], last[at]
 
-    if request.steps is not None:  # count only work that runs in the chosen steps
-        runs_there = np.zeros(len(work), np.bool_)
+    only_steps = request.steps is not None or not (request.native or complete.all())
+    if only_steps:  # count only work that runs in the chosen steps, or in the complete steps if there are any
+        runs_there = np.full(len(work), request.steps is None) & ~np.isin(pair, step_pair)
         for number, part in enumerate(groupby.parts(pair, len(pairs))):
             steps_of_pair = first[step_pair == number], last[step_pair == number]
-            runs_there[part] = intervals.covered_ns(steps_of_pair, start[work[part]], end[work[part]]) > 0
+            runs_there[part] |= intervals.covered_ns(steps_of_pair, start[work[part]], end[work[part]]) > 0
         work, pair = work[runs_there], pair[runs_there]
     copies, copying = work[trace.rows("kind", MEMCPY)[work]], pair[trace.rows("kind", MEMCPY)[work]]
     kernels, pair = work[counts[work]], pair[counts[work]]
@@ -86,7 +90,8 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
     )
     inside = busy + span - either
     sums = np.zeros((5, len(codes.values)), np.int64)
-    parts = np.bincount(pair, minlength=len(pairs)), busy if request.steps is None else inside, copied, span, inside
+    in_span = inside if request.steps is not None else np.where((span > 0) & only_steps, inside, busy)
+    parts = np.bincount(pair, minlength=len(pairs)), in_span, copied, span, inside
     for total, values in zip(sums, parts, strict=True):
         np.add.at(total, device, values)
     products = {product.id: product.name for product in trace.meta.devices if product.name is not None}
@@ -99,8 +104,8 @@ def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
             "busy_ns": busy_ns,
             "copy_ns": pd.NA if request.native else copy_ns,
             "span_ns": span_ns,
-            "utilisation_ratio": float(ratio(busy_ns, span_ns)),
-            "busy_in_steps_ratio": float(ratio(inside_ns, span_ns)),
+            "utilisation_ratio": float(ratio(busy_ns, span_ns)) if span_ns or complete.all() else pd.NA,
+            "busy_in_steps_ratio": float(ratio(inside_ns, span_ns)) if span_ns or complete.all() else pd.NA,
         }
 
 

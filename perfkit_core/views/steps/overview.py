@@ -1,7 +1,7 @@
 """View ``overview``: calls and covered time of each kind of event.
 
 Time is a union over threads and streams. Rows of different kinds can overlap. The share is the part of the step time
-during which an event of the row runs, so it is at most 1.
+during which an event of the row runs, so it is at most 1. Steps in which device work was not recorded do not count.
 
 If steps are chosen, calls and time count the events that start in these steps, and the device work launched there.
 Grouped by category, the table has one row per event type of the framework. The native table is Paddle's overview.
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.algorithms import arrays, groupby, intervals
+from perfkit_core.assembly import lost_records
 from perfkit_core.language.messages import message
 from perfkit_core.model.cache import once
 from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
@@ -69,14 +70,15 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     del counted  # to save memory
 
     result[RUNNING_NS] = _running_ns(trace, request, column)
-    result["ratio"] = ratio(result[RUNNING_NS], _step_time_ns(trace, request, result))
+    whole = _step_time_ns(trace, request, result)
+    result["ratio"] = ratio(result[RUNNING_NS], whole) if whole or lost_records.is_measured(trace) else np.nan
     return result[(result["calls"] > 0) | (result[RUNNING_NS] > 0)].reset_index(drop=True)
 
 
 def _running_ns(trace: Trace, request: ViewRequest, column: str) -> arrays.IntArray:
     """Return the part of the step time during which events of each group run. All events count, also those that started
     in other steps, but only their time inside the chosen steps. Shape (groups,)."""
-    steps = select.spans_of_ranks(trace, select.in_steps(trace, request))
+    steps = select.spans_of_ranks(trace, select.in_steps(trace, request) & lost_records.measured(trace))
     group = _by_rank(trace, _groups(trace, column, replace(request, steps=None)))
     count = 2 * len(trace.codes(column).values)
     of_rank = intervals.length_inside(group, count * len(steps), trace.ints("start_ns"), trace.end_ns, steps)
@@ -149,7 +151,9 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _step_time_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> int:
     chosen = select.in_steps(trace, request)
-    return select.union_ns(trace, native_steps(trace, chosen)) if request.native else select.span_ns(trace, chosen)
+    if request.native:
+        return select.union_ns(trace, native_steps(trace, chosen))
+    return select.span_ns(trace, chosen & lost_records.measured(trace))
 
 
 COLUMNS: Final = (

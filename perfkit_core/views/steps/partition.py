@@ -11,7 +11,8 @@ and devices:
 6. ``idle``: nothing but the step was recorded.
 
 Device work counts in the step in which it runs, even if an earlier step launched it. Python code between operators is
-``idle`` unless Python frames or a range around the code were recorded.
+``idle`` unless Python frames or a range around the code were recorded. Steps in which device work was not recorded
+(finding ``launches-without-device-work`` or ``graph-replays-incomplete``) have no categories.
 
 If no device work was recorded, operators are the computation. The categories are then ``compute``,
 ``exposed_communication``, ``input_wait``, ``framework`` (host events in no operator) and ``idle``.
@@ -26,24 +27,29 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.assembly.lost_records import incomplete_steps, lost_records
 from perfkit_core.assembly.steps import WITHOUT_STEPS
+from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities, exclusive_ns, has_device_work
-from perfkit_core.views.tables import with_columns
+from perfkit_core.views.tables import integers, with_columns
 
+_UNKNOWN: Final = message("the device work of no step was recorded completely, so how long devices are idle is unknown")
 ON_DEVICE: Final = ("device_compute", "exposed_communication", "exposed_copy", "input_wait", "launch_and_host", "idle")
 ON_HOST: Final = ("compute", "exposed_communication", "input_wait", "framework", "idle")
 
 
 def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step: the columns of :func:`step_rows.step_frame` and the time of each category."""
+    """Return one row per step: the columns of :func:`step_rows.step_frame` and the time of each category. The times are
+    NA for steps in which device work was not recorded."""
     names = ON_DEVICE if has_device_work(trace) else ON_HOST
     steps = step_rows.chosen_steps(trace, request)
-    times = zip(names, partition(trace, steps).T, strict=True)
-    return with_columns(step_rows.step_frame(trace, steps), {f"{name}_ns": time for name, time in times})
+    times, lost = zip(names, partition(trace, steps).T, strict=True), incomplete_steps(trace)[steps]
+    columns = {f"{name}_ns": integers(time, ~lost) if lost.any() else time for name, time in times}
+    return with_columns(step_rows.step_frame(trace, steps), columns)
 
 
 def partition(trace: Trace, steps: IntArray) -> IntArray:
@@ -90,7 +96,7 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
-    explain_empty=lambda trace: WITHOUT_STEPS,
+    explain_empty=lambda trace: _UNKNOWN if lost_records(trace).steps.size else WITHOUT_STEPS,
     in_parts=lambda trace: (has_device_work(trace), _threads_of_steps(trace)),
     reduction=REDUCTION,
 )

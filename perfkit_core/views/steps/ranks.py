@@ -50,6 +50,8 @@ def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFram
 
 def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
     """Return the times minus the median over all ranks in the same step. NA if only one rank recorded the step."""
+    times = times.dropna()
+    steps = steps.loc[times.index]
     by_step = times.groupby(steps["step"])
     median = by_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1

@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.assembly.graph_capture import replayed
+from perfkit_core.assembly.lost_records import incomplete_steps
 from perfkit_core.assembly.server_steps import KINDS, serving_steps
 from perfkit_core.language.messages import message
 from perfkit_core.model.columns import DEVICE, DUR, RANK, Average, Column, count, description, duration, key, share
@@ -66,7 +67,9 @@ def by_step(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     ]
     cells["keys"] = keys[0] + keys[1]
     for name, of_step in (("step_ns", "time_ns"), ("gap_ns", "gap_ns")):
-        cells[name] = pd.array([getattr(step, of_step) for step in steps], "Int64")
+        numbers = pd.array([getattr(step, of_step) for step in steps], "Int64")
+        numbers[incomplete_steps(trace)[rows]] = pd.NA  # a step ends with its device work
+        cells[name] = numbers
     table = with_columns(step_frame(trace, rows), cells | _device(trace, rows, selected))
     result: pd.DataFrame = table[list(_TYPES)][chosen[rows]].reset_index(drop=True)
     return result
@@ -85,6 +88,7 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
     part[communication(trace).device[work]] = PARTS.index(COMMUNICATION)
     launched = trace.ints("rank")[device & (trace.ints("launched_by") != NO_ROW)]
     known = np.isin(trace.ints("rank")[rows], launched)  # without launches, the steps of device work are unknown
+    known &= ~incomplete_steps(trace)[rows]
 
     def total(mask: Any) -> Any:
         return integers(groupby.sums(step[mask], len(rows), dur[mask]), known)

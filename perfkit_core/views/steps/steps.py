@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms import groupby, intervals
+from perfkit_core.assembly.lost_records import incomplete_steps
 from perfkit_core.assembly.steps import WITHOUT_STEPS
 from perfkit_core.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
 from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
@@ -15,7 +16,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
-from perfkit_core.views.tables import stacked
+from perfkit_core.views.tables import integers, stacked
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -54,7 +55,9 @@ def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     work = trace.rows("kind", *DEVICE_WORK) & (trace.ints("step") >= 0)
     step = step_rows.position(trace, steps, trace.ints("rank")[work], trace.ints("step")[work])
     edges = trace.ints("start_ns")[work], trace.end_ns[work]
-    result["device_launched_ns"] = intervals.union_length_by(step, len(steps), *edges)
+    launched = intervals.union_length_by(step, len(steps), *edges)
+    lost = incomplete_steps(trace)[steps]
+    result["device_launched_ns"] = integers(launched, ~lost) if lost.any() else launched
     return result
 
 
