@@ -23,6 +23,7 @@ from perfkit_core.storage.store import write_trace
 from tests.support import chrome
 from tests.support.events import codes, device, host, trace
 from tests.support.nsys import Export
+from tests.support.server_trace import decode_and_prefill
 
 STEP, LAUNCHES, EVERY, LAG, KERNEL = 990_000, 4, 200_000, 15_000, 150_000
 
@@ -282,3 +283,19 @@ def test_lost_kernels_of_paddle(tmp_path: Path, traces: Path) -> None:
     (tmp_path / "lost.json").write_text(json.dumps(content))
     assert LOST not in codes(load(file))
     assert finding(load(tmp_path / "lost.json")).startswith(f"{len(kernels[::3])} of ")
+
+
+def test_server_steps_without_device_work_have_no_busy_time(tmp_path: Path) -> None:
+    """The kernels of one of four graph replays are lost. The other decode steps keep their times."""
+    decode_and_prefill(tmp_path / "all.json")
+    content = json.loads((tmp_path / "all.json").read_text())
+    launch = [event for event in content["traceEvents"] if event["name"] == "cudaGraphLaunch"][1]["args"]["correlation"]
+    content["traceEvents"] = [
+        event for event in content["traceEvents"]
+        if event["cat"] != "kernel" or event["args"]["correlation"] != launch
+    ]  # fmt: skip
+    (tmp_path / "lost.json").write_text(json.dumps(content))
+    decodes = summarize(load(tmp_path / "lost.json"), "serving", by="step")
+    decodes = decodes[decodes["kind"] == "decode"]
+    for name in ("busy_ns", "gap_ns", "step_ns"):
+        assert decodes[name].isna().tolist() == [False, True, False, False]
