@@ -46,6 +46,8 @@ _INTEGERS: Final = {"context": "context", "registers": "registers per thread", "
                     "submitted_ns": "submitted_ns"}  # fmt: skip
 _FLOATS: Final = {"blocks_per_sm": "blocks per SM", "warps_per_sm": "warps per SM"}
 _SHAPES: Final = ("block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "static_shared", "occupancy")
+_SPANS: Final = ("host", "runtime", "device")
+"""Tables of events with a start and an end."""
 _STAMPS: Final = ("queued_ns", "submitted_ns")
 """Columns with times. They are 0 if CUPTI did not record the times."""
 
@@ -56,12 +58,14 @@ class Doubtful:
 
     - ``incomplete``: number of events that lack a required column.
     - ``reversed``: number of events that end before they start.
+    - ``untimed``: number of events whose start and end are 0, which is no time. They are left out.
     - ``roots``: number of the artificial roots of threads, which are no events.
     - ``supplements``: number of events with the inputs of an operator, which become cells of the operator.
     """
 
     incomplete: int = 0
     reversed: int = 0
+    untimed: int = 0
     roots: int = 0
     supplements: int = 0
 
@@ -120,6 +124,10 @@ class _Kept:
             for column in required:
                 complete[name] &= tables[name].present(column)
         self._incomplete = sum(int((~mask).sum()) for mask in complete.values())
+        timeless = {name: (tables[name]["start_ns"] == 0) & (tables[name]["end_ns"] == 0) for name in _SPANS}
+        self._untimed = sum(int((complete[name] & mask).sum()) for name, mask in timeless.items())
+        for name, mask in timeless.items():
+            complete[name] &= ~mask
         host = tables["host"]
         # The artificial root of a thread begins at 0 and ends at the largest uint64, which is -1 as int64.
         endless = np.flatnonzero((host["end_ns"] == -1) & (host["start_ns"] == 0))
@@ -171,6 +179,7 @@ class _Kept:
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
+                self._untimed,
                 self._roots,
                 self._supplements,
             ),

@@ -27,7 +27,7 @@ from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.schema import CPU, MEMORY
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
-from perfkit_core.readers.chrome.reader import negative_durations
+from perfkit_core.readers.chrome.reader import negative_durations, without_start
 from perfkit_core.runtime.compiled import compiled
 from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_paddle import findings, operator_names, pb_table
@@ -107,7 +107,10 @@ def finish(
 ) -> Trace:
     recorded = without_steps(events.recorded, live.no_steps)
     meta = _described(tables, events.doubtful, findings.processes(recorded.columns), source, cut, live)
-    quality = (*_doubts(events.doubtful, cut), *findings.devices(recorded.columns, meta.devices))
+    quality = (
+        *_doubts(events.doubtful, recorded.columns.num_rows, cut),
+        *findings.devices(recorded.columns, meta.devices),
+    )
     return assemble(labels.with_labels(recorded), meta, quality, live.rank, operator_names.operator_name)
 
 
@@ -144,7 +147,7 @@ def _described(
     )
 
 
-def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
+def _doubts(doubtful: Doubtful, rows: int, cut: bool) -> tuple[Finding, ...]:
     quality = []
     if cut:
         quality.append(findings.truncated())
@@ -152,12 +155,15 @@ def _doubts(doubtful: Doubtful, cut: bool) -> tuple[Finding, ...]:
         quality.append(findings.skipped(doubtful.incomplete))
     if doubtful.reversed:
         quality.append(negative_durations(doubtful.reversed))
+    if doubtful.untimed:
+        quality.append(without_start(doubtful.untimed, rows + doubtful.untimed))
     return tuple(quality)
 
 
 def _account(doubtful: Doubtful) -> tuple[ReadEvents, ...]:
     counts = {
         account.METADATA: doubtful.roots, account.LINK: doubtful.supplements, "without_fields": doubtful.incomplete,
+        "without_start": doubtful.untimed,
     }  # fmt: skip
     return tuple(ReadEvents(became, count) for became, count in counts.items() if count)
 
@@ -310,7 +316,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     if not writer.rows and not pieces.rest:
         raise SourceError(f"{path}: the file has no fields of a profile", HINT)
     rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
-    writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, cut))
+    writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, writer.rows, cut))
 
 
 def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:

@@ -222,9 +222,14 @@ def _is_offset(delay: IntArray, start: IntArray, length_ns: int) -> bool:
 
 
 def _over_later_launches(trace: Trace, start: IntArray, good: BoolArray) -> BoolArray:
-    """Return the mask of work that runs over work of a later launch of its stream, shape (rows,)."""
+    """Return the mask of work that runs over work of a later launch of its stream, shape (rows,). Work without a
+    launching call is compared only if there are no such calls, because its place in the order of a stream is unknown.
+    """
     mask = np.zeros(len(trace), np.bool_)
-    rows = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & good)
+    work = trace.rows("kind", *schema.DEVICE_WORK) & good
+    calls = np.append(trace.rows("kind", schema.RUNTIME, schema.SYNC), False)
+    launched = work & calls[trace.ints("launched_by")]
+    rows = np.flatnonzero(launched if launched.any() else work)
     if len(rows) < 2:
         return mask
     rows = rows[np.argsort(start[rows], kind="stable")]  # moved work is no longer in order
@@ -321,10 +326,10 @@ def _findings(
         findings.append(Finding(CLOCK_OFFSET, text))
     if overlong.any():
         text = plural(
-            "1 event has an impossible duration, so it is not used: it runs over later work of its stream, or far "
-            "beyond the end of the recording. A counter of the driver may have overflowed, as is known from ROCm",
-            "{n} events have impossible durations, so these are not used: they run over later work of their streams, "
-            "or far beyond the end of the recording. A counter of the driver may have overflowed, as is known from "
+            "1 event has an impossible duration, so it is not used: it overlaps later work of its stream, or ends far "
+            "after the recording. A counter of the driver may have overflowed, as is known from ROCm",
+            "{n} events have impossible durations, so these are not used: they overlap later work of their streams, "
+            "or end far after the recording. A counter of the driver may have overflowed, as is known from "
             "ROCm",
             int(overlong.sum()),
         )

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, one_of
-from perfkit_core.assembly.draft import Recorded, integers, with_integers
+from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
@@ -26,8 +26,9 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
     """Return the events with the column ``rank`` if they are from several processes, and data-quality warnings.
 
     The ranks are those that the ids of the processes say. Otherwise, each process with operators is a rank, in the
-    order of their numbers. Device work then belongs to the process whose call has its correlation id. If several
-    processes have such a call, the processes stay together, and this work loses its correlation id.
+    order of their numbers. Device work then belongs to the process whose call has its correlation id, or else whose
+    operator has its external id. If several processes have these, the processes stay together, and this work loses its
+    ids.
     """
     columns = recorded.columns
     if not columns.num_rows:
@@ -46,21 +47,24 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
         return recorded, ()
     rank = np.where(np.isin(pid, processes), np.searchsorted(processes, pid), NO_ROW)
     device = ~one_of(columns["device"], schema.CPU)
-    correlation = integers(columns, "correlation")
-    calls = np.flatnonzero((rank != NO_ROW) & (correlation >= 0) & one_of(columns["kind"], schema.RUNTIME, schema.SYNC))
-    work = np.flatnonzero(device & (correlation >= 0))
-    lowest, highest = _callers(correlation[calls], rank[calls], correlation[work])
-    mixed = work[lowest != highest]
-    if len(mixed):
-        correlation[mixed] = NO_ROW
+    mixed = np.zeros(len(rank), np.bool_)
+    for name, kinds in (("correlation", (schema.RUNTIME, schema.SYNC)), (EXTERNAL, schema.OPERATOR_KINDS)):
+        ids = integers(columns, name)
+        calls = np.flatnonzero((rank != NO_ROW) & (ids >= 0) & one_of(columns["kind"], *kinds))
+        work = np.flatnonzero(device & (ids >= 0) & (rank == NO_ROW) & ~mixed)
+        lowest, highest = _callers(ids[calls], rank[calls], ids[work])
+        mixed[work] = lowest != highest
+        rank[work] = np.where(lowest == highest, lowest, NO_ROW)
+    if mixed.any():
         text = message(
             "{count} processes use the same correlation ids, and {work} device events may belong to any of them: these "
             "belong to no operator, step or phase. Record each process to a file of its own",
             count=len(processes),
-            work=len(mixed),
+            work=int(mixed.sum()),
         )
-        return _with(recorded, "correlation", correlation), (Finding(MIXED, text),)
-    rank[work] = lowest
+        for name in ("correlation", EXTERNAL):
+            recorded = _with(recorded, name, np.where(mixed, NO_ROW, integers(columns, name)))
+        return recorded, (Finding(MIXED, text),)
     rank[rank == NO_ROW] = 0
     return _split(recorded, rank)
 

@@ -21,14 +21,14 @@ _NOT_NEGATIVE: Final = ("dur_ns", "self_ns", "rank")
 
 
 def checked(
-    events: pa.Table, fields: pa.Schema, ranks: Collection[int], first: int = 0, rows: int | None = None
+    events: pa.Table, fields: pa.Schema, ranks: Collection[int] | None, first: int = 0, rows: int | None = None
 ) -> pa.Table:
     """Return columns of an event table with the names and types of ``fields``. Raises ValueError (also as
     ArrowInvalid) with the column, the row and the value of a cell that cannot be:
 
     - a text that is not in its dictionary, or is not UTF-8; a value that does not fit the type
     - null in a column of ``fields`` that has none; a kind or phase that does not exist; a negative time or rank
-    - a rank that is not in ``ranks``, those of the metadata
+    - a rank that is not in ``ranks``, those of the metadata; None if these are unknown
     - a reference to no row; a parent that does not precede its child; a launch that is no host event, if ``events`` has
       all rows and the column ``device``
 
@@ -66,7 +66,9 @@ def _check_texts(name: str, column: pa.ChunkedArray, first: int) -> None:
         first += len(chunk)
 
 
-def _check_cells(field: pa.Field, column: pa.ChunkedArray, ranks: Collection[int], first: int, rows: int) -> None:
+def _check_cells(
+    field: pa.Field, column: pa.ChunkedArray, ranks: Collection[int] | None, first: int, rows: int
+) -> None:
     name = field.name
     if column.null_count and not field.nullable:
         row = pc.index(column.is_null(), True).as_py()
@@ -80,7 +82,7 @@ def _check_cells(field: pa.Field, column: pa.ChunkedArray, ranks: Collection[int
         if least.is_valid and least.as_py() < 0:
             row = pc.index(column, least).as_py()
             raise ValueError(f"the column {name} is negative in row {first + row}: {least}")
-    if name == "rank" and column.null_count < len(column):
+    if name == "rank" and ranks is not None and column.null_count < len(column):
         for rank in set(column.unique().to_pylist()) - {None, *ranks}:
             raise ValueError(f"the events of rank {rank} contradict the metadata, which has no such rank")
     if name in ROW_REFERENCES and not field.nullable:  # recorded parents may be null: they are no rows yet

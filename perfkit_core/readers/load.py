@@ -16,7 +16,7 @@ from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, sums, trace_folder
 from perfkit_core.storage import store
-from perfkit_core.storage.bytestream import head
+from perfkit_core.storage.bytestream import UTF_16, head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
 from perfkit_core.storage.recorded_events import RecordedWriter
 from perfkit_core.storage.store import PARTIAL_SUFFIX
@@ -179,6 +179,8 @@ def reader(path: Path, start: bytes, plugins: Plugins) -> Source:
     best = max((rating for rating, _ in rated), default=0)
     if best:
         return next(source for rating, source in rated if rating == best)
+    if start.startswith(UTF_16):
+        raise SourceError(f"{path}: a text in UTF-16; perfkit reads UTF-8", "convert it: iconv -f UTF-16 -t UTF-8")
     if path.name.endswith(PARTIAL_SUFFIX):
         raise SourceError(
             f"{path}: contains reduced tables instead of events; only perfkit summary and perfkit report read it",

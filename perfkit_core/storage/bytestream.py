@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import zlib
 from pathlib import Path
@@ -19,6 +20,7 @@ _GZIP_ONLY: Final = 31
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """Bytes with which some editors begin a text in UTF-8."""
+UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 DAMAGED: Final = (EOFError, OSError, zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 """Errors that are raised while a damaged or truncated gzip file is read."""
 

@@ -61,7 +61,7 @@ def test_kernels_that_overlap_on_one_stream_are_reported(reported, name: str, ke
 def test_a_last_kernel_that_takes_longer_than_the_recording_is_reported(reported) -> None:
     """No kernel follows. The host's last event ends 8.6 s before the kernel would."""
     found = reported("r06_last_kernel.json")
-    assert found.finds(None, r"kernel|device", r"long|implausible|100 ?%|duration|overflow|rollover|cannot")
+    assert found.finds(None, r"event|kernel|device", r"long|implausible|100 ?%|duration|overflow|rollover|cannot")
     assert found.row("kernels", name=KERNELS[3])["avg_device_ns"] == KERNEL_NS
 
 

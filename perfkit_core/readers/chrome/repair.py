@@ -32,7 +32,7 @@ _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 """Matches a pair of surrogates, a lone surrogate (group 1), or any other escape."""
-_WORD: Final = rb"-?(?!(?:true|false|null)\b)[A-Za-z_][\w./+#-]*+"
+_WORD: Final = rb"-?(?!(?:true|false|null)\b)[A-Za-z_][\w./+#-]*+(?:\(\w*\))?"
 UNQUOTED_WORD: Final = re.compile(_WORD)
 _NUMBER: Final = rb"-?\d[\d.eE+-]*"
 _TOKEN = re.compile(rb"[\s,:]+|" + _STRING + rb"|" + _NUMBER + rb"|true|false|null|" + _WORD + rb"|([{\[])|([}\]])")

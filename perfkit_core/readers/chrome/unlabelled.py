@@ -79,15 +79,15 @@ class _Place:
     stream: int | None = None
 
 
-def interpreted(
-    recorded: Recorded, meta: TraceMeta, interpreter: Interpreter, ends: Iterable[Lane] = ()
-) -> tuple[Recorded, int]:
+def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -> tuple[Recorded, int]:
     """Return the events with kinds for those of kind ``unknown``, and the number of events that were left out because
-    they are sums. ``ends`` are the lanes at which links from host calls end."""
+    they are sums. The process decides also for events without a category whose name is that of an operator."""
     columns = recorded.columns
-    rows = np.flatnonzero(one_of(columns["kind"], schema.UNKNOWN)) if columns.num_rows else np.empty(0, np.int64)
+    unknown = one_of(columns["kind"], schema.UNKNOWN)
+    rows = np.flatnonzero(unknown | _uncategorised(columns))
     if not len(rows):
         return recorded, 0
+    linked = integers(columns, EXTERNAL)[rows] != NO_ROW
     names = picked(columns["name"], rows).to_pylist()
     args = picked(columns["args"], rows).to_pylist()
     lanes = list(zip(*(integers(columns, name)[rows].tolist() for name in ("pid", "tid")), strict=True))
@@ -107,13 +107,14 @@ def interpreted(
             derived.update(rows[numbers].tolist())
         thread = names_of.get(f"{lane[0]}:{lane[1]}", "")
         texts = [text for number in numbers[:_ROWS_LOOKED_AT] if (text := args[number])]
-        places[lane] = _place(interpreter, role, f"{label} {process}", thread, lane, texts, lane in set(ends))
+        ends = bool((linked & unknown[rows])[numbers].any())
+        places[lane] = _place(interpreter, role, f"{label} {process}", thread, lane, texts, ends)
     labels: dict[tuple[str | None, str], Label] = {}
     cells: dict[str, list[object]] = {name: [] for name in ("kind", "device", "stream", "copy_kind", "pid", "tid")}
     placed = []
     for row, name, lane in zip(rows.tolist(), names, lanes, strict=True):
         place = places[lane]
-        if place is None or row in derived:
+        if place is None or row in derived or (place.backend is None and not unknown[row]):
             continue
         placed.append(row)
         if place.backend is None:
@@ -166,7 +167,7 @@ def _place(
 
 
 def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int]:
-    """Return the events with equal ids in the column ``external`` for each event of kind ``unknown`` at the end of a
+    """Return the events with equal ids in the column ``external`` for each event without a category at the end of a
     link and the operator at its beginning, and the number of links without these two events."""
     columns = recorded.columns
     begins = {(link.category, link.id): link for link in links if link.begins}
@@ -175,9 +176,8 @@ def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int
         return recorded, 0
     cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
     external = integers(columns, EXTERNAL)
-    operators, works = (_rows_at(one_of(columns["kind"], *kinds), cells) for kinds in (
-        schema.OPERATOR_KINDS, (schema.UNKNOWN,)
-    ))  # fmt: skip
+    operators = _rows_at(one_of(columns["kind"], *schema.OPERATOR_KINDS), cells)
+    works = _rows_at(one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns), cells)
     first, lost = int(external.max(initial=0)) + 1, 0
     for number, (begin, end) in enumerate(pairs):
         operator = None if begin is None else operators.get((begin.pid, begin.tid, begin.time_ns))
@@ -188,6 +188,13 @@ def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int
             external[operator] = first + number if external[operator] == NO_ROW else external[operator]
             external[work] = external[operator]
     return Recorded(with_integers(columns, EXTERNAL, external), recorded.parent), lost
+
+
+def _uncategorised(columns: pa.Table) -> BoolArray:
+    """Return the mask of operators without a category."""
+    if not columns["category"].null_count:
+        return np.zeros(columns.num_rows, np.bool_)
+    return columns["category"].is_null().to_numpy() & one_of(columns["kind"], *schema.OPERATOR_KINDS)
 
 
 def _rows_at(mask: BoolArray, cells: Sequence[IntArray]) -> dict[tuple[int, ...], int]:
