@@ -1,7 +1,8 @@
 """Replays of graphs whose nodes were partly not recorded.
 
-A replay of a graph always has the same nodes. So nodes were lost if another replay of the same graph has more, or if
-the device is idle for long before a node, although only earlier nodes can delay this node.
+A replay of a graph always has the same nodes. So nodes were lost if another replay of the same graph has more. They
+were probably lost if the device is idle for long next to a fill or a copy of the replay: these prepare kernels, and no
+host delays them. Between kernels, a function on the host may have run as a node.
 """
 
 from __future__ import annotations
@@ -109,15 +110,17 @@ def _places(trace: Trace, launches: IntArray, graph: IntArray) -> IntArray:
 
 
 def _gaps(trace: Trace, work: IntArray, launch: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the idle times of the devices of a rank before nodes of a replay, as launches, begins and ends. ``work``
+    """Return the idle times of the devices of a rank next to fills and copies of a replay, as launches, begins and ends. ``work``
     is all device work, sorted by rank and start, and ``launch`` its launch of a graph, or -1. Only times count in which
     the host does not delay the node: after a node of the same replay, or after work that ended after the launch."""
     start, end, rank = trace.ints("start_ns")[work], trace.end_ns, trace.ints("rank")[work]
+    fills = trace.rows("kind", schema.MEMSET, schema.MEMCPY)[work]
     launches, begins, ends = [], [], []
     for first, last in zip(*_bounds(rank), strict=True):
         idle_from = np.maximum.accumulate(end[work[first:last]])[:-1]
         after = launch[first + 1 : last]
         pending = (after != NO_ROW) & ((after == launch[first : last - 1]) | (idle_from >= end[after]))
+        pending &= fills[first + 1 : last] | fills[first : last - 1]
         long = np.flatnonzero(pending & (start[first + 1 : last] - idle_from >= _GAP_NS))
         launches.append(after[long])
         begins.append(idle_from[long])

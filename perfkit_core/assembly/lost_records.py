@@ -235,7 +235,7 @@ def _about_replays(trace: Trace, replays: Replays) -> Message:
     if replays.nodes:
         lack.append(message("{nodes:count} nodes that other replays of the same graphs have", nodes=replays.nodes))
     if replays.gap_ns:
-        text = mark("the nodes that ran in {time:ns} between recorded nodes, in which the device cannot have been idle")
+        text = mark("probably the kernels that ran in {time:ns} next to fills and copies, in which no work is recorded")
         lack.append(message(text, time=replays.gap_ns))
     return message(
         "{count} of {replays} replays of graphs are incomplete, {place}: the recording lacks {lack:and}. The buffers "

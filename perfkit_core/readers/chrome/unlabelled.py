@@ -194,7 +194,8 @@ def _uncategorised(columns: pa.Table) -> BoolArray:
     """Return the mask of operators without a category."""
     if not columns["category"].null_count:
         return np.zeros(columns.num_rows, np.bool_)
-    return columns["category"].is_null().to_numpy() & one_of(columns["kind"], *schema.OPERATOR_KINDS)
+    mask: BoolArray = columns["category"].is_null().to_numpy() & one_of(columns["kind"], *schema.OPERATOR_KINDS)
+    return mask
 
 
 def _rows_at(mask: BoolArray, cells: Sequence[IntArray]) -> dict[tuple[int, ...], int]:
