@@ -57,6 +57,7 @@ event table as listed below. When perfkit reads the file, it computes the column
 - `self_ns`, `launched_by` and `op_name` are missing. `rank` has values only if the source holds several ranks, and
   `step` for steps only.
 - `external` is an id that an operator shares with the launches it makes.
+- `frame` is the number of a Python frame, and `caller` the number of the frame that called it.
 - `layer` is a part of a layer's path.
 - `node` is the event's number in the source's tree of events. It is null if the source does not number its events.
 - `parent` is the `node` of the parent, or the parent's row if the source does not number its events.

@@ -206,6 +206,8 @@ class TorchDialect(Dialect):
         "Call stack": "stack",
         "Sequence number": "sequence",
         "flops": "flops",
+        "Python id": "frame",
+        "Python parent id": "caller",
     }
     # each ``ProfilerStep#N`` is a name of its own: the scanner would ask for the label of each step
     scan_rules = ScanRules(needs_reference, b"Profiler", device_arguments=("device", "Device Type", "Device Id"))

@@ -33,6 +33,7 @@ _CPU: Final = 0  # c10::DeviceType
 _DEVICE_RANGE: Final = "gpu_user_annotation"
 _DEVICE_WORK: Final = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"))
 _LIST: Final = "TensorList"
+_NO_FRAME: Final = -1  # torch's number of the caller of a thread's first Python frame
 _UNKNOWN_THREAD: Final = (1 << 64) - 1
 """torch's number of a thread that has run none of its operators. Its id in the list of activities is 0."""
 _DRIVER: Final = re.compile(r"cu[A-Z]")
@@ -257,25 +258,32 @@ def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBa
 def python_functions(kineto_results: Any, threads: Mapping[int, int]) -> Iterator[LiveBatch]:
     """Read the Python functions from torch's tree of events, for versions of torch whose ``events()`` do not have them.
     ``threads`` maps torch's thread numbers to the thread ids of the system."""
-    pid, functions, nodes = os.getpid(), [], list(kineto_results.experimental_event_tree())
+    pid, functions, callers = os.getpid(), [], []
+    nodes = [(node, _NO_FRAME) for node in kineto_results.experimental_event_tree()]
     while nodes:
-        node = nodes.pop()
-        nodes += node.children
+        node, caller = nodes.pop()
         if node.tag.name in ("PyCall", "PyCCall"):
+            callers.append(_frame_ids(len(functions), caller))
+            caller = len(functions)
             functions.append(node)
-    for part in _parts(functions):
+        nodes += [(child, caller) for child in node.children]
+    for part, ids in zip(_parts(functions), _parts(callers), strict=True):
         count = len(part)
         yield LiveBatch(
             ["python_function"] * count,
             texts(attrgetter("name"), part),
             [pid] * count,
             [threads.get(node.start_tid) or _number(node.start_tid) for node in part],
-            [""] * count,
+            ids,
             (
                 np.fromiter((node.start_time_ns for node in part), np.int64, count),
                 np.fromiter((node.duration_time_ns for node in part), np.int64, count),
             ),
         )
+
+
+def _frame_ids(frame: int, caller: int) -> str:
+    return f'"Python id":{frame},"Python parent id":{"null" if caller < 0 else caller}'
 
 
 def _number(thread: int) -> int:
@@ -328,6 +336,8 @@ def _event_arguments(event: Any, category: str, device: int) -> str:
             args["flops"] = event.flops()
     elif category == _DEVICE_RANGE:
         args["External id"] = event.correlation_id()
+    elif category == "python_function" and hasattr(type(event), "python_id"):
+        return _frame_ids(event.python_id(), event.python_parent_id())
     elif category not in (*_WITHOUT_IDS, "overhead"):
         args["correlation"] = event.correlation_id()
         if event.linked_correlation_id():

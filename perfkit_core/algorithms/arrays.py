@@ -55,6 +55,8 @@ BLOCK: Final = 1 << 16
 """Rows per block. Loops over many rows handle one block at a time. :func:`constant` stores one block and repeats it."""
 LONGEST_PATTERN: Final = 10_000
 SMALL_BYTES: Final = 1 << 20
+_DENSE: Final = 8
+"""A lookup table is faster than a search if the range of the ids is at most this many times the number of ids."""
 
 
 def allocate(count: int, kind: Any) -> npt.NDArray[Any]:
@@ -253,3 +255,26 @@ def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
         raise UsageError(f"not a regular expression: {pattern!r} ({error})", hint) from None
     mask: BoolArray = np.asarray(pc.fill_null(hits, False).to_numpy(zero_copy_only=False), np.bool_)
     return mask
+
+
+def first_match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
+    """Return for each wanted key the first of ``rows`` that has this key, or -1. A negative key matches no row."""
+    known = keys >= 0
+    if not known.all():  # indexing copies
+        keys, rows = keys[known], rows[known]
+    matches = filled(len(wanted), NO_ROW)
+    if not len(keys) or not len(wanted):
+        return matches
+    low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
+    if span <= _DENSE * len(keys):
+        first = filled(span, NO_ROW)
+        first[keys[::-1] - low] = rows[::-1]
+        hit = (wanted >= low) & (wanted < low + span)
+        matches[hit] = first[wanted[hit] - low]
+        return matches
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], rows[order]
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    hit = (keys[position] == wanted) & (wanted >= 0)
+    matches[hit] = rows[position[hit]]
+    return matches

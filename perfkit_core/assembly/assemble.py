@@ -15,12 +15,13 @@ import pyarrow as pa
 from msgspec import structs
 
 from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, texts, to_int64
+from perfkit_core.algorithms.arrays import NO_ROW, IntArray, constant, filled, first_match, texts, to_int64
 from perfkit_core.assembly import (
     graph_capture,
     implausible_times,
     layers,
     lost_records,
+    python_frames,
     row_account,
     server_steps,
     steps,
@@ -34,8 +35,6 @@ from perfkit_core.runtime import parallel
 
 OperatorNames = Callable[[str], str | None]
 """Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
-_DENSE = 8
-"""A lookup table is faster than a search if the range of the ids is at most this many times the number of ids."""
 
 
 def assemble(
@@ -47,13 +46,14 @@ def assemble(
 ) -> Trace:
     """Return the assembled trace. Data-quality warnings about times, steps, launches, phases and replays of graphs are
     added to ``quality``."""
-    sorted_events, parent = _draft(recorded, meta, rank)
+    sorted_events, parent, frame_findings = _draft(recorded, meta, rank)
     draft, findings = _linked(sorted_events, parent, operator_names)
     corrections = implausible_times.corrections(draft)
     if corrections is not None:
-        sorted_events, parent = _draft(corrections.recorded(sorted_events, parent), meta, rank)
+        sorted_events, parent, _ = _draft(corrections.recorded(sorted_events, parent), meta, rank)
         draft, findings = _linked(sorted_events, parent, operator_names)
         quality += corrections.findings
+    quality += frame_findings
     del sorted_events
     draft = server_steps.with_times(draft)
     (phase, phase_findings), module = parallel.both(
@@ -128,18 +128,24 @@ def _linked(
     return trace.with_columns(parent=pa.array(parents), op_name=op_name).with_ints(self_ns=self_ns), findings
 
 
-def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None]:
-    """Return a trace of the sorted events, and the recorded parents or None. Missing columns have default values."""
+def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
+    """Return a trace of the sorted events, the recorded parents or None, and findings. Missing columns have default
+    values."""
     columns, parent = recorded.taken(), recorded.parent
     count = len(columns["start_ns"])
-    order = by_time(*(to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns")))
+    start, duration = (to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns"))
+    order = by_time(start, duration)
+    cut, findings = python_frames.ended(columns, start, duration, order)
+    if cut is not None:
+        columns["dur_ns"] = pa.chunked_array([pa.array(cut)])
+        order = by_time(start, cut)
     known = [name for name, column in columns.items() if name in RECORDED_TYPES and column.null_count < count]
     held = arranged(columns, {name: RECORDED_TYPES[name] for name in known}, order)
     if parent is not None and order is not None:
         parent = nesting.renumbered(parent, order)
     elif parent is not None:  # a parent must precede its child
         parent = np.where(parent < np.arange(len(parent)), parent, NO_ROW)
-    return Trace(DraftColumns(count, held, rank), meta), parent
+    return Trace(DraftColumns(count, held, rank), meta), parent, findings
 
 
 def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedArray:
@@ -179,11 +185,11 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
     device = np.flatnonzero(~trace.host & (trace.ints("correlation") >= 0) | work | implausible)
     launched_by = filled(len(trace), NO_ROW)
     calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC))
-    launched_by[device] = _match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
+    launched_by[device] = first_match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
     open_rows = device[launched_by[device] == NO_ROW]
     if len(open_rows):
         operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
-        launched_by[open_rows] = _match(external[open_rows], external[operators], operators)
+        launched_by[open_rows] = first_match(external[open_rows], external[operators], operators)
     if not work.any():
         if (unknown := trace.rows("kind", schema.UNKNOWN)).any():
             text = plural(
@@ -205,26 +211,3 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
         count=int(work.sum()),
     )
     return launched_by, (Finding("device-events-without-launch", text),)
-
-
-def _match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """Return for each wanted key the first of ``rows`` that has this key, or -1. A negative key matches no row."""
-    known = keys >= 0
-    if not known.all():  # indexing copies
-        keys, rows = keys[known], rows[known]
-    matches = filled(len(wanted), NO_ROW)
-    if not len(keys) or not len(wanted):
-        return matches
-    low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
-    if span <= _DENSE * len(keys):
-        first = filled(span, NO_ROW)
-        first[keys[::-1] - low] = rows[::-1]
-        hit = (wanted >= low) & (wanted < low + span)
-        matches[hit] = first[wanted[hit] - low]
-        return matches
-    order = np.argsort(keys, kind="stable")
-    keys, rows = keys[order], rows[order]
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    hit = (keys[position] == wanted) & (wanted >= 0)
-    matches[hit] = rows[position[hit]]
-    return matches

@@ -24,6 +24,8 @@ EXTERNAL: Final = "external"
 """Name of the column with the id that an operator shares with its launches and device work."""
 LAYER: Final = "layer"
 """Name of the column with the last part of a layer's module path, for example ``Conv2d_3``."""
+FRAME, CALLER = "frame", "caller"
+"""Names of the columns with the number of a Python frame, and the number of the frame that called it."""
 RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
     **{column.name: column.type for column in schema.COLUMNS},
     EXTERNAL: pa.int64(),
@@ -39,7 +41,7 @@ class Recorded:
     """Recorded events in any order. Assembly moves the columns out, so that memory holds only one copy of them.
 
     - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
-      mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional.
+      mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional, and so are FRAME and CALLER.
     - ``parent`` has the row of each row's parent, or -1. If it is None, parents are computed from the times.
     """
 

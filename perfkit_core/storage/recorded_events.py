@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import CALLER, FRAME, Recorded
 from perfkit_core.model import schema
 from perfkit_core.model.account import SUM, with_left_out
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
@@ -35,6 +35,7 @@ _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 SCHEMA: Final = pa.schema(
     [pa.field(c.name, c.type, c.name not in _REQUIRED) for c in schema.COLUMNS if c.name not in _ASSEMBLED_COLUMNS]
     + [pa.field("external", pa.int64()), pa.field("layer", schema.SCHEMA.field("name").type)]
+    + [pa.field(FRAME, pa.int64()), pa.field(CALLER, pa.int64())]
     + [pa.field("parent", pa.int64()), pa.field("node", pa.int64()), pa.field("offset_ns", pa.int64())]
 )
 """Columns of a recorded file. Three of them are special:
@@ -43,7 +44,7 @@ SCHEMA: Final = pa.schema(
 - ``parent``: the parent's ``node``, or its row if there are no such numbers; null in all rows if there is no tree
 - ``offset_ns``: time on another, finer clock of the source
 """
-_NEWER: Final = frozenset({"rank"})
+_NEWER: Final = frozenset({"rank", FRAME, CALLER})
 """Columns that older files lack."""
 ROW_GROUP: Final = 1 << 14
 _PAGE_BYTES: Final = 1 << 16

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.assembly import assemble
+from perfkit_core.algorithms import arrays
 from tests.support.events import codes, column, device, host, names_of_rows, trace
 
 
@@ -87,4 +87,4 @@ def test_a_key_finds_the_first_row_that_has_it(apart: int, keys: list[int], want
     rows = 100 + 2 * np.arange(len(keys))
     expected = [int(rows[keys.index(key)]) if key in keys and key >= 0 else -1 for key in wanted]
     spread = [np.where(ids >= 0, ids * apart, -1) for ids in (np.array(wanted, np.int64), np.array(keys, np.int64))]
-    assert assemble._match(*spread, rows).tolist() == expected
+    assert arrays.first_match(*spread, rows).tolist() == expected

@@ -110,7 +110,8 @@ class Dialect:
 
     framework: ClassVar[str] = ""
     arguments: ClassVar[Mapping[str, str]] = {}
-    """Maps event arguments to columns. The column ``external`` has an id that an operator shares with its launches."""
+    """Maps event arguments to columns. The column ``external`` has an id that an operator shares with its launches,
+    ``frame`` the number of a Python frame, and ``caller`` the number of the frame that called it."""
     scan_rules: ClassVar[ScanRules | None] = None
     """Rules for the scanner, the fast compiled reader. If None, the slower reference reader reads all events."""
     link_categories: ClassVar[tuple[str, ...]] = ()

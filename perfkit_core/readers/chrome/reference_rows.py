@@ -61,8 +61,11 @@ class RowLists:
                 column = None
             if column is None or column in filled or (value is not None and not self._put(column, row, value)):
                 rest[key] = value
-            elif value is not None:
+                continue
+            if value is not None:
                 filled.add(column)
+            if column in rows.COPIED:
+                rest[key] = value
         self._args.append(msgspec.json.encode(rest).decode() if rest else None)
 
     def _put(self, column: str, row: int, value: Any) -> bool:

@@ -19,8 +19,10 @@ NULL: Final = -(2**63)
 """Stands for null in integer columns. An argument with this value is stored in ``args``, not in its column."""
 
 ARGUMENT_INTEGERS: Final = (
-    "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops",
+    "correlation", "external", "stream", "sequence", "bytes", "address", "total_bytes", "flops", "frame", "caller",
 )  # fmt: skip
+COPIED: Final = frozenset({"frame", "caller"})
+"""Columns that only the assembly uses. Their arguments are also in ``args``."""
 ARGUMENT_TEXTS: Final = ("shapes", "dtypes", "stack", "module")
 INTEGERS: Final = ("start_ns", "dur_ns", "offset_ns", *ARGUMENT_INTEGERS)
 """The integer columns that are not in :class:`Origin`."""

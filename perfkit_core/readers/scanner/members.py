@@ -16,7 +16,7 @@ from perfkit_core.runtime.compiled import compiled, inlined
 from perfkit_core.runtime.primitives import byte, int32, int64, put_byte, put_int32, put_int64
 
 _QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x2D, 0x30, 0x39
-_OPEN, _CLOSE, _OPEN_LIST = 0x7B, 0x7D, 0x5B
+_OPEN, _CLOSE, _OPEN_LIST, _LETTER_N = 0x7B, 0x7D, 0x5B, 0x6E
 
 
 @inlined
@@ -97,16 +97,18 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
             put_int32(columns.codes, cell, code)
             odd = code == 0
     elif action >= state.INTEGER:
-        checked = action >= state.NOT_NEGATIVE
-        cell = (FIRST_INTEGER + action - (state.NOT_NEGATIVE if checked else state.INTEGER)) * columns.capacity + row
+        checked, copied = action >= state.NOT_NEGATIVE, state.COPIED <= action < state.NOT_NEGATIVE
+        base = state.NOT_NEGATIVE if checked else state.COPIED if copied else state.INTEGER
+        cell = (FIRST_INTEGER + action - base) * columns.capacity + row
         if int64(columns.numbers, cell) != NULL:
             action = np.int64(state.REST)
             odd = checked and byte(buffer, start + (byte(buffer, start) == _QUOTE)) == _MINUS
         else:
             columns.used = 1
             end, odd, number = _integer(buffer, start, rest, to)
-            odd = odd or (checked and number < 0) or number == NULL
+            odd = odd or (checked and number < 0) or (number == NULL and byte(buffer, start) != _LETTER_N)
             put_int64(columns.numbers, cell, number)
+            action = np.int64(state.REST) if copied else action
     elif action == state.OFFSET:
         columns.used = 1
         end, number, odd = _offset(buffer, start, rest, to)
@@ -145,12 +147,14 @@ def _text(buffer, start, memory, out, to):  # type: ignore[no-untyped-def]
 
 @inlined
 def _integer(buffer, start, out, to):  # type: ignore[no-untyped-def]
-    """Return (end, odd, value) for an integer or a string of digits. ``odd`` is true for any other value."""
+    """Return (end, odd, value) for an integer, a string of digits, or null. ``odd`` is true for any other value."""
     lead = byte(buffer, start)
     if lead == _MINUS or _ZERO <= lead <= _NINE:
         end, _, odd, integral, integer = tokens.number(buffer, start, out, to)
         return end, odd or not integral, integer
-    end, _, _ = value(buffer, start, out, to)
+    end, _, odd = value(buffer, start, out, to)
+    if lead == _LETTER_N:
+        return end, odd, np.int64(NULL)
     if lead != _QUOTE or end < 0:
         return end, True, np.int64(0)
     at, integer = start + 1, np.int64(0)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perfkit_core.algorithms.arrays import allocate
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
-from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, NULL
+from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, COPIED, NULL
 from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
@@ -90,6 +90,7 @@ def _action(dialect: Dialect, rules: ScanRules, key: str) -> int:
         return state.STREAM_OF_DEVICE
     if column in ARGUMENT_INTEGERS:
         first = state.NOT_NEGATIVE if key in rules.not_negative else state.INTEGER
+        first = state.COPIED if column in COPIED else first
         return first + ARGUMENT_INTEGERS.index(column)
     return state.TEXT + ARGUMENT_TEXTS.index(column) if column in ARGUMENT_TEXTS else state.REST
 

@@ -138,9 +138,10 @@ TOP_KEYS: Final = (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
 
 # Actions for the arguments of events. INTEGER + i stores the value in integer column i. NOT_NEGATIVE + i does the same,
-# but leaves events with negative numbers to the reference reader. TEXT + i stores the value in text column i.
+# but leaves events with negative numbers to the reference reader. COPIED + i stores the value there, and copies the
+# argument to the others. TEXT + i stores the value in text column i.
 REST, DROPPED, DROPPED_IF_EMPTY, OFFSET, STREAM_OF_DEVICE = 0, 1, 2, 3, 4
-INTEGER, NOT_NEGATIVE, TEXT = 16, 40, 64
+INTEGER, COPIED, NOT_NEGATIVE, TEXT = 16, 28, 40, 64
 
 ON_DEVICE, SLOW_PAIR, UNKNOWN_PAIR = 1, 2, 128
 """Flags of a pair of category and name. ON_DEVICE: its events are device work. SLOW_PAIR: the reference reader must
