@@ -79,6 +79,7 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
         join_ranks.check_apart(traces)
         whole = concat_traces(sorted(traces, key=join_ranks.in_time))
+        whole = whole.with_findings(*join_ranks.cycles_by_name([trace.meta for trace in traces]))
         if job.choices.step_on is not None:
             whole = with_steps_on(whole, job.choices.step_on)
         return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(whole))

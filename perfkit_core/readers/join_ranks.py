@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final, TypeVar
@@ -15,6 +16,8 @@ from perfkit_core.language.messages import plural
 from perfkit_core.model.meta import Finding, TraceMeta, hull, left_out
 from perfkit_core.model.schema import STEP
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.storage import bytestream
+from perfkit_core.system.machine import host_digest
 from perfkit_core.system.paths import readable
 from perfkit_core.system.processes import shell_path
 
@@ -22,6 +25,14 @@ T = TypeVar("T")
 
 _RANK: Final = re.compile(r"(?<![A-Za-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 """Matches the rank in a file name, for example ``rank3``. Other numbers may be processes, hosts, devices or times."""
+
+_HEAD_BYTES: Final = 1 << 16
+"""Number of bytes at the start of a file in which the id of its process is looked for."""
+_PROCESS: Final = re.compile(
+    r"(?P<process>.+_(?P<pid>\d{1,9}))\.\d{13,20}\.pt\.trace\.json(?:\.gz)?"
+    r"|(?P<exported>host_.+pid_\d{1,9})_time_\d{4}(?:_\d\d){5}_\d{6}\.\w+\.(?:json|pb)(?:\.gz)?"
+)
+"""Matches the file names that profilers choose themselves: host, process id, and the time of the export."""
 
 BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
@@ -64,7 +75,7 @@ def one_job(traces: Sequence[Trace]) -> Trace:
     stated = {rank for meta in metas for rank in meta.ranks}
     if len(processes) == 1 and not stated:
         check_apart(traces)
-        return concat_traces(sorted(traces, key=in_time))
+        return concat_traces(sorted(traces, key=in_time)).with_findings(*cycles_by_name(metas))
     numbers, findings = numbered_processes({meta.source: meta.recording for meta in metas if not meta.ranks}, stated)
     if any(finding.code == BY_ORDER for finding in findings):
         windows = (hull([meta.window_ns for meta in cycles if meta.window_ns]) for cycles in processes.values())
@@ -72,8 +83,8 @@ def one_job(traces: Sequence[Trace]) -> Trace:
         check_one_time(replace(meta, window_ns=window) for meta, window in zip(first, windows, strict=True))
     ranked = [trace if trace.meta.ranks else with_rank(trace, numbers[trace.meta.source]) for trace in traces]
     check_apart(ranked)
-    in_order = sorted(ranked, key=lambda trace: (trace.meta.ranks, in_time(trace)))
-    return concat_traces(in_order).with_findings(*findings)
+    ordered = sorted(ranked, key=lambda trace: (trace.meta.ranks, in_time(trace)))
+    return concat_traces(ordered).with_findings(*findings, *cycles_by_name(metas))
 
 
 def in_time(trace: Trace) -> tuple[tuple[int, int], int]:
@@ -88,6 +99,8 @@ def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str
         return {}, ()
     taken, names = set(stated), [rank_of_name(source) for source in sources]
     by_name = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
+    if len(set(by_name.values())) < len(by_name) and all(process_of_name(source) for source in by_name):
+        by_name = {}  # these are processes of hosts whose names look like ranks
     if len(by_name) == len(sources) and not taken & set(by_name.values()):
         text = plural(
             "1 source does not state its rank; the rank is taken from the file name",
@@ -125,6 +138,39 @@ def rank_of_name(source: str) -> int | None:
     return int(ranks[0]) if len(set(ranks)) == 1 else None
 
 
+def process_of_name(source: str) -> str | None:
+    """Return host and process id in a file name that a profiler has chosen, or None if the name has another form."""
+    match = _PROCESS.fullmatch(PurePath(source).name)
+    return match and (match["process"] or match["exported"])
+
+
+def recording_of_name(path: Path) -> str | None:
+    """Return an id that all cycles of one process share, if a profiler has chosen the file's name. A user may have
+    chosen a name of this form, with another number than a process id: this number is not in the file."""
+    match = _PROCESS.fullmatch(path.name)
+    if match is None:
+        return None
+    pid = match["pid"]
+    if pid and not re.search(rb'"pid"\s*:\s*"?%d\b' % int(pid), bytestream.head(path, _HEAD_BYTES)):
+        return None
+    return host_digest(match["process"] or match["exported"])
+
+
+def cycles_by_name(metas: Sequence[TraceMeta]) -> tuple[Finding, ...]:
+    """Return a note if the traces have several cycles of one process, and only the file names say so."""
+    named = Counter(meta.recording for meta in metas if meta.recording is not None and meta.cycle is None)
+    count = sum(cycles for cycles in named.values() if cycles > 1)
+    if not count:
+        return ()
+    text = plural(
+        "{files} files are cycles of 1 process: their names have the same host and process id",
+        "{files} files are cycles of {n} processes: their names have the same host and process id",
+        sum(cycles > 1 for cycles in named.values()),
+        files=count,
+    )
+    return (Finding("cycles-by-name", text, note=True),)
+
+
 def check_frameworks(metas: Iterable[TraceMeta]) -> None:
     frameworks = sorted({str(meta.framework) for meta in metas})
     if len(frameworks) > 1:
@@ -149,15 +195,16 @@ def check_one_time(metas: Iterable[TraceMeta]) -> None:
 
 
 def check_apart(traces: Iterable[Trace]) -> None:
-    """Raise SourceError if two traces contain the same cycle of a recording. Also raise it if two traces of one rank
-    have equal step numbers or overlap in time, unless they are different cycles of one recording."""
+    """Raise SourceError if two traces contain the same cycle of a recording. Also raise it if two traces of one rank,
+    or of one process without a rank, have equal step numbers or overlap in time, unless they are different cycles of
+    one recording."""
     cycles: dict[object, TraceMeta] = {}
-    by_rank: dict[int, list[Trace]] = {}
+    by_rank: dict[int | str, list[Trace]] = {}
     for trace in traces:
         meta = trace.meta
         if meta.recording is not None and meta.cycle is not None:
             _check_new(cycles, (meta.recording, meta.cycle, meta.ranks), meta)
-        for rank in meta.ranks:
+        for rank in meta.ranks or ((meta.recording,) if meta.recording else ()):
             by_rank.setdefault(rank, []).append(trace)
     for rank, of_rank in by_rank.items():
         if all(_other_cycle(of_rank[0].meta, trace.meta) for trace in of_rank[1:]):
@@ -171,8 +218,9 @@ def check_apart(traces: Iterable[Trace]) -> None:
         timed = [(meta.window_ns, meta) for meta in metas if meta.clock == "epoch" and meta.window_ns]
         for ((_, end), a), ((start, _), b) in itertools.pairwise(sorted(timed, key=lambda item: item[0])):
             if start < end and not _other_cycle(a, b):
+                whose = f"rank {rank}" if isinstance(rank, int) else "one process"
                 raise SourceError(
-                    f"{a.source} and {b.source} cover the same time of rank {rank}",
+                    f"{a.source} and {b.source} cover the same time of {whose}",
                     "give one source for each rank and cycle; use perfkit compare to compare two runs",
                 )
 
@@ -180,8 +228,9 @@ def check_apart(traces: Iterable[Trace]) -> None:
 def _check_new(seen: dict[object, TraceMeta], key: object, meta: TraceMeta) -> None:
     other = seen.get(key)
     if other is not None and not _other_cycle(other, meta):
+        whose = "one process" if meta.cycle is None and not meta.ranks else "the same rank"
         raise SourceError(
-            f"{other.source} and {meta.source} contain the same steps of the same rank",
+            f"{other.source} and {meta.source} contain the same steps of {whose}",
             "give one source for each rank; use perfkit compare to compare two runs",
         )
     seen.setdefault(key, meta)

@@ -150,6 +150,8 @@ def _load_one(path: Path, partial: bool, plugins: Plugins | None) -> Trace:
     trace = named(choices.applied(trace, path, read), path)
     with naming(path):
         trace = sums.checked(trace)
+    if trace.meta.recording is None and paths.is_file(path):
+        trace = trace.with_meta(recording=join_ranks.recording_of_name(path))
     return compile_info.attached(trace, path, plugins or get_plugins())
 
 

@@ -14,7 +14,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.join_ranks import each, numbered_processes, one_job
+from perfkit_core.readers.join_ranks import each, numbered_processes, one_job, recording_of_name
 from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
 from perfkit_core.storage.unwritten import Pending
 from perfkit_core.system.paths import is_folder
@@ -50,8 +50,8 @@ def peek(path: Path) -> int | None:
 
 
 def recording(path: Path) -> str | None:
-    """Return the recording id in a stored file. Return None for other files, and for stored files without an id."""
-    return _meta(path).recording if bytestream.head(path).startswith(checksums.MAGIC) else None
+    """Return the recording id in a stored file, or that of another file's name. None if there is none."""
+    return _meta(path).recording if bytestream.head(path).startswith(checksums.MAGIC) else recording_of_name(path)
 
 
 def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding, ...]]:
