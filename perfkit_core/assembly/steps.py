@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray, picked, texts, to_int64
-from perfkit_core.language.messages import message
+from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.schema import OPERATOR_KINDS, PHASES
@@ -33,6 +33,7 @@ from perfkit_core.operators.names import GRADIENT_SUFFIX, family
 NO_STEPS: Final = "no-steps"
 NO_PHASES: Final = "no-phases"
 PARTIAL: Final = "partial-step"
+WARM_UP: Final = "warm-up-work"
 EMPTY: Final = "empty-last-step"
 WITHOUT_DURATION: Final = "steps-without-duration"
 """Codes of data-quality warnings. EMPTY is harmless: a call of step() after the last iteration opens an empty step."""
@@ -113,6 +114,39 @@ def empty_last_step(trace: Trace) -> IntArray:
     if len(rows) == 2 and not worked.any():
         return rows[:0]
     return rows[-1:][~worked[-1:]]
+
+
+def warm_up_work(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Return the rows of device work of the warm-up, and a note about them. A profiler records the device earlier than
+    the host. So this work ended before the host's ranges and operators begin, or ended before the first step and has no
+    recorded launch. Without steps, no rows are returned. ``external``: see :data:`draft.EXTERNAL`."""
+    steps = trace.host & trace.rows("kind", schema.STEP)
+    first = int(steps.argmax()) if len(steps) else 0
+    start, end = trace.ints("start_ns")[: first + 1], trace.end_ns[:first]
+    rows = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK)[:first] & (end <= start[first:]))
+    if not len(rows):
+        return rows, ()
+    calls, operators, ranges = (
+        np.flatnonzero(trace.host[: first + 1] & trace.rows("kind", *kinds)[: first + 1])
+        for kinds in (
+            (schema.RUNTIME, schema.SYNC), OPERATOR_KINDS, schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC},
+        )
+    )  # fmt: skip
+    launched = np.zeros(len(rows), np.bool_)
+    for number, launches in ((trace.ints("correlation"), calls), (external, operators)):
+        launched |= np.isin(number[rows], number[launches]) & (number[rows] >= 0)
+    rows = rows[~launched | (end[rows] <= start[ranges[0]])]
+    if not len(rows):
+        return rows, ()
+    text = plural(
+        "1 kernel or copy ({time:ns}) belongs to the profiler's warm-up: it ended before the first step, and is not "
+        "counted",
+        "{n} kernels and copies ({time:ns}) belong to the profiler's warm-up: they ended before the first step, and "
+        "are not counted",
+        len(rows),
+        time=int(trace.ints("dur_ns")[rows].sum()),
+    )
+    return rows, (Finding(WARM_UP, text, note=True),)
 
 
 def _worked_in(trace: Trace, rows: IntArray, loading: bool = False) -> BoolArray:
