@@ -5,6 +5,9 @@ may begin after the first allocations, because it was switched on late or ``max_
 The levels are therefore computed backward from the segments. A block of the segments that the history did not allocate
 becomes an allocation at the beginning of the history.
 
+A device without a history has a state only: the blocks that are allocated at the end. How they got there is unknown,
+and so is the peak. Their events have the category STATE.
+
 Sizes are those that the program requested. The allocator rounds them up. A block is allocated until its free is
 requested, even if another stream still uses it.
 """
@@ -26,7 +29,7 @@ from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.schema import BACKWARD, CPU, MEMORY, PHASES
+from perfkit_core.model.schema import BACKWARD, CPU, MEMORY, PHASES, STATE
 from perfkit_core.model.trace import Trace
 from perfkit_core.storage.bytestream import DAMAGED, open_bytes
 from perfkit_torch import operator_names, plain_pickle
@@ -53,6 +56,8 @@ _PHASE: Final = re.compile(
 )
 _PLAIN: Final = (bool, int, float, str)
 _ALIVE: Final = "active_allocated"
+_MOST_DEVICES: Final = 128
+_RECORD: Final = "torch.cuda.memory._record_memory_history()"
 _WITHOUT_STEPS: Final = message(
     "the snapshot has no training steps: it has the profiler's steps if _record_memory_history is called with "
     "global_record_annotations=True"
@@ -86,15 +91,23 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
     # Each entry takes bytes of the file, unless a list occurs several times.
     if sum(map(len, histories)) + sum(len(segment["blocks"]) for segment in segments) > size:
         raise ValueError("the same lists occur many times")
-    timed = all("time_us" in entry for history in histories for entry in history)
-    stacks = _Stacks()
-    tables = [
-        _device_table(f"cuda:{number}", history, [each for each in segments if each["device"] == number], timed, stacks)
-        for number, history in enumerate(histories)
-    ]
-    memory = pa.concat_tables(tables)
+    entries = [entry for history in histories for entry in history]
+    timed = bool(entries) and all("time_us" in entry for entry in entries)
+    end_us = max((entry["time_us"] for entry in entries), default=0) if timed else 0
+    stacks, tables, findings = _Stacks(), [], list(_findings(histories, timed))
+    devices = max(len(histories), 1 + max((_device(segment) for segment in segments), default=-1))
+    for number in range(devices):
+        device, history = f"cuda:{number}", histories[number] if number < len(histories) else []
+        table = _device_table(
+            device, history, [each for each in segments if each["device"] == number], timed, stacks, end_us
+        )
+        tables.append(table)
+        findings += _history_findings(device, history, table)
+    memory = pa.concat_tables(tables or [_device_table("", [], [], timed, stacks, end_us)])
     if not len(memory):
-        raise ValueError("no memory was allocated")
+        text = f"{source}: the snapshot is empty: it has neither allocated memory nor a history of allocations"
+        hint = "torch.cuda.memory._record_memory_history() before the training records the history"
+        raise SourceError(text, hint)
     memory = memory.set_column(0, "stack", texts(memory["stack"].to_numpy().astype(np.int32), stacks.values))
     ranges = list(_ranges(content.get("external_annotations") or []))
     if ranges:  # A snapshot does not say which thread did what: everything gets into one thread.
@@ -115,20 +128,21 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
         options={"profile_memory": True, "with_stack": bool(stacks.values)},
         extra={"allocator_settings": settings} if settings else {},
     )
-    trace = assemble(Recorded(memory), meta, _findings(histories, timed), None, operator_names.operator_name)
+    trace = assemble(Recorded(memory), meta, tuple(findings), None, operator_names.operator_name)
     without_steps = Finding(NO_STEPS, _WITHOUT_STEPS, note=True)
     quality = tuple(without_steps if finding.code == NO_STEPS else finding for finding in trace.quality)
     return Trace(trace.events, trace.meta, quality)
 
 
 def _device_table(
-    device: str, history: Sequence[Entry], segments: Sequence[Entry], timed: bool, stacks: _Stacks
+    device: str, history: Sequence[Entry], segments: Sequence[Entry], timed: bool, stacks: _Stacks, end_us: int
 ) -> pa.Table:
-    """Return the memory events of a device, in the order of the history. ``stack`` has codes of ``stacks``."""
+    """Return the memory events of a device, in the order of the history. ``stack`` has codes of ``stacks``. Without a
+    history, the blocks are events at ``end_us``, the time of the snapshot."""
     entries = [entry for entry in history if entry["action"] in _SIGNS]
     alive = {address: block for segment in segments for address, block in _alive(segment)}
     made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
-    begin = {"time_us": history[0]["time_us"]} if history and timed else {}
+    begin = {"time_us": history[0]["time_us"] if history else end_us} if timed else {}
     older = [{**block, **begin, "addr": at, "action": "alloc"} for at, block in alive.items() if at not in made]
     entries = [*older, *entries]
     change = _integers(_SIGNS[entry["action"]] * entry["size"] for entry in entries)
@@ -138,9 +152,10 @@ def _device_table(
         end - int(part.sum()) + np.cumsum(part)
         for end, part in zip(ends, (np.where(of_block, change, 0), np.where(of_block, 0, change)), strict=True)
     )
-    time = _integers(entry.get("time_us", 0) if timed else at for at, entry in enumerate(entries))
+    time = _integers(entry["time_us"] if timed else at if history else 0 for at, entry in enumerate(entries))
     time = np.maximum.accumulate(time) if len(time) else time  # threads may read the clock in another order
     names = {action: action if action in _BLOCKS else f"Reserved ({action})" for action in _SIGNS}
+    names = names if history else dict.fromkeys(names, STATE)
     stack = np.array([stacks.code(entry.get("frames")) for entry in entries], np.int64)
     # Some snapshots give a free the stack of the allocation, so that its phase is unknown.
     phase = np.where(of_block & (change > 0), stacks.phase(stack), NO_ROW)
@@ -158,6 +173,40 @@ def _device_table(
         "total_bytes": total,
         "args": pa.array([f'{{"Total Reserved": {level}}}' for level in reserved.tolist()], pa.string()),
     })  # fmt: skip
+
+
+def _device(segment: Entry) -> int:
+    """Return the device of a segment. Raises ValueError if it is not plausible."""
+    device = segment["device"]
+    if not isinstance(device, int) or not -1 <= device < _MOST_DEVICES:
+        raise ValueError(f"a segment of device {device}")
+    return device
+
+
+def _history_findings(device: str, history: Sequence[Entry], memory: pa.Table) -> Iterator[Finding]:
+    """Yield what is unknown because a device has no history, or only a part."""
+    if not len(memory):
+        return
+    if not history:
+        text = message(
+            "the snapshot has no history of {device}, only the memory that was allocated at its end: the peak is "
+            "unknown; {call} before the training records the history",
+            device=device,
+            call=_RECORD,
+        )
+        yield Finding("no-memory-history", text)
+        return
+    first = int(memory["total_bytes"][0].as_py() - memory["bytes"][0].as_py())
+    older = len(memory) - sum(entry["action"] in _SIGNS for entry in history)
+    earlier = first + int(np.sum(memory["bytes"].to_numpy()[:older]))
+    if earlier > 0:
+        text = message(
+            "the history of {device} begins with {size:bytes} allocated: it was switched on later, or max_entries "
+            "dropped its first entries, so a higher peak before it is unknown",
+            device=device,
+            size=earlier,
+        )
+        yield Finding("late-memory-history", text, note=True)
 
 
 def _integers(values: Iterable[Any]) -> IntArray:
@@ -255,7 +304,7 @@ def _findings(histories: Sequence[Sequence[Entry]], timed: bool) -> tuple[Findin
             size=int(last["size"]),
         )
         findings.append(Finding("out-of-memory", text))
-    if not timed:
+    if not timed and any(histories):
         text = message("the snapshot has no timestamps: the order of its entries is used instead")
         findings.append(Finding("no-times", text, note=True))
     return tuple(findings)

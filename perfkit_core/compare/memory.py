@@ -33,9 +33,9 @@ COLUMNS: Final = (
 
 
 def sections(base: Trace, other: Trace, by: Sequence[str]) -> Iterator[Section]:
-    """Yield the sections on memory if both runs recorded blocks. ``by`` has groupings of the view memory_peak, which
-    raises UsageError for other groupings."""
-    if not (memory.has_blocks(base) and memory.has_blocks(other)):
+    """Yield the sections on memory if both runs recorded blocks with a history. ``by`` has groupings of the view
+    memory_peak, which raises UsageError for other groupings."""
+    if not (memory.has_peak(base) and memory.has_peak(other)):
         return
     for view, groupings in ((memory_categories.VIEW, ()), (memory_peak.VIEW, tuple(by))):
         table = _joined(view, base, other, ViewRequest(by=groupings))

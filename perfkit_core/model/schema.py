@@ -60,6 +60,8 @@ DEVICE_WORK: Final = (KERNEL, MEMCPY, MEMSET)
 OPERATOR_KINDS: Final = (OPERATOR, COMMUNICATION)
 
 CPU: Final = "cpu"
+STATE: Final = "State"
+"""Category of memory events that state which blocks are allocated at the end of a recording without a history."""
 
 
 @dataclass(frozen=True, slots=True)

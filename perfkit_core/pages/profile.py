@@ -83,7 +83,9 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
         related = links.links(trace, advice)
         names = [section.name for section in sections]
         if "memory_places" in names:  # The memory curve precedes the tables on memory.
-            lines = tuple(headline.alive_at_peak(tables["memory_peak"]))
+            peak, places = tables["memory_peak"], tables["memory_places"]
+            unknown = places["device"][places["peak_growth_bytes"].isna()]  # there is no history
+            lines = tuple(headline.alive_at_peak(peak[~peak["device"].isin(unknown)]))
             curve = replace(pictures.memory_section(trace), lines=lines)
             at = names.index("memory_places")
             parts = pictures.category_section(trace)

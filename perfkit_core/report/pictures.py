@@ -38,6 +38,8 @@ def memory_section(trace: Trace) -> Section:
     several = table["rank"].nunique() > 1
     levels, columns = {"time_ns": ends}, [Column("time_ns", "Time", "ns", POSITION)]
     for (rank, device), events in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
+        if events["growth_bytes"].isna().any():  # there is no history, only the level at the end
+            continue
         title: Text = message("rank {rank} {device}", rank=rank, device=device) if several else str(device)
         recorded = events["allocated_bytes"].notna().all()
         title = title if recorded else message("{name} growth", name=title)
@@ -57,6 +59,7 @@ def memory_section(trace: Trace) -> Section:
     )
     chart = Chart("line", "time_ns", tuple(curve.columns[1:]))
     title, empty = say("Memory over time"), say("no memory events were recorded")
+    empty = memory.explain_no_blocks(trace) if memory.has_events(trace) else empty
     return Section("memory_curve", title, curve, note, empty, 10, chart, columns=tuple(columns))
 
 
@@ -67,7 +70,7 @@ def category_section(trace: Trace) -> Section:
     columns are the bytes of each category at the moment of the interval with the most allocated memory.
     """
     title, empty = say("Memory over time by category"), memory.explain_no_blocks(trace)
-    if not memory.has_blocks(trace):
+    if not memory.has_peak(trace):
         return Section("memory_category_curve", title, pd.DataFrame(columns=["time_ns"]), empty=empty)
     events, level = memory.memory_events(trace), categories.levels(trace)
     position, _ = memory.peaks(trace, ViewRequest())

@@ -72,8 +72,9 @@ def of_all(request: ViewRequest) -> bool:
 _OF_VERDICT: Final = (*VIEWS, "steps", server_headline.VIEW)
 _OF_TRAINING: Final = ("partition", "model")
 """Views of the steps on the host, which a server launches before the device has finished earlier steps."""
-_OF_MEMORY: Final = ("memory_places", "memory_peak")
-"""Views of a brief report on a recording that has memory events, but no operators."""
+_OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
+"""Views of a brief report on a recording that has memory events, but no operators. The last one is shown if the peak is
+unknown."""
 PARTS: Final = Chart("share", "category", ("total_ns",))
 """The picture of the view partition: a bar with the parts of the step time."""
 ROWS: Final = 20
@@ -125,7 +126,8 @@ def summary_report(
         if computed.tables["operators"].empty:
             memory = choose_views(_OF_MEMORY)
             of_memory = profile.compute(memory, computed.request)
-            recorded = tuple(_section(of_memory, view, display, steps) for view in memory)
+            places, peak, state = (_section(of_memory, view, display, steps) for view in memory)
+            recorded = (places, state if places.table["peak_growth_bytes"].isna().all() else peak)
             sections = sections if all(section.table.empty for section in recorded) else recorded
         sections = tuple(section for section in sections if not section.table.empty) or sections
     source = facts.described(computed.meta, computed.quality, computed.steps, chosen)

@@ -20,7 +20,7 @@ from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.load import load
-from perfkit_core.report.pictures import category_section
+from perfkit_core.report.pictures import category_section, memory_section
 from perfkit_core.testing.conformance import check_round_trip, check_source
 from perfkit_core.testing.traces import check_trace
 from perfkit_torch import plain_pickle
@@ -154,13 +154,50 @@ def test_memory_that_ran_out_is_a_finding(tmp_path: Path) -> None:
     assert finding.message == "out of memory: cuda:0 had 5.00 MiB free, and 1.00 GiB were requested"
 
 
-def test_the_state_alone_is_one_moment(tmp_path: Path) -> None:
-    """With ``enabled="state"``, torch records no history."""
-    snapshot = training()
-    snapshot["device_traces"] = [[]]
+@pytest.mark.parametrize("histories", [[[]], [], [[], []]])
+def test_the_state_alone_is_one_moment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], histories: list[list[Any]]
+) -> None:
+    """With ``enabled="state"``, torch records no history. The level at the end is known, but not the peak."""
+    snapshot = training(ranges=False)
+    snapshot["device_traces"] = histories
     path = written(snapshot, tmp_path / "snapshot.pickle")
-    assert table(path, "memory_places", "allocations peak_bytes end_bytes") == [(7, 4300, 4300)]
+    assert table(path, "memory_places", "allocations peak_bytes growth_bytes end_bytes") == [(7, None, None, 4300)]
     assert sum(row[0] for row in table(path, "memory_peak", "bytes")) == 4300
+    assert sum(row[0] for row in table(path, "memory", "allocated_bytes")) == 4300
+    found = load(path)
+    assert "_record_memory_history()" in warning(found, "no-memory-history")
+    assert not len(category_section(found).table)
+    assert list(memory_section(found).table) == ["time_ns"]
+    assert found.meta.window_ns == (0, 0)
+    assert main(["summary", str(path)]) == 0
+    assert "peak of" not in capsys.readouterr().out
+
+
+def test_one_device_of_several_may_have_a_history(tmp_path: Path) -> None:
+    """The state of the other device is that of the end of the recording."""
+    snapshot, other = training(ranges=False), Allocator(2)
+    other.alloc(3 * MIB)
+    snapshot["segments"] += other.snapshot()["segments"]
+    path = written(snapshot, tmp_path / "snapshot.pickle")
+    found = load(path)
+    assert table(path, "memory_places", "device peak_bytes end_bytes") == [
+        ("cuda:0", 15_200, 4300), ("cuda:2", None, 3 * MIB),
+    ]  # fmt: skip
+    assert "cuda:2" in warning(found, "no-memory-history")
+    assert found.meta.window_ns[1] < 2 * START_US * 1000
+    assert found.meta.window_ns[0] >= START_US * 1000
+
+
+def test_a_history_that_begins_late_is_a_note(tmp_path: Path) -> None:
+    """max_entries dropped the entries before the last one, or the history was switched on late."""
+    whole, last = (load(written(training(kept), tmp_path / "snapshot.pickle")) for kept in (None, 1))
+    assert "late-memory-history" not in {finding.code for finding in whole.quality}
+    assert "begins with 4.10 KiB allocated" in warning(last, "late-memory-history")
+
+
+def warning(found: Any, code: str) -> str:
+    return next(finding.message for finding in found.quality if finding.code == code)
 
 
 def test_snapshots_of_torch_2_0(tmp_path: Path) -> None:

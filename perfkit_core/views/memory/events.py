@@ -19,7 +19,7 @@ from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.cache import once
-from perfkit_core.model.schema import MEMORY
+from perfkit_core.model.schema import MEMORY, STATE
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.select import selected
@@ -66,6 +66,15 @@ def memory_events(trace: Trace) -> MemoryEvents:
     rows = row[order]
     reserve = category.lookup(is_reserve, False)[rows]
     return MemoryEvents(rows, pool[order], change[rows], reserve, trace.ints("rank")[row[first]], device[first])
+
+
+@once
+def states(trace: Trace) -> BoolArray:
+    """Return the mask of the pools without a history, whose events state what is allocated at the end."""
+    events = memory_events(trace)
+    mask = np.zeros(len(events.pool_rank), np.bool_)
+    mask[events.pool[trace.codes("category").rows(STATE)[events.row]]] = True
+    return mask
 
 
 def counted_bytes(events: MemoryEvents) -> IntArray:
@@ -125,6 +134,7 @@ class Levels:
     # cycle frees, because the frees between the cycles are in no total.
     reserved: IntArray
     start: IntArray  # total before the first event, shape (pools,)
+    # In pools of :func:`states`, ``allocated`` is the level at the end, and the other levels are MISSING.
 
     def best(self, at: IntArray) -> IntArray:
         """Return the recorded total after each of the events ``at``; without totals, the growth since the beginning."""
@@ -149,6 +159,11 @@ def levels(trace: Trace) -> Levels:
     unexplained = np.where(complete[pool], total - before - change, MISSING)
     # if the reserve is 0 in every event of a pool, the allocator is taken not to report its reserve
     reserved = arguments(trace, events.row, [RESERVED_ARGUMENTS])[0]
+    state = states(trace)
+    if state.any():
+        start, of_state, last = np.where(state, MISSING, start), state[pool], np.append(first[1:], len(pool)) - 1
+        total[of_state] = total[last[pool[of_state]]]
+        growth[of_state] = unexplained[of_state] = MISSING
     measured = np.zeros(pools, np.bool_)
     measured[pool[(reserved != 0) & (reserved != MISSING)]] = True
     return Levels(growth, total, unexplained, np.where(measured[pool], reserved, MISSING), start)
@@ -196,7 +211,8 @@ def peak(level: Levels, events: MemoryEvents, at: IntArray) -> tuple[int, int]:
 
 def peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
     """Return the event position of each pool's peak (UNSELECTED if no event is selected), and the total at the peak
-    (MISSING if no totals were recorded). Both have shape (pools,). The request's pattern is not used."""
+    (MISSING if no totals were recorded). Both have shape (pools,). The request's pattern is not used. Without a
+    history, the position is that of the end, and the total is MISSING."""
     events, level = memory_events(trace), levels(trace)
     at = np.flatnonzero(selected(trace, replace(request, pattern=None))[events.row])
     position, total = np.full(len(events.pool_rank), UNSELECTED), np.full(len(events.pool_rank), MISSING)
@@ -204,6 +220,8 @@ def peaks(trace: Trace, request: ViewRequest) -> tuple[IntArray, IntArray]:
     for pool, mine in zip(pools, np.split(at, np.searchsorted(events.pool[at], pools[1:])), strict=False):
         position[pool], best = peak(level, events, mine)
         total[pool] = best if level.start[pool] != MISSING else MISSING
+    without, last = states(trace) & (position != UNSELECTED), np.append(events.first()[1:], len(events.pool)) - 1
+    position[without] = last[without]
     return position, total
 
 
@@ -267,11 +285,18 @@ def has_blocks(trace: Trace) -> bool:
     return bool(len(blocks(trace).allocation))
 
 
+def has_peak(trace: Trace) -> bool:
+    """Return whether blocks were allocated in a recorded history."""
+    return not states(trace)[memory_events(trace).pool[blocks(trace).allocation]].all()
+
+
 def explain_no_blocks(trace: Trace) -> Text:
     if not has_events(trace):
         return explain_empty(trace)
     if not has_blocks(trace):
         return message("the memory events have no addresses, so allocations cannot be matched with frees")
+    if not has_peak(trace):
+        return message("the history of the memory was not recorded, so the peak is unknown")
     return message("all memory that was allocated in the recording was freed before the peak")
 
 

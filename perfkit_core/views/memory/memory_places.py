@@ -24,22 +24,23 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     rows, since = [], since_first_event(trace, events.row)
     columns = (counted, memory.counted_bytes(events)[counted], *process_peaks)
     parts = (np.split(values, bounds) for values in columns)  # without pools, zip ignores the one empty part
-    for _, at, change, peak_allocated, peak_reserved in zip(pools, *parts, strict=False):
+    for pool, at, change, peak_allocated, peak_reserved in zip(pools, *parts, strict=False):
         start, (position, peak) = memory.before(level, events, int(at[0])), memory.peak(level, events, at)
-        recorded = level.allocated[at[0]] != MISSING
-        reserved = int(level.reserved[position]) if recorded and position >= events.first()[events.pool[at[0]]] else 0
+        history = not memory.states(trace)[pool]
+        recorded = history and level.allocated[at[0]] != MISSING
+        reserved = int(level.reserved[position]) if recorded and position >= events.first()[pool] else 0
         rows.append({
             "allocations": int((~events.reserve[at] & (change >= 0)).sum()),
             "frees": int((change < 0).sum()),
             "start_bytes": start if recorded else MISSING,
             "peak_bytes": peak if recorded else MISSING,
-            "peak_time_ns": int(since[position]) if position >= events.first()[events.pool[at[0]]] else 0,
+            "peak_time_ns": MISSING if not history else int(since[position]) if position >= events.first()[pool] else 0,
             "end_bytes": int(level.allocated[at[-1]]),
-            "growth_bytes": int(change.sum()),
-            "peak_growth_bytes": peak - start,
-            "peak_reserved_bytes": int(level.reserved[at].max()),
+            "growth_bytes": int(change.sum()) if history else MISSING,
+            "peak_growth_bytes": peak - start if history else MISSING,
+            "peak_reserved_bytes": int(level.reserved[at].max()) if history else MISSING,
             # a reserve that does not contain all allocated memory, as on Paddle's CPU, says nothing
-            "fragmentation_bytes": reserved - peak if reserved >= max(peak, 1) else MISSING,
+            "fragmentation_bytes": reserved - peak if history and reserved >= max(peak, 1) else MISSING,
             "process_peak_bytes": int(peak_allocated.max()),
             "process_peak_reserved_bytes": int(peak_reserved.max()),
         })  # fmt: skip
