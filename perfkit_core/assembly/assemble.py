@@ -117,6 +117,8 @@ def _linked(
     """Return the events with steps, parents, self times, launches and canonical names, and data-quality warnings."""
     external = draft.ints(EXTERNAL)
     draft = server_steps.with_server_steps(draft)
+    others, profiler_findings = steps.steps_of_other_profilers(draft)
+    draft = server_steps.with_kind(draft, others, schema.ANNOTATION)
     draft = server_steps.with_kind(draft, steps.no_steps(draft), schema.OTHER)
 
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
@@ -128,7 +130,8 @@ def _linked(
     ((parents, self_ns), op_name), (trace, findings) = parallel.both(
         lambda: (_nested(draft, parent), _op_names(draft, operator_names)), linked, len(draft)
     )
-    return trace.with_columns(parent=pa.array(parents), op_name=op_name).with_ints(self_ns=self_ns), findings
+    linked_trace = trace.with_columns(parent=pa.array(parents), op_name=op_name).with_ints(self_ns=self_ns)
+    return linked_trace, profiler_findings + findings
 
 
 def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:

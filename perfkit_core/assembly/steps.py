@@ -48,6 +48,10 @@ PhaseArray = ByteArray
 _FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = (
     PHASES.index(name) for name in (schema.FORWARD, schema.BACKWARD, schema.OPTIMIZER, schema.OTHER)
 )
+_ROUNDING_NS: Final = 1000
+"""Some files store times in whole microseconds."""
+_MOST_PROFILERS: Final = 8
+"""If more steps than this overlap, they are not steps of several profilers."""
 _OPTIMIZER_UPDATE: Final = "optimizer_update"
 """The family of the operators that update parameters."""
 _OPTIMIZERS: Final = re.compile(r"ada(?:m|grad|delta)|sgd|momentum|lamb|lars|rms_?prop|rprop|ftrl|lion", re.IGNORECASE)
@@ -114,6 +118,37 @@ def empty_last_step(trace: Trace) -> IntArray:
     if len(rows) == 2 and not worked.any():
         return rows[:0]
     return rows[-1:][~worked[-1:]]
+
+
+def steps_of_other_profilers(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
+    """Return the rows of the steps that another profiler marked, and a data-quality warning. Steps of one profiler
+    follow each other. If steps overlap by more than half of the shorter one, each series of steps is a profiler, and
+    the one whose steps take the most time is kept."""
+    rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
+    pid, number = trace.ints("pid")[rows], trace.ints("step")[rows]
+    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    shared = 2 * (np.minimum(end[:-1], end[1:]) - start[1:])
+    if not (shared > np.minimum(end - start, np.roll(end - start, -1))[:-1]).any():
+        return rows[:0], ()
+    if (pid != pid[0]).any() or (number < 0).any():  # steps of several processes, or of a server
+        return rows[:0], ()
+    series: list[list[int]] = []
+    for step in range(len(rows)):
+        free = [steps for steps in series if end[steps[-1]] <= start[step] + _ROUNDING_NS]
+        following = [steps for steps in free if number[steps[-1]] + 1 == number[step]]
+        if not free and len(series) == _MOST_PROFILERS:
+            return rows[:0], ()
+        if not free:
+            series.append([])
+        (following or free or series[-1:])[0].append(step)
+    kept = max(series, key=lambda steps: int((end[steps] - start[steps]).sum()))
+    text = message(
+        "{count} profilers marked steps at the same time: {others} of {all} recorded steps are not counted",
+        count=len(series),
+        others=len(rows) - len(kept),
+        all=len(rows),
+    )
+    return np.delete(rows, kept), (Finding("steps-of-several-profilers", text),)
 
 
 def warm_up_work(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:

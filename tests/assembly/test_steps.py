@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,6 +124,26 @@ def test_overlapping_steps_are_reported_and_the_latest_counts() -> None:
     found = trace(rows)
     assert column(found, "step")["op"] == 1
     assert "overlapping-steps" in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("shift", "length", "kept"), [(90, 100, "p"), (10, 20, "p"), (-95, 100, "q"), (50, 100, "both")]
+)
+def test_steps_of_a_second_profiler_are_not_counted(shift: int, length: int, kept: str) -> None:
+    """Each profiler marks steps when its step() is called, just after the other one, or within a step of it."""
+    us = 1000
+    outer = [host(f"p{n}", "step", 100 * n * us, 100 * us + (kept == "p"), step=n) for n in range(1, 4)]
+    inner = [host(f"q{n}", "step", (100 * n + shift) * us, length * us + (kept == "q"), step=n) for n in range(1, 4)]
+    found = trace([*outer, *inner, *(host(f"op{n}", "operator", (100 * n + 50) * us, 5) for n in range(1, 4))])
+    kinds = column(found, "kind")
+    counted = {name for name, kind in kinds.items() if kind == "step"}
+    if kept == "both":
+        assert counted == {"p1", "p2", "p3", "q1", "q2", "q3"}
+        return
+    assert counted == {f"{kept}{n}" for n in range(1, 4)}
+    (text,) = [finding.message for finding in found.quality if finding.code == "steps-of-several-profilers"]
+    assert text == "2 profilers marked steps at the same time: 3 of 6 recorded steps are not counted"
+    assert "repeated-step-numbers" not in codes(found)
 
 
 def test_a_repeated_step_number_is_a_finding() -> None:
