@@ -16,7 +16,7 @@ from perfkit_core.assembly.assemble import assemble
 from perfkit_core.assembly.kernel_calls import with_graphs
 from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.language.messages import message
-from perfkit_core.model.meta import Device, Finding, TraceMeta
+from perfkit_core.model.meta import ALL_THREADS, Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.reader import event_findings
 from perfkit_core.readers.chrome.recorder import Recorder
@@ -93,7 +93,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         framework="torch",
         framework_version=str(torch.__version__),
         devices=_devices(torch),
-        options={name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)},
+        options=_options(profiler),
         thread_names=_thread_names(place.rank),
         cpu_utilisation=used.cpu,
         extra={**annotation.extra(FRAMEWORK), **host},
@@ -113,6 +113,17 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
     stepped = clock is None and bool(getattr(profiler, "step_num", 0))
     return taken.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else taken
+
+
+def _options(profiler: Any) -> dict[str, Any]:
+    options = {name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)}
+    config = getattr(profiler, "experimental_config", None)
+    try:  # the options have no attributes, and their order in the state depends on torch's version
+        off, on = (type(config)(profile_all_threads=value).__getstate__() for value in (False, True))
+        at = next(number for number, value in enumerate(off) if value != on[number])
+        return options | {ALL_THREADS: True} if config.__getstate__()[at] else options
+    except (AttributeError, LookupError, StopIteration, TypeError):  # the version of torch has no such option
+        return options
 
 
 def _unscheduled(trace: Trace) -> Trace:

@@ -50,6 +50,8 @@ WORK_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 """Metadata keys that give the work of a step. In torch, ``profiler.add_metadata_json("batch_size", "64")`` adds one."""
 DTYPE: Final = "default_dtype"
 """Key of ``TraceMeta.extra``. Its value is the name of the default floating-point type, such as ``float32``."""
+PROFILE_MEMORY, ALL_THREADS = "profile_memory", "profile_all_threads"
+"""Keys of ``TraceMeta.options``. A profiler that records all threads records no memory events."""
 INSTRUCTIONS: Final = "instructions"
 """Key of the entry HOST. Its value lists the processor's flags for arithmetic in reduced precision."""
 

@@ -298,3 +298,18 @@ def test_parents_stay_within_their_cycle(tmp_path: Path) -> None:
     split = len(parts[0])
     assert (parent[:split] < split).all()
     assert ((parent[split:] == -1) | (parent[split:] >= split)).all()
+
+
+@pytest.mark.live
+def test_the_option_that_disables_memory_events_is_kept(tmp_path: Path) -> None:
+    """A profiler of all threads records no memory events. The option has no attribute in torch's configuration."""
+    config = torch._C._profiler._ExperimentalConfig
+    for value in (False, True):
+        folder = tmp_path / str(value)
+        with torch.profiler.profile(
+            profile_memory=True,
+            experimental_config=config(profile_all_threads=value),
+            on_trace_ready=trace_handler(folder),
+        ):
+            torch.ones(8)
+        assert load(folder).meta.options.get("profile_all_threads", False) is value

@@ -10,8 +10,9 @@ import numpy as np
 
 from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.language.messages import message
+from perfkit_core.model.meta import PROFILE_MEMORY
 from perfkit_core.model.schema import CPU
-from perfkit_core.views.memory.events import MISSING, levels, memory_events
+from perfkit_core.views.memory.events import MISSING, explain_empty, levels, memory_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def peaks(facts: Facts) -> list[Peak]:
     trace = facts.trace
     events = memory_events(trace)
     if not len(events.row):
+        if trace.meta.options.get(PROFILE_MEMORY):
+            raise NotEvaluableError(explain_empty(trace))
         raise NotEvaluableError(
             message("no memory events were recorded"),
             message("pass profile_memory=True to the profiler (record --memory)"),

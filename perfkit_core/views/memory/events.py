@@ -19,6 +19,7 @@ from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.cache import once
+from perfkit_core.model.meta import ALL_THREADS, PROFILE_MEMORY
 from perfkit_core.model.schema import MEMORY, STATE
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
@@ -104,7 +105,20 @@ def has_events(trace: Trace) -> bool:
 
 
 def explain_empty(trace: Trace) -> Text:
-    return NOT_RECORDED if not trace.rows("kind", MEMORY).any() else message("the memory events have no sizes")
+    if trace.rows("kind", MEMORY).any():
+        return message("the memory events have no sizes")
+    options = trace.meta.options
+    if not options.get(PROFILE_MEMORY):
+        return NOT_RECORDED
+    if options.get(ALL_THREADS):
+        return message(
+            "no memory events were recorded, because the profiler records none with profile_all_threads=True: omit "
+            "this option"
+        )
+    return message(
+        "no memory events were recorded, although profile_memory=True was passed: the profiler records none with "
+        "profile_all_threads=True, or nothing was allocated"
+    )
 
 
 def pool_columns(trace: Trace, events: MemoryEvents, pool: IntArray) -> dict[str, object]:

@@ -82,6 +82,9 @@ def test_without_memory_events_every_view_is_empty_and_says_why(name: str) -> No
     found = trace([host("step 0", "step", 0, 100, step=0), host("mm", "operator", 10, 20)])
     assert VIEW[name].table(found, ViewRequest()).empty
     assert "no memory events were recorded" in str(VIEW[name].explain_empty(found))
+    for options, cause in (({}, "although"), ({"profile_all_threads": True}, "records none with profile_all_threads")):
+        with_memory = found.with_meta(options={"profile_memory": True, **options})
+        assert cause in str(VIEW[name].explain_empty(with_memory))
 
 
 # -- by operator -------------------------------------------------------------------------------------------------------
