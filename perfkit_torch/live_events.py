@@ -258,7 +258,9 @@ def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBa
 def python_functions(kineto_results: Any, threads: Mapping[int, int]) -> Iterator[LiveBatch]:
     """Read the Python functions from torch's tree of events, for versions of torch whose ``events()`` do not have them.
     ``threads`` maps torch's thread numbers to the thread ids of the system."""
-    pid, functions, callers = os.getpid(), [], []
+    pid = os.getpid()
+    functions: list[Any] = []
+    callers: list[str] = []
     nodes = [(node, _NO_FRAME) for node in kineto_results.experimental_event_tree()]
     while nodes:
         node, caller = nodes.pop()

@@ -117,7 +117,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
 
 def _options(profiler: Any) -> dict[str, Any]:
     options = {name: bool(getattr(profiler, name)) for name in dialect.OPTIONS if hasattr(profiler, name)}
-    config = getattr(profiler, "experimental_config", None)
+    config: Any = getattr(profiler, "experimental_config", None)
     try:  # the options have no attributes, and their order in the state depends on torch's version
         off, on = (type(config)(profile_all_threads=value).__getstate__() for value in (False, True))
         at = next(number for number, value in enumerate(off) if value != on[number])

@@ -53,7 +53,7 @@ def assemble(
         sorted_events, parent, _ = _draft(corrections.recorded(sorted_events, parent), meta, rank)
         draft, findings = _linked(sorted_events, parent, operator_names)
         quality += corrections.findings
-    warm_up, warm_up_findings = steps.warm_up_work(draft, draft.ints(EXTERNAL))  # by times that are right
+    warm_up, warm_up_findings = steps.warm_up_work(draft)  # by times that are right
     if len(warm_up):
         draft, findings = _linked(server_steps.with_kind(sorted_events, warm_up, schema.OTHER), parent, operator_names)
     quality += frame_findings + warm_up_findings

@@ -132,6 +132,8 @@ def steps_of_other_profilers(trace: Trace) -> tuple[IntArray, tuple[Finding, ...
         return rows[:0], ()
     if (pid != pid[0]).any() or (number < 0).any():  # steps of several processes, or of a server
         return rows[:0], ()
+    if (np.diff(number) > 0).all():  # one profiler, whose times are wrong
+        return rows[:0], ()
     series: list[list[int]] = []
     for step in range(len(rows)):
         free = [steps for steps in series if end[steps[-1]] <= start[step] + _ROUNDING_NS]
@@ -151,33 +153,23 @@ def steps_of_other_profilers(trace: Trace) -> tuple[IntArray, tuple[Finding, ...
     return np.delete(rows, kept), (Finding("steps-of-several-profilers", text),)
 
 
-def warm_up_work(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding, ...]]:
+def warm_up_work(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
     """Return the rows of device work of the warm-up, and a note about them. A profiler records the device earlier than
-    the host. So this work ended before the host's ranges and operators begin, or ended before the first step and has no
-    recorded launch. Without steps, no rows are returned. ``external``: see :data:`draft.EXTERNAL`."""
-    steps = trace.host & trace.rows("kind", schema.STEP)
-    first = int(steps.argmax()) if len(steps) else 0
-    start, end = trace.ints("start_ns")[: first + 1], trace.end_ns[:first]
-    rows = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK)[:first] & (end <= start[first:]))
-    if not len(rows):
-        return rows, ()
-    calls, operators, ranges = (
-        np.flatnonzero(trace.host[: first + 1] & trace.rows("kind", *kinds)[: first + 1])
-        for kinds in (
-            (schema.RUNTIME, schema.SYNC), OPERATOR_KINDS, schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC},
-        )
-    )  # fmt: skip
-    launched = np.zeros(len(rows), np.bool_)
-    for number, launches in ((trace.ints("correlation"), calls), (external, operators)):
-        launched |= np.isin(number[rows], number[launches]) & (number[rows] >= 0)
-    rows = rows[~launched | (end[rows] <= start[ranges[0]])]
+    the host, so this work ended before the host's ranges and operators begin. Calls of the runtime may be of the
+    warm-up, too. Without steps, no rows are returned."""
+    if not (trace.host & trace.rows("kind", schema.STEP)).any():
+        return np.empty(0, np.int64), ()
+    ranges = trace.host & trace.rows("kind", *schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
+    first = int(ranges.argmax())
+    begin = trace.ints("start_ns")[first]
+    rows = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK)[:first] & (trace.end_ns[:first] <= begin))
     if not len(rows):
         return rows, ()
     text = plural(
-        "1 kernel or copy ({time:ns}) belongs to the profiler's warm-up: it ended before the first step, and is not "
-        "counted",
-        "{n} kernels and copies ({time:ns}) belong to the profiler's warm-up: they ended before the first step, and "
-        "are not counted",
+        "1 kernel or copy ({time:ns}) belongs to the profiler's warm-up: it ended before the host was recorded, and is "
+        "not counted",
+        "{n} kernels and copies ({time:ns}) belong to the profiler's warm-up: they ended before the host was recorded, "
+        "and are not counted",
         len(rows),
         time=int(trace.ints("dur_ns")[rows].sum()),
     )

@@ -58,8 +58,8 @@ def memory_section(trace: Trace) -> Section:
         count=STRETCHES,
     )
     chart = Chart("line", "time_ns", tuple(curve.columns[1:]))
-    title, empty = say("Memory over time"), say("no memory events were recorded")
-    empty = memory.explain_no_blocks(trace) if memory.has_events(trace) else empty
+    title = say("Memory over time")
+    empty = memory.explain_no_blocks(trace) if memory.has_events(trace) else say("no memory events were recorded")
     return Section("memory_curve", title, curve, note, empty, 10, chart, columns=tuple(columns))
 
 

@@ -20,7 +20,7 @@ def frame(name: str, start: int, end: int, number: int, caller: int | None, **mo
     return host(name, "python", start, end - start, frame=number, caller=caller, **more)
 
 
-def message(found: Any, code: str) -> str:
+def message(found: perfkit.Trace, code: str) -> str:
     return next(finding.message for finding in found.quality if finding.code == code)
 
 
