@@ -110,9 +110,10 @@ def _places(trace: Trace, launches: IntArray, graph: IntArray) -> IntArray:
 
 
 def _gaps(trace: Trace, work: IntArray, launch: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the idle times of the devices of a rank next to fills and copies of a replay, as launches, begins and ends. ``work``
-    is all device work, sorted by rank and start, and ``launch`` its launch of a graph, or -1. Only times count in which
-    the host does not delay the node: after a node of the same replay, or after work that ended after the launch."""
+    """Return the idle times of the devices of a rank next to fills and copies of a replay, as launches, begins and
+    ends. ``work`` is all device work, sorted by rank and start, and ``launch`` its launch of a graph, or -1. Only times
+    count in which the host does not delay the node: after a node of the same replay, or after work that ended after the
+    launch."""
     start, end, rank = trace.ints("start_ns")[work], trace.end_ns, trace.ints("rank")[work]
     fills = trace.rows("kind", schema.MEMSET, schema.MEMCPY)[work]
     launches, begins, ends = [], [], []

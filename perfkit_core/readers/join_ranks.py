@@ -30,7 +30,7 @@ _HEAD_BYTES: Final = 1 << 16
 """Number of bytes at the start of a file in which the id of its process is looked for."""
 _PROCESS: Final = re.compile(
     r"(?P<process>.+_(?P<pid>\d{1,9}))\.\d{13,20}\.pt\.trace\.json(?:\.gz)?"
-    r"|(?P<exported>host_.+pid_\d{1,9})_time_\d{4}(?:_\d\d){5}_\d{6}\.\w+\.(?:json|pb)(?:\.gz)?"
+    r"|(?P<exported>host_.+pid_\d{1,9})_time_\d{4}(?:_\d\d){5}(?:_\d{6})?\.\w+\.(?:json|pb)(?:\.gz)?"
 )
 """Matches the file names that profilers choose themselves: host, process id, and the time of the export."""
 

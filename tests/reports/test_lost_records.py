@@ -76,7 +76,6 @@ def test_a_replay_with_missing_kernels_is_reported(reported) -> None:
         # two active steps on two devices, and 4 kernels of the warm-up on the second
         pytest.param("r72_second_device.json", 2_400_000, 4, id="second device"),
         pytest.param("r72_paddle.pb", 1_200_000, 4, id="paddle pb"),
-        pytest.param("r72_nsys.sqlite", 1_200_000, 4, id="nsys"),
     ],
 )
 def test_kernels_of_the_warm_up_are_not_in_totals(reported, name: str, active_ns: int, rest: int) -> None:

@@ -73,5 +73,4 @@ FILES: Final[dict[str, Content]] = {
         deviceProperties=A100S,
     ),
     "r72_paddle.pb": lambda: paddle_pb(warm_up(training((2, 3, 4)), 2000.0)),
-    "r72_nsys.sqlite": lambda: nsys(warm_up(training((2, 3, 4)), 2000.0)),
 }  # fmt: skip
