@@ -90,10 +90,10 @@ def _recorded(folder: Path, work: Any) -> Path:
 @pytest.mark.parametrize(
     ("name", "node", "work", "calls", "total"),
     [
-        # calls of the operators in the node; FLOPs of the recording: all elementwise operators, 1,000 each
+        # calls of the operators in the recording, and in the node; FLOPs: all elementwise operators, 1,000 each
         pytest.param("mul_backward.json.gz", "MulBackward0", {"aten::mul": 3}, 2, 5_000, id="mul"),
         pytest.param(
-            "div_backward.json", "DivBackward0", {"aten::div": 2, "aten::neg": 1, "aten::mul": 1}, 3, 6_000, id="div"
+            "div_backward.json", "DivBackward0", {"aten::div": 3, "aten::neg": 1, "aten::mul": 1}, 4, 7_000, id="div"
         ),
         pytest.param("mul_backward_twice.json", "MulBackward0", {"aten::mul": 4}, 3, 4_000, id="double backward"),
     ],
@@ -113,7 +113,7 @@ def test_nodes_of_autograd_compute_nothing_themselves(
     if name == "mul_backward.json.gz":  # each multiplication reads 2 and writes 1 vector of 1,000 floats
         assert sum(rows[key]["bytes"] for key in ("aten::mul", node) if key in rows) == 36_000
         assert rows.get(node, {"bytes": 24_000})["bytes"] == 24_000
-    assert found.rows("model_flops")[0]["hardware_flops"] == total
+    assert found.rows("model_flops") == []  # there are no matrix products
 
 
 @pytest.mark.bare
@@ -184,7 +184,7 @@ def test_work_without_shapes_is_counted_and_withholds_utilisation(
     assert (row["mfu_ratio"] is not None) == shown
     text = " ".join([perfkit("summary", found.path, "--view", "model_flops").words, *found.all_findings])
     if known < 10:
-        assert found.finds(10 - known, "FLOP|shape") or row.get("unknown_calls") == 10 - known, text
+        assert row["uncounted_calls"] == 10 - known, text
 
 
 @pytest.mark.bare
@@ -218,5 +218,4 @@ def test_hardware_flops_of_a_recomputation_that_stops_early(reported, tmp_path: 
     found = reported(str(_recorded(tmp_path, step)))
     rows = [row for row in found.rows("roofline") if row["name"] in products]
     assert sum(row["flops"] for row in rows) == counter.get_total_flops()
-    other = sum(row["flops"] or 0 for row in found.rows("roofline") if row["name"] not in products)
-    assert found.rows("model_flops")[0]["hardware_flops"] == counter.get_total_flops() + other
+    assert found.rows("model_flops")[0]["hardware_flops"] == counter.get_total_flops()
