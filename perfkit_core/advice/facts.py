@@ -17,7 +17,7 @@ from perfkit_core.algorithms.arrays import BoolArray, IntArray, filled
 from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Text, english, message, plural, render
 from perfkit_core.model.cache import Cache
-from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES
+from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES, may_lack_work
 from perfkit_core.model.schema import DEVICE_WORK
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay import batches
@@ -358,8 +358,10 @@ class Facts:
             )
 
     def need_complete(self) -> None:
-        """Raise NotEvaluableError if device work was not recorded in any step. Without this work, a device seems to be
-        idle while it works, and no saving can be predicted."""
+        """Raise NotEvaluableError if device work was not recorded in any step, or not interpreted. Without this work, a
+        device seems to be idle while it works, and no saving can be predicted."""
+        if may_lack_work(self.trace.quality):
+            raise NotEvaluableError(message("events that were not interpreted or assigned may be device work"))
         if not is_measured(self.trace):
             raise NotEvaluableError(
                 message("the device work of no step was recorded completely"),

@@ -16,6 +16,7 @@ from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.cache import once
+from perfkit_core.model.meta import may_lack_work
 from perfkit_core.model.report_data import Chart, Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.report import facts
@@ -198,6 +199,9 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
     if not savings:
         if advices.trace is not None and not is_measured(advices.trace):
             yield message("No saving can be predicted, because device work was not recorded completely.")
+            return
+        if advices.trace is not None and may_lack_work(advices.trace.quality):
+            yield message("No saving can be predicted, because events that were not interpreted may be device work.")
             return
         if not advices.advice and not advices.without_saving and len(advices.not_evaluable) == 1:
             yield message("The effect of the change cannot be predicted from this recording.")

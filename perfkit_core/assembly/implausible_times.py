@@ -223,13 +223,14 @@ def _is_offset(delay: IntArray, start: IntArray, length_ns: int) -> bool:
 
 def _over_later_launches(trace: Trace, start: IntArray, good: BoolArray) -> BoolArray:
     """Return the mask of work that runs over work of a later launch of its stream, shape (rows,). Work without a
-    launching call is compared only if there are no such calls, because its place in the order of a stream is unknown.
+    launching call is compared only if there are no such calls and it has a correlation id, because its place in the
+    order of a stream is unknown. The tasks of one collective of an NPU overlap.
     """
     mask = np.zeros(len(trace), np.bool_)
     work = trace.rows("kind", *schema.DEVICE_WORK) & good
     calls = np.append(trace.rows("kind", schema.RUNTIME, schema.SYNC), False)
     launched = work & calls[trace.ints("launched_by")]
-    rows = np.flatnonzero(launched if launched.any() else work)
+    rows = np.flatnonzero(launched if launched.any() else work & (trace.ints("correlation") >= 0))
     if len(rows) < 2:
         return mask
     rows = rows[np.argsort(start[rows], kind="stable")]  # moved work is no longer in order

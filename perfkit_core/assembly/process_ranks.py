@@ -14,12 +14,11 @@ from perfkit_core.algorithms.arrays import NO_ROW, IntArray, one_of
 from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding
+from perfkit_core.model.meta import PROCESSES_MIXED, Finding
 
 SEVERAL_NUMBERS: Final = 1 << 30
 """Is added to a rank that a label gives as several numbers, such as ``[TP00-DP01]``. These ranks are renumbered."""
 SEVERAL: Final = "several-processes"
-MIXED: Final = "processes-mixed"
 
 
 def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
@@ -64,7 +63,7 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
         )
         for name in ("correlation", EXTERNAL):
             recorded = _with(recorded, name, np.where(mixed, NO_ROW, integers(columns, name)))
-        return recorded, (Finding(MIXED, text),)
+        return recorded, (Finding(PROCESSES_MIXED, text),)
     rank[rank == NO_ROW] = 0
     return _split(recorded, rank)
 

@@ -14,6 +14,8 @@ from perfkit_core.model.account import ReadEvents
 from perfkit_core.model.meta import UNKNOWN_EVENTS, Finding
 from perfkit_core.model.trace import Trace
 
+_NEGLIGIBLE: Final = 0.01
+"""Unknown events that take less than this share of the recording are only noted."""
 _SHOWN: Final = 4
 """Number of unknown types that a warning names."""
 
@@ -40,14 +42,15 @@ def unknown_events(draft: Trace) -> tuple[Finding, ...]:
     rows = np.flatnonzero(draft.rows("kind", schema.UNKNOWN))
     if not len(rows):
         return ()
-    codes = draft.codes("category")
+    codes, time_ns = draft.codes("category"), int(draft.ints("dur_ns")[rows].sum())
     counts = Counter(codes.values[code] if code >= 0 else "" for code in codes.codes[rows].tolist())
     types = ", ".join(f"{name or say('no category')} ({count})" for name, count in counts.most_common(_SHOWN))
     text = plural(
         "1 event of an unknown type ({time:ns}) was not interpreted: {types}",
         "{n} events of unknown types ({time:ns}) were not interpreted: {types}",
         len(rows),
-        time=int(draft.ints("dur_ns")[rows].sum()),
+        time=time_ns,
         types=types,
     )
-    return (Finding(UNKNOWN_EVENTS, text),)
+    first, last = int(draft.ints("start_ns").min()), int(draft.end_ns.max())
+    return (Finding(UNKNOWN_EVENTS, text, note=time_ns < _NEGLIGIBLE * (last - first)),)

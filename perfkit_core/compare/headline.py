@@ -13,6 +13,7 @@ from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import Pair
 from perfkit_core.language.messages import Message, mark, message
 from perfkit_core.language.units import format_duration, format_ratio
+from perfkit_core.model.meta import may_lack_work
 from perfkit_core.model.timed_steps import NOTABLE
 
 _SURE: Final = {
@@ -111,8 +112,9 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
 
 
 def is_incomplete(result: Pair) -> bool:
-    """Return whether a run lacks device work that was not recorded."""
-    return any(finding.code in CODES for whole in result.whole for finding in whole.quality)
+    """Return whether a run lacks device work that was not recorded or not interpreted."""
+    quality = [finding for whole in result.whole for finding in whole.quality]
+    return may_lack_work(quality) or any(finding.code in CODES for finding in quality)
 
 
 def _lost(result: Pair) -> Iterator[Message]:

@@ -28,6 +28,8 @@ NO_DEVICE: Final = "no-device-events"
 """Code of the finding that a rank recorded no device work."""
 UNKNOWN_EVENTS: Final = "unknown-event-types"
 """Code of the finding that some events could not be interpreted."""
+PROCESSES_MIXED: Final = "processes-mixed"
+"""Code of the finding that device work may belong to any of several processes."""
 _ABSENCES: Final = frozenset({"no-steps", "no-phases", NO_DEVICE})
 """Codes of findings about missing data. Such a finding is dropped if another cycle of the rank has the data."""
 
@@ -70,6 +72,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {self.message}>"
+
+
+def may_lack_work(quality: Iterable[Finding]) -> bool:
+    """Return whether warnings say that events, which may be device work, were not interpreted or not assigned. Nothing
+    can then be said about idle devices."""
+    return any(finding.code in (UNKNOWN_EVENTS, PROCESSES_MIXED) and not finding.note for finding in quality)
 
 
 _OLDER_NOTES: Final = frozenset({NO_DEVICE, "no-phases", "forward-inferred", "empty-last-step"})

@@ -10,10 +10,10 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Message, Text, mark, say
+from perfkit_core.language.messages import Message, Text, mark, message, say
 from perfkit_core.model import schema
 from perfkit_core.model.columns import DEVICE
-from perfkit_core.model.meta import NO_DEVICE
+from perfkit_core.model.meta import NO_DEVICE, may_lack_work
 from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
@@ -122,7 +122,10 @@ def summary_report(
     sections = tuple(_section(computed, view, display, steps) for view in views)
     sentences: tuple[Message, ...] = ()
     if brief:
-        sentences = served or (*verdict(computed.tables), *step_time(computed.tables["steps"]))
+        limit = tuple(verdict(computed.tables))
+        if limit and may_lack_work(computed.quality):
+            limit = (message("No verdict: events that were not interpreted or assigned may be device work."),)
+        sentences = served or (*limit, *step_time(computed.tables["steps"]))
         if computed.tables["operators"].empty:
             memory = choose_views(_OF_MEMORY)
             of_memory = profile.compute(memory, computed.request)

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.advice import reports
+from perfkit_core.advice.engine import advise
 from perfkit_core.assembly import process_ranks
+from perfkit_core.language.messages import render
 from perfkit_core.model import account
-from perfkit_core.model.meta import NO_DEVICE, UNKNOWN_EVENTS
+from perfkit_core.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EVENTS, may_lack_work
 from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load, stream
+from perfkit_core.report import summary
 from perfkit_core.storage.store import read_stored
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
@@ -83,6 +88,16 @@ def test_what_cannot_be_interpreted_is_counted_and_silences(tmp_path: Path) -> N
     )
     assert "no device work was recognised, but 2 events" in findings[NO_DEVICE].message
     assert not findings[NO_DEVICE].note
+    assert may_lack_work(trace.quality)
+    assert "No saving can be predicted" in render(next(iter(reports.headline(advise(trace), "recording"))))
+    brief = summary.summary_report(trace, summary.choose_views(["overview"]), ViewRequest(), brief=True)
+    assert "No verdict: events that were not interpreted" in render(brief.headline[0])
+
+
+def test_a_few_unknown_events_are_only_noted(tmp_path: Path) -> None:
+    trace = load(write(tmp_path / "t.json", [event("aten::mm", 1, 5000), task("mystery", 3, 7)]))
+    assert [finding.note for finding in trace.quality if finding.code == UNKNOWN_EVENTS] == [True]
+    assert not may_lack_work(trace.quality)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +193,7 @@ def test_processes_with_numbers_are_ranks_if_their_launches_differ(tmp_path: Pat
 def test_launches_that_may_be_of_any_process_are_not_added_up(tmp_path: Path) -> None:
     trace = load(write(tmp_path / "t.json", launch(83, 0, 1, 10, "mm") + launch(84, 1, 1, 12, "add")))
     assert launched(trace) == {(None, "k_mm", ""), (None, "k_add", "")}
-    assert [finding.message for finding in trace.quality if finding.code == process_ranks.MIXED] == [
+    assert [finding.message for finding in trace.quality if finding.code == PROCESSES_MIXED] == [
         "2 processes use the same correlation ids, and 2 device events may belong to any of them: these belong to no "
         "operator, step or phase. Record each process to a file of its own"
     ]

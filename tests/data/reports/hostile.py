@@ -111,7 +111,7 @@ IMPOSSIBLE: Final[dict[str, Change]] = {
     "rank-negative": lane("rank", -3), "rank-32-bits": lane("rank", 2**31, 1), "rank-text": lane("rank", "zero"),
     "row-twice": cell("row", 3),
     "row-beyond": cell("row", 10**9, 1.0), "bytes-huge": cell("bytes", 2**80, 0.3), "start-text": field("ts", "x", 0.4),
-    "duration-negative": field("dur", -5.0, 0.4), "device-null": lane("device", None), "pid-text": lane("pid", "x"),
+    "duration-negative": field("dur", -5.0, 0.4), "pid-text": lane("pid", "x"),
 }  # fmt: skip
 """Changes of recorded fields: an error, or an account of what was left out."""
 
