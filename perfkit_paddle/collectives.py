@@ -39,8 +39,7 @@ def annotate_collectives() -> Iterator[None]:
     These calls are not labelled:
 
     - Calls from C++, such as those for the gradients of ``DataParallel``.
-    - Calls of a function that was imported by name before the block, other than sends and receives.
-    """
+    - Calls of a function that was imported by name before the block, other than sends and receives."""
     distributed = framework.paddle().distributed
     originals = []
     for path, name in _FUNCTIONS.items():

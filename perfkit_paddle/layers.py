@@ -2,8 +2,7 @@
 
 Each forward call of a layer is recorded as a RecordEvent. This is impossible for backward passes: RecordEvents must
 nest, but the backward passes of layers interleave. Therefore gradient hooks label only the start of each backward pass.
-The backward label contains the names of the graph nodes that the forward call made.
-"""
+The backward label contains the names of the graph nodes that the forward call made."""
 
 from __future__ import annotations
 
@@ -31,18 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["annotate", "describe"]
 
 _TRANSPOSED: Final = (nn.Conv1DTranspose, nn.Conv2DTranspose, nn.Conv3DTranspose)
-
-
-def _linear(layer: Any, call: Signature) -> Flops:
-    return layer_flops.linear(call, layer.weight.shape[1])
-
-
-def _bilinear(layer: Any, call: Signature) -> Flops:
-    return layer_flops.bilinear(call, layer.weight.shape)
-
-
-def _convolution(layer: Any, call: Signature) -> Flops:
-    return layer_flops.convolution(call, layer.weight.shape, isinstance(layer, _TRANSPOSED))
 
 
 def _attention(layer: Any, call: Signature) -> Flops:
@@ -158,9 +145,12 @@ class PaddleLayers(layer_framework.LayerFramework):
     hooks = PaddleHooks
     built_in = "paddle.nn."
     formulas: ClassVar[Sequence[tuple[type, layer_framework.Formula]]] = (
-        (nn.Linear, _linear),
-        (nn.Bilinear, _bilinear),
-        (_ConvNd, _convolution),
+        (nn.Linear, lambda layer, call: layer_flops.linear(call, layer.weight.shape[1])),
+        (nn.Bilinear, lambda layer, call: layer_flops.bilinear(call, layer.weight.shape)),
+        (
+            _ConvNd,
+            lambda layer, call: layer_flops.convolution(call, layer.weight.shape, isinstance(layer, _TRANSPOSED)),
+        ),
         (nn.MultiHeadAttention, _attention),
         (RNNBase, _recurrent),
         (nn.LSTMCell, _cell),
@@ -268,8 +258,7 @@ def annotate(
     if another model has this name.
 
     ``model`` may also be a static program. A ``trace_handler`` then stores the arguments of the program's operators
-    (shapes, types and values), which give FLOPs and bytes. Raises UsageError for a program of the old IR.
-    """
+    (shapes, types and values), which give FLOPs and bytes. Raises UsageError for a program of the old IR."""
     if static_programs.is_program(model):
         return static_programs.RUNS.annotate(model)
     return annotation.annotate(FRAMEWORK, model, name)
@@ -280,8 +269,7 @@ def describe(model: nn.Layer, *example_inputs: Any, **example_keywords: Any) -> 
 
     If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
     tensors and FLOPs. FLOPs of Paddle's own layers follow from formulas; FLOPs of user-defined layers are unknown. The
-    train or eval mode of each layer is restored. ``print()`` shows the tree; ``to_pandas()`` returns it as a table.
-    """
+    train or eval mode of each layer is restored. ``print()`` shows the tree; ``to_pandas()`` returns it as a table."""
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)

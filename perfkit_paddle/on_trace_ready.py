@@ -21,7 +21,6 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_core.recording.left_running import stop_at_exit
 from perfkit_core.system import failures
 from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, program_operators, timed_schedule
 from perfkit_paddle.pb_rows import Rows, rows
@@ -45,14 +44,11 @@ def trace_handler(
 
     With ``on_demand=True``, a window of steps is recorded when ``perfkit capture`` or SIGUSR2 asks for it. The Profiler
     then needs ``scheduler=perfkit.paddle.make_scheduler(on_demand=handler)``. Raises CaptureError if Paddle is not
-    installed.
-    """
+    installed."""
     watch_timers()
-    handler = writer.trace_handler(run_dir, take, also, place, on_demand)
-    if handler is not None:
-        profiling = framework.profiler()
-        stop_at_exit(handler, profiling.Profiler, profiling.utils.in_profiler_mode)
-    return handler
+    profiling = framework.profiler()
+    recording = profiling.utils.in_profiler_mode
+    return writer.trace_handler(run_dir, take, also, place, on_demand, profiling.Profiler, recording)
 
 
 def watch_timers() -> None:

@@ -16,7 +16,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX, native_names
+from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX, joined_operators, native_names
 
 _GRAD_NODE: Final = re.compile(r"(?:Global_|Local_)?(\w+?)GradNode(?:Final)?")
 _ACCUMULATION: Final = re.compile(r"(?:Global_|Local_)?GradNodeAccumulation")
@@ -60,3 +60,27 @@ def operator_name(native: str) -> str | None:
         if canonical:
             return canonical + gradient
     return None
+
+
+_CINN_KERNEL: Final = re.compile(r"fn_(\w+?)(?:_yield(?:_store)?)?_*(?:_COND_\w*)?(?:_infer_shape)?(?:_kernel\w*)?$")
+_CINN_NUMBER: Final = re.compile(r"_\d+(?=_|$)")
+_CINN_SHORT: Final = {"bc": "broadcast_to", "mul": "multiply"}
+"""Abbreviations in the names."""
+_CINN_HELPERS: Final = frozenset({"generate_shape", "yield", "yield_store", "store"})
+"""Operators of CINN's programs that compute nothing."""
+
+
+@functools.lru_cache(maxsize=65536)
+def fused_operators(kernel: str) -> tuple[str, ...]:
+    """Return the operators in the name of a kernel of Paddle's compiler CINN, each once, () for other kernels.
+
+    A name such as ``fn_broadcast_to_broadcast_to_elementwise_add_yield_store_kernel`` lists the operators of the group
+    in the order of the program. Older versions add the number of each operator."""
+    match = _CINN_KERNEL.match(kernel)
+    if match is None:
+        return ()
+    helpers = _CINN_SHORT.keys() | _CINN_HELPERS
+    parts = joined_operators(_CINN_NUMBER.sub("", match[1]), lambda name: name in helpers or bool(operator_name(name)))
+    if not any(known for _, known in parts):
+        return ()
+    return tuple(dict.fromkeys(_CINN_SHORT.get(name, name) for name, _ in parts if name not in _CINN_HELPERS))

@@ -98,7 +98,7 @@ def perfkit_checks() -> Sequence[checks.FrameworkChecks]:
 @hookimpl
 def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:
     from perfkit_core.plugins.contracts import CompiledCode
-    from perfkit_paddle.compiled_code import fused_operators
+    from perfkit_paddle.operator_names import fused_operators
 
     return [CompiledCode("paddle", fused_operators)]
 

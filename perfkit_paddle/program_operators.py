@@ -2,8 +2,7 @@
 
 Paddle records the names of these operators, but not their arguments. The arguments follow from the program and from the
 shapes of the feeds. A recorded operator is found in the program by its name, and by its position among the operators
-with this name. Threads may run independent operators in any order (:mod:`perfkit_paddle.program_order`).
-"""
+with this name. Threads may run independent operators in any order (:mod:`perfkit_paddle.program_order`)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Operators are distinguished by their times. An operator begins after all operators that make its inputs, directly or
 indirectly, have ended. So a recorded operator can be an operator of the program only if, for each name, enough recorded
-operators ended before it and enough began after it.
-"""
+operators ended before it and enough began after it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The shapes of all tensors of a PIR program in one run, from the shapes of the feeds.
 
 A program has sizes that are only known when it runs, often the number of samples. A size is derived only by rules that
-are certain for the operator. Otherwise, the shape is unknown.
-"""
+are certain for the operator. Otherwise, the shape is unknown."""
 
 from __future__ import annotations
 

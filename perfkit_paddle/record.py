@@ -62,13 +62,8 @@ class ScriptRecording:
         self._running = True
         self._step, self._clock = 0, StepClock()
         self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
-        step_on = self._step_on = options.get(step_calls.OPTION)
-        if isinstance(step_on, str):
-            self._updates: Any = framework.Ranges(step_on, self._updated)
-        elif step_on is not None:
-            self._updates = step_on.watch(self._updated, lambda: None)
-        else:
-            self._updates = framework.Updates(self._updated)
+        self._step_on = options.get(step_calls.OPTION)
+        self._updates = step_calls.watched(self._step_on, framework.Updates, framework.Ranges, self._updated)
 
     def finish(self) -> int:
         """End the recording and return the number of written files. Raises CaptureError if it ended early."""

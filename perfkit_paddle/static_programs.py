@@ -44,8 +44,7 @@ def is_program(model: object) -> bool:
 
 
 class ProgramAnnotation:
-    """The annotation of a program. It ends with :meth:`remove`, with its ``with`` block, or when the program is
-    deleted."""
+    """The annotation of a program. It ends with :meth:`remove`, with its ``with`` block, or with the program."""
 
     def __init__(self, program: Any) -> None:
         self._program = weakref.ref(program, lambda _: self.remove())

@@ -6,8 +6,8 @@ import contextlib
 import sys
 from typing import Any
 
-from perfkit_core.recording.demanded_schedule import NativeActions, demanded, has_plan
 from perfkit_core.recording.on_demand import WARMUP
+from perfkit_core.recording.schedule import NativeActions, demanded, has_plan
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_paddle import framework
 
@@ -31,8 +31,7 @@ def make_scheduler(
     closed step would thus be up to a third longer than a step without a Profiler. The scheduler turns this off.
 
     ``on_demand`` is a handler that was made with ``on_demand=True``. The scheduler then also has the windows that this
-    handler is asked for. Without ``closed``, ``ready`` and ``record``, it has no others.
-    """
+    handler is asked for. Without ``closed``, ``ready`` and ``record``, it has no others."""
     profiling = framework.profiler()
     states = profiling.ProfilerState
     native: Any = None

@@ -9,8 +9,7 @@ same way (doc/PERFORMANCE.md). The size follows from one of these:
 
 The rank at the other end of a send or receive is recorded in ``record_param_comms`` events and their kernels. For other
 backends than NCCL, it is an argument of ``c10d::send`` and ``c10d::recv_``: a rank of the group, which is taken for a
-rank of the job. What a rank receives in an all_to_all is recorded in the same places.
-"""
+rank of the job. What a rank receives in an all_to_all is recorded in the same places."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@
 - the folder ``torch_compile_debug`` that ``TORCH_COMPILE_DEBUG=1`` makes, or a part of it
 - ``kernel_information.json`` of a package that AOTInductor made
 
-Files are only parsed. Larger or more files than the limits below are not read.
-"""
+Files are only parsed. Larger or more files than the limits below are not read."""
 
 from __future__ import annotations
 
@@ -56,7 +55,10 @@ def read(path: Path, rank: int | None = None) -> tuple[CompiledGraph, ...]:
     many graphs or bytes."""
     graphs: dict[CompiledGraph, None] = {}
     try:
-        files = [file for file in islice(_files(path), _MOST_FILES) if file == path or _readable(file)]
+        files = [
+            file for file in islice(_files(path), _MOST_FILES)
+            if file == path or file.name in (_KERNELS, _CODE) or _LOG.fullmatch(file.name)
+        ]  # fmt: skip
         states = [(file, file.stat()) for file in _of_rank(files, rank)]
         if sum(state.st_size for _, state in states) > _MOST_BYTES:
             raise SourceError(f"{path}: more than {_MOST_BYTES >> 30} GiB of files", "give a part of the folder")
@@ -67,10 +69,6 @@ def read(path: Path, rank: int | None = None) -> tuple[CompiledGraph, ...]:
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error})", "check the path") from None
     return tuple(graphs)
-
-
-def _readable(file: Path) -> bool:
-    return file.name in (_KERNELS, _CODE) or _LOG.fullmatch(file.name) is not None
 
 
 def _of_rank(files: Iterable[Path], rank: int | None) -> list[Path]:

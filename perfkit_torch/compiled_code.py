@@ -8,8 +8,7 @@ Inductor writes several texts about a graph. All of them are optional, except th
 - traced graph (``dynamo_output_graph``): calls of torch functions. The names of their parameters show the layers.
 - node mappings and stack traces of each call, if ``INDUCTOR_PROVENANCE=1`` is set.
 
-The texts are parsed, never executed.
-"""
+The texts are parsed, never executed."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall, common_parent
-from perfkit_core.operators import fused_names
+from perfkit_core.operators.names import joined_operators
 from perfkit_torch.operator_names import operator_name
 
 CALL_EVENT: Final = "## Call CompiledFxGraph {key} ##"
@@ -72,7 +71,7 @@ def fused_operators(kernel: str) -> tuple[str, ...]:
     match = GENERATED.match(kernel)
     if match is None or match[1] is None:
         return ()
-    parts = fused_names.operators(match[1], _known, ascending=True)
+    parts = joined_operators(match[1], _known, ascending=True)
     return tuple(f"aten::{name}" if known else name for name, known in parts)
 
 
@@ -178,8 +177,7 @@ def parse_graph(text: str) -> dict[str, _Node]:
     - A node with parameters belongs to their layers. ``""`` is the compiled module itself.
     - Another node of a block with parameters belongs to the layer around the layers of these parameters: in
       ``x = relu(self.fc(x))``, ``relu`` belongs to the layer that contains ``fc``.
-    - The nodes of any other block belong to the innermost layer around the layers of the blocks before and after it.
-    """
+    - The nodes of any other block belong to the innermost layer around the layers of the blocks before and after it."""
     blocks: list[_Block] = []
     for line in text.splitlines():
         if _COMMENT.match(line) or not blocks:

@@ -2,8 +2,7 @@
 
 A label takes 0.6 µs with torch's fast record function. In versions without this function, the public
 ``record_function`` takes 5 µs. A hook on the last graph node of a call labels the backward pass. Unlike
-``register_full_backward_hook``, this hook does not change the graph and forbids no in-place operation.
-"""
+``register_full_backward_hook``, this hook does not change the graph and forbids no in-place operation."""
 
 from __future__ import annotations
 
@@ -26,18 +25,6 @@ if TYPE_CHECKING:
     from perfkit_core.pages.architecture import PrintedArchitecture
 
 __all__ = ["annotate", "describe"]
-
-
-def _linear(module: Any, call: Signature) -> Flops:
-    return layer_flops.linear(call, module.out_features)
-
-
-def _bilinear(module: Any, call: Signature) -> Flops:
-    return layer_flops.bilinear(call, module.weight.shape)
-
-
-def _convolution(module: Any, call: Signature) -> Flops:
-    return layer_flops.convolution(call, module.weight.shape, isinstance(module, _ConvTransposeNd))
 
 
 def _attention(module: Any, call: Signature) -> Flops:
@@ -102,9 +89,12 @@ class TorchLayers(layer_framework.LayerFramework):
     hooks = TorchHooks
     built_in = "torch.nn.modules."
     formulas: ClassVar[Sequence[tuple[type, layer_framework.Formula]]] = (
-        (nn.Linear, _linear),
-        (nn.Bilinear, _bilinear),
-        (_ConvNd, _convolution),
+        (nn.Linear, lambda layer, call: layer_flops.linear(call, layer.out_features)),
+        (nn.Bilinear, lambda layer, call: layer_flops.bilinear(call, layer.weight.shape)),
+        (
+            _ConvNd,
+            lambda layer, call: layer_flops.convolution(call, layer.weight.shape, isinstance(layer, _ConvTransposeNd)),
+        ),
         (nn.MultiheadAttention, _attention),
         (nn.RNNBase, _recurrent),
         (nn.RNNCellBase, _cell),
@@ -229,8 +219,7 @@ def annotate(model: nn.Module, name: str | None = None) -> annotation.Annotation
     The labelling ends with ``remove()``, or with the ``with`` block of the returned object. A second call for the same
     model returns the same object. The hooks are installed only while a profiler records, and they never raise. A
     ``trace_handler`` stores the parameters, shapes and FLOPs of the layers in the recording. Raises UsageError if
-    another model has this name.
-    """
+    another model has this name."""
     return annotation.annotate(FRAMEWORK, model, name)
 
 
@@ -239,8 +228,7 @@ def describe(model: nn.Module, *example_inputs: Any, **example_keywords: Any) ->
 
     If example inputs are given, the model runs once, in eval mode without gradients. The tree then also contains calls,
     tensors and FLOPs. torch's FlopCounterMode counts the FLOPs. The train or eval mode of each layer is restored.
-    ``print()`` shows the tree, and ``to_pandas()`` returns it as a table.
-    """
+    ``print()`` shows the tree, and ``to_pandas()`` returns it as a table."""
     from perfkit_core.pages.architecture import PrintedArchitecture  # imports pandas, only needed here
 
     described = FRAMEWORK.describe(model, example_inputs, example_keywords)

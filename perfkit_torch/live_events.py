@@ -54,8 +54,7 @@ class LiveBatch:
     - ``metadata``: the arguments of each event, as the inside of a JSON object: ``"a": 1, "b": 2``.
     - ``times``: two columns, starts and durations, in ns.
     - ``ids``: a function, not a column. From the column ``metadata``, it makes a column of further arguments, such as
-      correlation ids, in the same form.
-    """
+      correlation ids, in the same form."""
 
     categories: list[str]
     names: list[str]

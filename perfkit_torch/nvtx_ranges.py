@@ -1,8 +1,7 @@
 """The NVTX ranges that torch writes under ``torch.autograd.profiler.emit_nvtx``.
 
 The text of a range is ``name[, seq = N][, op_id = N][, sizes = [[..]]][, input_op_ids = [..]]``. Operators and ranges
-of ``record_function`` have the same form, and the text does not say which of them it is.
-"""
+of ``record_function`` have the same form, and the text does not say which of them it is."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.reader import event_findings
 from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_core.recording.left_running import stop_at_exit
 from perfkit_core.recording.step_clock import StepClock, Utilisation
 from perfkit_core.system import failures
 from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names, timed_schedule
@@ -53,13 +52,10 @@ def trace_handler(
     waits for the thread.
 
     With ``on_demand=True``, a window of steps is recorded when ``perfkit capture`` or SIGUSR2 asks for it. The profiler
-    then needs ``schedule=perfkit.torch.schedule(on_demand=handler)``. Raises CaptureError if torch is not installed.
-    """
+    then needs ``schedule=perfkit.torch.schedule(on_demand=handler)``. Raises CaptureError if torch is not installed."""
     torch = framework.torch()
-    handler = writer.trace_handler(run_dir, take, also, place, on_demand)
-    if handler is not None:
-        stop_at_exit(handler, torch.profiler.profile, torch.autograd._profiler_enabled)
-    return handler
+    profiler, recording = torch.profiler.profile, torch.autograd._profiler_enabled
+    return writer.trace_handler(run_dir, take, also, place, on_demand, profiler, recording)
 
 
 def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:

@@ -3,8 +3,7 @@
 A pickle is a program. An unrestricted reader would run any function that the program names. This reader checks every
 instruction before it reads the pickle. Instructions that import, call or build objects are refused. So are numbers in
 the memo table that would allocate a huge table, nested tuples, whose hash overflows the stack of the process, and more
-containers than the size of the pickle explains: an empty dictionary takes 1 byte of it, but 64 bytes of memory.
-"""
+containers than the size of the pickle explains: an empty dictionary takes 1 byte of it, but 64 bytes of memory."""
 
 from __future__ import annotations
 

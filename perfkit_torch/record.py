@@ -40,13 +40,8 @@ class ScriptRecording:
         self._step = 0  # which belongs to no step
         self._running = True
         self._clock = StepClock()
-        step_on = self._step_on = options.get(step_calls.OPTION)
-        if isinstance(step_on, str):
-            self._updates: Any = framework.Ranges(step_on, self._after_update, self._before_update)
-        elif step_on is not None:
-            self._updates = step_on.watch(self._after_update, self._before_update)
-        else:
-            self._updates = framework.Updates(self._after_update, self._before_update)
+        self._step_on, hooks = options.get(step_calls.OPTION), (self._after_update, self._before_update)
+        self._updates = step_calls.watched(self._step_on, framework.Updates, framework.Ranges, *hooks)
         with framework.no_warning_about_cycles():
             self._profiler.start()
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class

@@ -8,12 +8,10 @@ The names are those that the servers pass to ``torch.profiler.record_function`` 
 - SGLang: ``step[EXTEND bs=2 toks=4096]``, ``step[DECODE bs=16]``, ``step[MIXED bs=2 c=1 g=1 c_sq=5 …]``.
 - ATOM: ``prefill[bs=2 tok=4096 ctx=…]``, ``decode[bs=117/128 tok=117 d=117]``. 128 is the batch size of the graph.
 - TensorRT-LLM: ``[Executor] _forward_step 7: 2 ctx reqs, 4096 ctx tokens, 14 gen reqs``.
-- Diffusion models: ``denoise_step_3``, ``Denoising_Step_3``; xDiT: ``execute_diffusion_1_512x512`` for all steps of one
-  batch.
+- Diffusion models: ``denoise_step_3``, ``Denoising_Step_3``; xDiT: ``execute_diffusion_1_512x512`` for a batch.
 - ``capture_32_FULL`` of vLLM, ``capture_128_decode`` of SGLang: the capture of a graph for this batch size.
 
-A range of 0 requests is no step: the dummy batch of a data-parallel rank that waits for the others.
-"""
+A range of 0 requests is no step: the dummy batch of a data-parallel rank that waits for the others."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.recording.demanded_schedule import NativeActions, demanded, has_plan
 from perfkit_core.recording.on_demand import WARMUP
+from perfkit_core.recording.schedule import NativeActions, demanded, has_plan
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_torch import framework
 
@@ -32,8 +32,7 @@ def schedule(
     first recorded step. Timing takes about 10 µs per step.
 
     ``on_demand`` is a handler that was made with ``on_demand=True``. The schedule then also has the windows that this
-    handler is asked for. Without ``wait``, ``warmup`` and ``active``, it has no others.
-    """
+    handler is asked for. Without ``wait``, ``warmup`` and ``active``, it has no others."""
     profiler = framework.torch().profiler
     actions = profiler.ProfilerAction
     native: Any = None

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.checks import PROBLEM, Check
@@ -105,12 +105,9 @@ def main(results: str, target: str, *arguments: str) -> None:
 def imported(*modules: str) -> Iterable[Check]:
     """Yield whether each module can be imported: checks with the names ``import.MODULE``."""
     for module in modules:
-        yield Check(f"import.{module}", *_imported(module))
-
-
-def _imported(module: str) -> Any:
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # a module may raise anything
-        return PROBLEM, one_line(error)
-    return "ok", "can be imported"
+        name = f"import.{module}"
+        try:
+            importlib.import_module(module)
+            yield Check(name, "ok", "can be imported")
+        except Exception as error:  # a module may raise anything
+            yield Check(name, PROBLEM, one_line(error))

@@ -1,17 +1,20 @@
-"""Checks of plugins, and of the frameworks of their adapters."""
+"""Checks of plugins, of the frameworks of their adapters, and of what the frameworks' profilers record."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from perfkit_core.doctor import child_process
 from perfkit_core.doctor.distributions import OWN, elsewhere, installed, supported
 from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
 from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import DISABLE, get_plugins
-from perfkit_core.system.failures import one_line
+from perfkit_core.system.failures import logger, one_line
 
 _HERE = "perfkit_core.doctor.frameworks"
 _UNINSTALL = "if you installed a plugin lately, uninstall it"
@@ -80,3 +83,49 @@ def running(framework: str) -> Iterator[Check]:
         yield Check(f"framework.{framework}.import", PROBLEM, text, f"reinstall {' or '.join(present)}")
         return
     yield from checks.running()
+
+
+class _Log(logging.Handler):
+    """Keeps the last message of perfkit's logger, which says why a handler recorded nothing."""
+
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()
+
+
+def recorded(framework: str, record: Callable[[str], None], on_device: bool) -> Iterator[Check]:
+    """Yield what the framework's profiler records. ``record(folder)`` records an operator through the adapter's
+    ``trace_handler`` into a folder. ``on_device`` says whether the operator runs on a device."""
+    from perfkit_core.errors import SourceError
+    from perfkit_core.model.schema import KERNEL, OPERATOR
+    from perfkit_core.readers.load import load
+    from perfkit_core.storage import store
+
+    name, log = f"framework.{framework}.recording", _Log()
+    logger.addHandler(log)
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
+            record(folder)
+            store.flush(Path(folder), None)
+            trace = load(folder)
+            operators, kernels = int(trace.rows("kind", OPERATOR).sum()), int(trace.rows("kind", KERNEL).sum())
+    except SourceError as error:
+        yield Check(name, PROBLEM, f"the profiler of {framework} recorded nothing ({log.last or error.message})")
+        return
+    except Exception as error:  # a framework may raise anything
+        yield Check(name, PROBLEM, f"the profiler of {framework} does not work ({one_line(error)})")
+        return
+    finally:
+        logger.removeHandler(log)
+    data = {"operators": operators, "kernels": kernels if on_device else None}
+    if not operators:
+        yield Check(name, PROBLEM, f"the profiler of {framework} recorded no operators", data=data)
+    elif not on_device:
+        yield Check(name, "ok", f"the profiler of {framework} records operators", data=data)
+    elif kernels:
+        yield Check(name, "ok", f"the profiler of {framework} records operators and kernels of the device", data=data)
+    else:
+        text = f"the profiler of {framework} records operators, but no kernels of the device"
+        fix = "see the checks of the GPU driver; another profiler of the GPU may be running"
+        yield Check(name, PROBLEM, text, fix, data)

@@ -1,5 +1,4 @@
-"""The results of all checks as text and as JSON. People paste both into issues, so names of the user and of the machine
-are left out."""
+"""The results of all checks as text and as JSON. People paste both into issues, so they name no user and no machine."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display
 
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
-from perfkit_core.recording.chosen_framework import chosen_framework
+from perfkit_core.plugins.manager import chosen_framework
 from perfkit_core.system import failures
 from perfkit_core.system.paths import printable
 

@@ -8,14 +8,13 @@ The family of a kernel follows from its name, with the patterns of ``kernel_fami
 
 - in a generic template of ATen or Paddle, the function inside the template,
 - in a kernel of TorchInductor, the fused operators that its name lists,
-- in all other kernels, words in the name.
-"""
+- in all other kernels, words in the name."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -168,8 +167,7 @@ def kernel_family(kernel_name: str) -> str | None:
 
 def fused_name(kernel_name: str) -> str | None:
     """Return the canonical name of the operator that takes most of the time in a TorchInductor kernel such as
-    ``triton_red_fused_add_mean_mul_0`` or ``graph_0_cpp_fused_add_mul_1``. Return None for other kernels and for
-    unknown operators."""
+    ``triton_red_fused_add_mean_mul_0`` or ``graph_0_cpp_fused_add_mul_1``. None for other kernels and operators."""
     parts = _FUSED.match(kernel_name)
     if parts is None:
         return None
@@ -182,3 +180,33 @@ def fused_name(kernel_name: str) -> str | None:
 
 def _first(patterns: NamePatterns, text: str) -> str | None:
     return next((name for name, pattern in patterns if pattern.search(text)), None)
+
+
+_LONGEST_NAME: Final = 12
+"""Maximum number of words in an operator's name."""
+
+
+def joined_operators(text: str, known: Callable[[str], bool], ascending: bool = False) -> list[tuple[str, bool]]:
+    """Return the operators whose names ``text`` joins with ``_``, each with whether it is known.
+
+    As their names contain ``_`` too, the fewest known operators that give the text are taken, the first ones as long as
+    possible. Consecutive words that are no operators are one name. ``ascending``: names are sorted, each once."""
+    words = text.split("_")
+    # for each number of words: the cost, the negative lengths of the names, and the names
+    best: list[tuple[int, tuple[int, ...], tuple[tuple[str, bool], ...]]] = [(0, (), ())]
+    for end in range(1, len(words) + 1):
+        cost, lengths, before = best[end - 1]
+        options = [(cost + len(words) + 1, (*lengths, -1), (*before, (words[end - 1], False)))]
+        for start in range(max(0, end - _LONGEST_NAME), end):
+            cost, lengths, before = best[start]
+            name = "_".join(words[start:end])
+            if known(name) and not (ascending and before and before[-1][0] >= name):
+                options.append((cost + 1, (*lengths, start - end), (*before, (name, True))))
+        best.append(min(options))
+    found: list[tuple[str, bool]] = []
+    for name, is_known in best[-1][2]:
+        if not is_known and found and not found[-1][1]:
+            found[-1] = f"{found[-1][0]}_{name}", False
+        elif name:
+            found.append((name, is_known))
+    return found

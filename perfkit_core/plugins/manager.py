@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pluggy
 
+from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.entry_points import EntryPoint, entry_points
 from perfkit_core.plugins.hookspecs import PROJECT
@@ -185,3 +187,21 @@ def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
 
 def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def chosen_framework(known: Collection[str], given: object, hint: str, used: Collection[str] = ()) -> str:
+    """Return the name of a framework. ``given``: the name, or None. ``used``: names of top-level modules that the code
+    uses. ``hint`` says how to give a name. Raises UsageError if the name is not in ``known``, or if nothing is given,
+    and none or several of ``known`` are used or imported."""
+    __tracebackhide__ = True
+    if given is not None:
+        if given not in known:
+            raise UsageError(f"unknown framework {given!r}", spelled_like(str(given), known))
+        return str(given)
+    of_code = sorted({*used}.intersection(known))
+    names = of_code or sorted(name for name in known if name in sys.modules)
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise UsageError("no framework is imported", hint)
+    raise UsageError(f"{' and '.join(names)} are {'used' if of_code else 'imported'}", hint)

@@ -15,8 +15,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.model.schema import DEVICE_WORK, MEMCPY, SYNC
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Recorder, ViewRequest
-from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.recording.chosen_framework import chosen_framework
+from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.views import user_code
 from perfkit_core.views.devices import kernels, memcpy
 from perfkit_core.views.memory import memory_places
@@ -38,8 +37,7 @@ class Section:
     - ``counts``: operators, kernels, copies, syncs and peak_bytes. A count that cannot be known is None: device work if
       the process has used no device, and memory if it was not recorded.
     - ``operators``, ``kernels``: name → number of calls.
-    - ``times_ns``: the durations of the repeated calls in ns, measured without the profiler.
-    """
+    - ``times_ns``: the durations of the repeated calls in ns, measured without the profiler."""
 
     def __init__(self, label: str, recorder: Recorder, memory: bool, stacks: bool) -> None:
         self.label = label

@@ -1,8 +1,7 @@
 """Annotated models. While a profiler records, each layer of such a model has hooks that label the calls of the layer.
 
 Each framework implements the hooks in a LayerFramework. An error in a hook is logged and does not reach the training.
-The call then has no label.
-"""
+The call then has no label."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The other end of recording on demand: ask a training process, and wait for what its ranks record.
 
 A socket may lie in a folder that others can write. So only sockets of the user's own processes are asked, their answers
-are checked, and what they record is looked for in the folder of the socket only.
-"""
+are checked, and what they record is looked for in the folder of the socket only."""
 
 from __future__ import annotations
 
@@ -315,8 +314,7 @@ def sockets_below(target: str) -> list[Path]:
 
 
 def sockets_of(pid: int) -> list[Path]:
-    """Return the sockets of a process, which the system knows. Raises CaptureError if there is no such process, or no
-    socket."""
+    """Return the sockets of a process, which the system knows. Raises CaptureError if there is none."""
     process = Path(f"/proc/{pid}")
     try:
         os.kill(pid, 0)

@@ -2,8 +2,7 @@
 
 The folder ``.capture`` in the run folder belongs to the user alone (mode 0700). Each process has a socket in it, and
 all processes of the run share its files ``requests`` and ``results``. No thread listens. The process looks for requests
-between two steps, so a request waits in the socket while a step runs.
-"""
+between two steps, so a request waits in the socket while a step runs."""
 
 from __future__ import annotations
 
@@ -135,7 +134,8 @@ class CaptureSocket:
             except OSError:  # nobody connects
                 break
             connection.setblocking(False)
-            if _of_user(connection):
+            other = peer(connection)
+            if other is None or other[1] in (os.geteuid(), 0):  # None: the mode of the folder protects the socket
                 self._connections[connection] = bytearray()
             else:
                 connection.close()
@@ -222,10 +222,3 @@ def peer(connection: socket.socket) -> tuple[int, int] | None:
         return None
     pid, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
     return pid, user
-
-
-def _of_user(connection: socket.socket) -> bool:
-    """Return whether the same user, or root, is at the other end. Systems without SO_PEERCRED rely on the mode of the
-    folder."""
-    other = peer(connection)
-    return other is None or other[1] in (os.geteuid(), 0)

@@ -1,8 +1,7 @@
 """FLOPs of one call of a layer, forward and backward, from its tensors and weights.
 
 The backward pass repeats each product once for each factor that has a gradient. Biases, norms and activations count as
-0 FLOPs, as in most FLOPs counters.
-"""
+0 FLOPs, as in most FLOPs counters."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def attention(call: Signature, width: int, keys: int, projected: bool, output_we
     - ``keys``: number of positions that each query attends to.
     - ``projected``: whether the layer itself computes the projections of its inputs and of its output. If not, they are
       separate layers.
-    - ``output_weight``: whether the weight of the projection of the output has a gradient.
-    """
+    - ``output_weight``: whether the weight of the projection of the output has a gradient."""
     inputs = [tensor.shape for tensor in call.inputs]
     inputs = inputs * 3 if len(inputs) == 1 else inputs[:3]
     gradients = [call.gradient(number if len(call.inputs) > 1 else 0) for number in range(len(inputs))]
@@ -65,8 +63,7 @@ def recurrent(call: Signature, of_input: int, of_others: int, hidden_gradient: b
 
     - ``of_input``: number of weights that multiply the input. ``of_others``: number of all other weights, which
       multiply hidden states.
-    - ``hidden_gradient``: whether the hidden states have gradients if anything has one.
-    """
+    - ``hidden_gradient``: whether the hidden states have gradients if anything has one."""
     positions = Tensor(call.inputs[0].shape[:-1]).elements
     inner = hidden_gradient and (call.input_gradient or call.weight_gradient)
     first, others = (2 * positions * weights for weights in (of_input, of_others))

@@ -1,8 +1,7 @@
 """Layers of models: the interface that each adapter implements, and the hooks that adapters share.
 
 The hooks label the calls of layers for the profiler, and count the calls by signature. The FLOPs of a call follow from
-its signature (:mod:`perfkit_core.recording.layer_flops`).
-"""
+its signature (:mod:`perfkit_core.recording.layer_flops`)."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ the file ``requests`` of the run folder, which all ranks read. The window begins
 have read it by then, and record the same steps. Each rank appends what it has recorded to the file ``results``. If a
 training ends before its window, or within it, the rank reports this, too.
 
-Nothing here raises into the training. An error is logged, and ends the recording on demand.
-"""
+Nothing here raises into the training. An error is logged, and ends the recording on demand."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ class OnDemand:
         signals.on_capture(self._signal)
 
     def action(self, step: int) -> Action:
-        """Return what the profiler does during ``step``, which is about to begin. A second call for the same step
-        returns the same."""
+        """Return what the profiler does during ``step``, which is about to begin. A second call returns the same."""
         if step != self._step:
             if step < self._step:  # another training with the same handler
                 self._end()

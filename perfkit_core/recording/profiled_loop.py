@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.recording.chosen_framework import chosen_framework
+from perfkit_core.plugins.manager import chosen_framework, get_plugins
+from perfkit_core.recording.schedule import step_range
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import step_range
 from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
 from perfkit_core.system import failures, paths
 
@@ -106,8 +105,7 @@ def profile(
     - ``on_demand``: record when ``perfkit capture`` asks, instead of a window.
     - ``options``: ``warmup``, ``also``, and arguments of the framework's profiler, such as ``record_shapes=True``.
 
-    Raises UsageError for invalid arguments. Later errors are logged, and do not disturb the loop.
-    """
+    Raises UsageError for invalid arguments. Later errors are logged, and do not disturb the loop."""
     place = os.getpid(), _checked(loader, run_dir, options)
     if window is not None:
         window = step_range("window", window)

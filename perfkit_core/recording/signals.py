@@ -17,8 +17,7 @@ While a cycle is taken, the handlers of the script are delayed, too: their excep
 
 A process can have only one profiler. If the script starts a profiler, perfkit's profiler therefore ends first.
 
-SIGUSR2 asks handlers with ``on_demand=True`` to record. A handler of SIGUSR2 that the script has set is called, too.
-"""
+SIGUSR2 asks handlers with ``on_demand=True`` to record. A handler of SIGUSR2 that the script has set is called, too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Calls of one Python function that end the steps of a recorded script (``perfkit record --step-on FUNCTION``).
 
 The function is wrapped when its module is imported. A function of the script itself is wrapped when it is defined: the
-script's syntax tree gets a decorator.
-"""
+script's syntax tree gets a decorator."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class StepCalls:
     def __str__(self) -> str:
         return f"{self.module}:{self.qualname}".removeprefix(":")
 
-    def watch(self, after: Callable[[], None], before: Callable[[], None]) -> StepCalls:
+    def watch(self, after: Callable[[], None], before: Callable[[], None] = _nothing) -> StepCalls:
         """Call ``before`` and ``after`` around each call of the function, except recursive ones, and return self."""
         self._before, self._after = before, after
         return self
@@ -102,6 +101,16 @@ class StepCalls:
     def names(self) -> dict[str, Any]:
         """Return the names that decorated code needs."""
         return {_DECORATOR: self.wrap}
+
+
+def watched(
+    step_on: StepCalls | str | None, updates: Callable[..., Any], ranges: Callable[..., Any], *hooks: Callable[[], None]
+) -> Any:
+    """Call the hooks (after a step, before its end) as the value of :data:`OPTION` says, with the adapter's classes of
+    optimizer updates and of labelled ranges. Return an object whose ``end()`` removes them."""
+    if isinstance(step_on, StepCalls):
+        return step_on.watch(*hooks)
+    return updates(*hooks) if step_on is None else ranges(step_on, *hooks)
 
 
 def function_names(tree: ast.Module) -> list[str]:

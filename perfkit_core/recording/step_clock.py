@@ -112,7 +112,12 @@ class StepClock:
     def times(self) -> TimedSteps:
         """Return the steps that have ended, sorted by number."""
         steps = sorted((*self._before, *self._recorded, *self._after), key=lambda step: step[0])
-        return TimedSteps(tuple(_timed(*step) for step in steps), self._first or 0, len(usable_cpus()))
+        timed = []
+        for number, recorded, begun, ended in steps:
+            pairs = zip(begun, ended, strict=True)
+            wall_ns, *used = (None if before is None or after is None else after - before for before, after in pairs)
+            timed.append(TimedStep(number, recorded, wall_ns or 0, *used))
+        return TimedSteps(tuple(timed), self._first or 0, len(usable_cpus()))
 
     @property
     def utilisation(self) -> Utilisation:
@@ -140,21 +145,13 @@ class StepClock:
             self.save_rest()
 
 
-def _timed(number: int, recorded: bool, begun: _Reading, ended: _Reading) -> TimedStep:
-    wall_ns, *used = (
-        None if before is None or after is None else after - before for before, after in zip(begun, ended, strict=True)
-    )
-    return TimedStep(number, recorded, wall_ns or 0, *used)
-
-
 @dataclass(frozen=True, slots=True)
 class Utilisation:
     """What used the processors, as ratios.
 
     - ``cpu``: the CPU time of all threads of the process ("process"), divided by the elapsed time, and the busy share
       of the machine's processors ("system"). Unknown ratios are missing.
-    - ``threads``: thread id → name and CPU time, divided by the elapsed time, of the other Python threads.
-    """
+    - ``threads``: thread id → name and CPU time, divided by the elapsed time, of the other Python threads."""
 
     cpu: dict[str, float] = field(default_factory=dict)
     threads: dict[int, tuple[str, float]] = field(default_factory=dict)

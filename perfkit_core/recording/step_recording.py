@@ -2,8 +2,7 @@
 
 A :class:`StepRecording` starts and stops the framework's :class:`StepProfiler`. A step begins when the previous step
 ends, so it includes the wait for its data. A validation between two steps belongs to no step: the profiler stops before
-the validation, and a new cycle begins after it.
-"""
+the validation, and a new cycle begins after it."""
 
 from __future__ import annotations
 
@@ -16,34 +15,19 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.language.messages import Text, render
 from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
+from perfkit_core.recording.schedule import StepWindow, WindowsOnDemand, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.step_window import StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter, callbacks
 from perfkit_core.system import failures
 from perfkit_core.system.paths import absolute, as_path
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True)
-class WindowsOnDemand:
-    """The windows that are asked for while the training runs, with the methods of a :class:`StepWindow`."""
-
-    demand: OnDemand
-
-    def action(self, step: int, begun: int) -> Action:
-        return self.demand.action(step)
-
-    def ends_cycle(self, step: int, begun: int) -> bool:
-        return self.demand.ends_cycle(step)
-
 
 _CHOOSE: Final = "leave it out: perfkit makes it from the steps that you choose"
 _SET_BY_PERFKIT: Final = {
@@ -262,8 +246,7 @@ class CallbackRecording(StepRecording, ABC):
     - ``on_demand=True``: the steps that ``perfkit capture`` asks for.
 
     ``also`` contains further callbacks, which are called with the profiler after each cycle. ``options`` are passed to
-    the framework's profiler. The constructor raises UsageError for invalid arguments. The other methods never raise.
-    """
+    the framework's profiler. The constructor raises UsageError for invalid arguments. The other methods never raise."""
 
     def __init__(
         self,

@@ -3,8 +3,7 @@ profiler, numbers them, and writes them in the background.
 
 A handler never raises. If an error occurs, it is logged, and the run is marked as incomplete. The files on disk are
 kept. A folder that is not writable is reported when the handler is created. The training waits only while a cycle is
-taken.
-"""
+taken."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ class CycleWriter(Generic[Profiler]):
     - ``also``: callbacks that are called with the profiler after each cycle. Their errors are logged.
     - ``of_user``: whether the user passes the writer to a profiler. Then a warning is logged if the profiler never ends
       a cycle, and if it ends very many.
-    - ``demand``: the requests for windows of steps, if the writer records on demand.
-    """
+    - ``demand``: the requests for windows of steps, if the writer records on demand."""
 
     def __init__(
         self,
@@ -278,14 +276,40 @@ def trace_handler(
     also: Iterable[Callable[[Profiler], Any]],
     place: Callable[[], environment.Place],
     on_demand: bool = False,
+    profiler: type | None = None,
+    recording: Callable[[], bool] = bool,
 ) -> CycleWriter[Profiler]:
-    """Return the writer that a user passes to a profiler. If the user passed the adapter's ``trace_handler`` without
-    calling it, the profiler calls it: ``run_dir`` is then the profiler. This is logged, and does not raise."""
+    """Return the writer that a user passes to a profiler. ``recording()`` says whether a profiler of the
+    class ``profiler`` records. If the user passed the adapter's ``trace_handler`` without calling it, the profiler
+    calls it: ``run_dir`` is then the profiler. This is logged, and does not raise."""
     if callable(getattr(run_dir, "stop", None)):
         tell_uncalled()
         return cast("CycleWriter[Profiler]", None)  # the profiler ignores what its callback returns
     demand = OnDemand(paths.as_path(paths.absolute(run_dir))) if on_demand else None
-    return CycleWriter(run_dir, take, also, place, of_user=True, demand=demand)
+    handler = CycleWriter(run_dir, take, also, place, of_user=True, demand=demand)
+    if profiler is not None:
+        _stop_at_exit(handler, profiler, recording)
+    return handler
+
+
+def _stop_at_exit(handler: CycleWriter[Any], profiler: type, recording: Callable[[], bool]) -> None:
+    """At the end of the process, stop the profilers that have this handler and still record. If an error ends the
+    training between ``start()`` and ``stop()``, the open cycle would be lost, and torch crashes when its profiler still
+    records at the end of the process."""
+    signals.shared().protect(profiler)
+    reference, pid = weakref.ref(handler), os.getpid()
+
+    def stop() -> None:
+        if reference() is None or os.getpid() != pid or not recording():
+            return
+        for running in gc.get_objects():  # a handler does not know its profiler before the first cycle
+            if issubclass(type(running), profiler) and running.on_trace_ready is reference():
+                with signals.guarded(
+                    "a profiler that was still running at the end could not be stopped: its last cycle is lost"
+                ):
+                    running.stop()
+
+    atexit.register(stop)
 
 
 @functools.cache  # once per process, not once per cycle

@@ -1,8 +1,7 @@
 """The result of a throughput benchmark: costs, rates, and the share of time spent waiting for input.
 
 The average cost is the total time divided by the number of steps. The average rate is the number of samples divided by
-the total time. Percentiles are measured values (the nearest-rank method).
-"""
+the total time. Percentiles are measured values (the nearest-rank method)."""
 
 from __future__ import annotations
 
@@ -91,16 +90,14 @@ class ThroughputSummary:
     """The result of a benchmark. ``print`` shows it as a table. If no steps were measured, costs and rates are None.
 
     - ``steps``: number of measured steps.
-    - ``warmup_steps``, ``unfinished_steps``: numbers of steps that are left out. The unfinished steps still run on the
-      device.
+    - ``warmup_steps``, ``unfinished_steps``: numbers of steps left out. Unfinished steps still run on the device.
     - ``samples``: number of samples; None if ``step`` was never called with a number.
     - ``steps_without_samples``: number of steps whose number of samples is unknown. ``ips`` leaves out these steps.
     - ``timed_by``: the clock of the batch cost.
     - ``ips``: samples per second, or steps per second if no number of samples is known.
     - ``unit``: what ``ips`` counts, for example "images".
     - ``reader_cost``: waits for input; None if no batch was read through a timed reader.
-    - ``reader_ratio``: the reader cost divided by the batch cost.
-    """
+    - ``reader_ratio``: the reader cost divided by the batch cost."""
 
     steps: int
     warmup_steps: int

@@ -25,8 +25,7 @@ class Timing:
     """The timing of the steps on the device. If it fails, the error is logged, and all steps are timed by the host.
 
     ``find`` returns the clock of the device in use, or None. It is called at the start, and again after the first step,
-    because many loops first use the device in a step. ``step`` must be called only while ``active`` is true.
-    """
+    because many loops first use the device in a step. ``step`` must be called only while ``active`` is true."""
 
     def __init__(self, log: step_log.StepLog, find: Callable[[], DeviceClock | None]) -> None:
         self.active = True
@@ -82,8 +81,7 @@ class TimedReader(WrappedLoader[Item]):
     """A data loader whose waits are timed. It can be iterated as often as the loader, and has its attributes.
 
     Waits count only while the benchmark runs, and only on the thread that started it. The loop does not wait for
-    prefetching on other threads. If readers are nested, only the outermost one is timed.
-    """
+    prefetching on other threads. If readers are nested, only the outermost one is timed."""
 
     __slots__ = ("_log",)
 
@@ -131,9 +129,13 @@ _MOST: Final = 2**63 - 1
 class Throughput:
     """A timer of the steps of one loop on one thread, and of its waits for input.
 
+    - ``with Throughput() as throughput:`` encloses the loop.
+    - ``throughput.reader(loader)`` times the waits for a loader.
+    - ``throughput.step(num_samples)`` ends a step.
+    - ``throughput.summary()`` returns rates and costs.
+
     The summary leaves out the first ``warmup`` steps. ``clock`` returns the time in ns. Raises UsageError if ``warmup``
-    is not a number of steps. Later errors do not stop the loop; each is logged once under the name ``perfkit``.
-    """
+    is not a number of steps. Later errors do not stop the loop; each is logged once under the name ``perfkit``."""
 
     def __init__(self, warmup: int = 10, *, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         if not isinstance(warmup, int) or warmup < 0:

@@ -2,8 +2,7 @@
 
 - The average of N steps is the sum of N - 9 batches, divided by N - 10.
 - A value that is a new maximum is never used as the minimum. So the minimum can remain infinite.
-- Reads with a duration of 0 are ignored. With 10 steps or fewer, there is no summary.
-"""
+- Reads with a duration of 0 are ignored. With 10 steps or fewer, there is no summary."""
 
 from __future__ import annotations
 

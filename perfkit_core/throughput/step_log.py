@@ -27,8 +27,7 @@ class StepLog:
     - ``read_ns``: for each batch, the wait for it.
     - ``other_wait_ns``: waits that return no batch (for workers that start, or for the end of the loader).
     - ``other_wait_step``: for each of these waits, the index of its step.
-    - ``reading``: True while a reader waits, so that nested readers do not count a wait twice.
-    """
+    - ``reading``: True while a reader waits, so that nested readers do not count a wait twice."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock

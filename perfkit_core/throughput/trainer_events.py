@@ -3,8 +3,7 @@ inherit from these classes and from the trainer's own class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.throughput.loop import Throughput
@@ -12,10 +11,18 @@ from perfkit_core.throughput.trainer_metrics import TrainerMetrics
 
 
 class RecordingEvents:
-    """Records steps. A step is an update of the weights, whose number is ``state.global_step`` where it begins."""
+    """Callback that records the selected steps into a run folder. The arguments are those of the class ``recording``.
 
-    def __init__(self, recording: StepRecording) -> None:
-        self._recording = recording
+    A step is one update of the weights. It includes all batches whose gradients are accumulated for the update. Its
+    number is ``state.global_step`` at the start of the step. Evaluation is not recorded.
+
+    The Trainer does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
+    ``train()``, at :meth:`close`, or when the process ends."""
+
+    recording: ClassVar[type[StepRecording]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._recording = self.recording(*args, **kwargs)
 
     def close(self) -> None:
         """If the training ended with an exception, write its recording."""
@@ -53,11 +60,18 @@ class RecordingEvents:
 
 
 class ThroughputEvents:
-    """Logs the throughput with ``trainer.log``, whenever the trainer logs. ``samples``: number of samples per step."""
+    """Callback that logs the throughput (docs/throughput.md) with ``trainer.log``, whenever the Trainer logs.
 
-    def __init__(self, trainer: Any, new: Callable[..., Throughput], samples: int | None) -> None:
+    ``trainer.add_callback(ThroughputCallback(trainer))``
+
+    ``samples``: number of samples in each update of the weights. The Trainer does not tell it to its callbacks. Without
+    it, steps per second are logged instead of samples per second."""
+
+    throughput: ClassVar[type[Throughput]]
+
+    def __init__(self, trainer: Any, samples: int | None = None) -> None:
         self._trainer, self._samples = trainer, samples
-        self._metrics = TrainerMetrics(new)
+        self._metrics = TrainerMetrics(self.throughput)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._metrics.begin()

@@ -1,7 +1,6 @@
 """Callbacks for ``paddle.Model.fit``: one records a range of training steps, and one logs the throughput.
 
-model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])
-"""
+model.fit(data, callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19))])"""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
     recorded.
 
     ``fit`` does not tell its callbacks about exceptions. An interrupted recording is therefore written at the next
-    ``fit``, at :meth:`close`, or when the process ends.
-    """
+    ``fit``, at :meth:`close`, or when the process ends."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
 """Callbacks for PyTorch Lightning: one records a range of training steps, and one logs the throughput.
 
-trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])
-"""
+trainer = Trainer(callbacks=[PerfkitCallback("runs/baseline", steps=(10, 19), record_shapes=True)])"""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class PerfkitCallback(_Callback):  # type: ignore[misc]
     :class:`perfkit_torch.record.TorchRecording`. Each rank writes its own files.
 
     A step is a training batch. Its number is ``trainer.fit_loop.total_batch_idx``. This number counts from 0 over all
-    epochs, and continues when training is resumed. Validation is not recorded.
-    """
+    epochs, and continues when training is resumed. Validation is not recorded."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -66,8 +64,7 @@ class ThroughputCallback(_Callback):  # type: ignore[misc]
     """Callback that logs the throughput (docs/throughput.md) to the loggers of the trainer.
 
     - ``every``: number of steps between two logs, by default the trainer's ``log_every_n_steps``
-    - ``samples(batch)`` returns the number of samples in a batch, by default the length of its first tensor
-    """
+    - ``samples(batch)`` returns the number of samples in a batch, by default the length of its first tensor"""
 
     def __init__(self, every: int | None = None, samples: Callable[[Any], int | None] = samples_in) -> None:
         super().__init__()

@@ -59,7 +59,6 @@ def test_a_summary_imports_no_framework_or_page_renderer(traces: Path, tmp_path:
     assert found & set(HEAVY) <= {"numpy", "pandas", "pyarrow", "rich", "msgspec"}
     assert {name for name in found if name.startswith("perfkit_paddle")} <= {
         "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.operator_names", "perfkit_paddle.operator_formulas",
-        "perfkit_paddle.compiled_code",
     }  # fmt: skip
     assert "perfkit_core.renderers.json" in found
     assert "perfkit_core.renderers.html.page" not in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_paddle.compiled_code import fused_operators
+from perfkit_paddle.operator_names import fused_operators
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.recording import capture, capture_socket, demanded_schedule, environment, on_demand, signals
+from perfkit_core.recording import capture, capture_socket, environment, on_demand, schedule, signals
 from perfkit_core.recording.capture import Capture, Recorded
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
@@ -521,12 +521,12 @@ def test_no_warning_if_nobody_asks(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 def test_a_schedule_needs_a_handler_on_demand(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="on_demand=True"):
-        demanded_schedule.demanded(CycleWriter(tmp_path, lambda *_: Taken(small_trace)), None, NATIVE, 1)
+        schedule.demanded(CycleWriter(tmp_path, lambda *_: Taken(small_trace)), None, NATIVE, 1)
     with pytest.raises(UsageError, match="wait is missing"):
-        demanded_schedule.has_plan("schedule", {"wait": None, "warmup": 1, "active": 2}, "warmup", None)
+        schedule.has_plan("schedule", {"wait": None, "warmup": 1, "active": 2}, "warmup", None)
     with pytest.raises(UsageError, match="active is missing"):
-        demanded_schedule.has_plan("schedule", {"wait": 1, "warmup": 1, "active": None}, "warmup", object())
-    assert not demanded_schedule.has_plan("schedule", {"wait": None, "warmup": 5, "active": None}, "warmup", object())
+        schedule.has_plan("schedule", {"wait": 1, "warmup": 1, "active": None}, "warmup", object())
+    assert not schedule.has_plan("schedule", {"wait": None, "warmup": 5, "active": None}, "warmup", object())
 
 
 def test_another_handler_of_the_process_waits(writer: CycleWriter[Any], tmp_path: Path) -> None:
@@ -642,7 +642,7 @@ def test_a_forked_child_does_not_hold_the_socket(writer: CycleWriter[Any]) -> No
 
 ENDING = """
 import sys
-from perfkit_core.recording.demanded_schedule import NativeActions, demanded
+from perfkit_core.recording.schedule import NativeActions, demanded
 from perfkit_core.recording.writer import Taken, trace_handler
 from perfkit_core.recording.environment import environment_place
 from tests.support.small_trace import small_trace

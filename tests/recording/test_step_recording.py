@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
+from perfkit_core.recording.schedule import StepWindow, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import Ending, StepRecording
-from perfkit_core.recording.step_window import StepWindow, step_window
 from perfkit_core.recording.writer import CycleWriter
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
@@ -160,7 +160,7 @@ def test_a_failure_ends_the_recording_only(fails_at: str, calls: list[str], tmp_
 
 LOST_SIGNAL = """
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.step_window import step_window
+from perfkit_core.recording.schedule import step_window
 from tests.recording.test_step_recording import NotedCalls
 
 class Closed:

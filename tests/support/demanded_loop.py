@@ -14,7 +14,7 @@ from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
 from perfkit_core.recording import environment
 from perfkit_core.recording.capture import Accepted, Capture, Recorded
-from perfkit_core.recording.demanded_schedule import NativeActions, demanded
+from perfkit_core.recording.schedule import NativeActions, demanded
 from perfkit_core.recording.step_recording import CallbackRecording
 from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
 from tests.support.small_trace import small_trace
