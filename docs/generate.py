@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.agents.limits import DEFAULT
+from perfkit_core.agents.requests import DEFAULT
 from perfkit_core.agents.roots import Roots
 from perfkit_core.agents.server import result
 from perfkit_core.agents.session import Session

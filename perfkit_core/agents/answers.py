@@ -69,12 +69,10 @@ def of_report(report: Report, trace: Trace | None = None) -> Content:
 def _counted(lists: list[Items], unknown: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return sentences on the numbers of rows, and on what is unknown, for a report without a headline."""
     rows = [f"{one.path[-1]}: {counted(len(one.items), 'row')}." for one in lists if one.path[0] == "views"]
-    return (*rows, *map(_in_words, unknown))
-
-
-def _in_words(unknown: Mapping[str, Any]) -> str:
-    what = f"no values for {', '.join(unknown['columns'])}" if unknown["columns"] else "no rows"
-    return f"{unknown['view']}: {what} ({unknown['why']})."
+    for one in unknown:
+        what = f"no values for {', '.join(one['columns'])}" if one["columns"] else "no rows"
+        rows.append(f"{one['view']}: {what} ({one['why']}).")
+    return tuple(rows)
 
 
 def quality(sources: tuple[Source, ...]) -> Items:
@@ -110,13 +108,9 @@ def _why(column: Column, sources: tuple[Source, ...], trace: Trace | None) -> st
     view = get_plugins().views().get(_FILLED.get(name, ""))
     if trace is None or view is None:
         return "not recorded"
-    recorded = trace.rows("kind", MEMORY).any() if view.name == "memory" else trace.known(_of_events(name))
+    of_events = {"flops": "shapes", "line": "stack"}.get(name, name)  # the column from which it is computed
+    recorded = trace.rows("kind", MEMORY).any() if view.name == "memory" else trace.known(of_events)
     return "not recorded" if recorded else english(view.explain_empty(trace))
-
-
-def _of_events(name: str) -> str:
-    """Return the column of the event table from which a column of a view is computed."""
-    return {"flops": "shapes", "line": "stack"}.get(name, name)
 
 
 def printable(value: Any) -> Any:

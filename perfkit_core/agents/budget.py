@@ -1,9 +1,8 @@
 """Parts of answers that fit into a number of bytes. A cursor names the next part.
 
 The size of an answer is that of its text and its document as JSON in UTF-8. The document is sent twice: as an object,
-and as a text, because many clients show only texts to their model. Lists are sent item by item. An item or a
-head that alone is too large is shortened: texts end with an ellipsis, and a long list becomes its first items and the
-number of the others."""
+and as a text, because many clients show only texts to their model. Lists are sent item by item. An item or a head that
+alone is too large is shortened: texts end with an ellipsis, and a long list keeps its first items."""
 
 from __future__ import annotations
 
@@ -83,7 +82,8 @@ def part(content: Content, budget: int, request: str, first: int = 0) -> Part:
     text = _cut(visible(" ".join(printable(list(content.text)))), round(room * _TEXT_SHARE))
     room -= size(text) + _ON_THE_REST
     head, shortened = _fitting(printable(content.head), room // 2)
-    document = {**head, "views": {}, "columns": {}} if _has_views(content) else dict(head)
+    has_views = any(one.path[0] == "views" for one in content.lists)
+    document = {**head, "views": {}, "columns": {}} if has_views else dict(head)
     document |= {"next": f"{count}-{request}", "items_left": count, "shortened": False}
     room -= cost(document)
     sent, shortened_items, room = _fill(document, content.lists, first, room)
@@ -94,10 +94,6 @@ def part(content: Content, budget: int, request: str, first: int = 0) -> Part:
     if left:
         text += f" {left} of {count} items follow: repeat the request with cursor {document['next']}."
     return Part(document, text)
-
-
-def _has_views(content: Content) -> bool:
-    return any(one.path[0] == "views" for one in content.lists)
 
 
 def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -> tuple[int, bool, int]:
@@ -119,8 +115,13 @@ def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -
             shortened |= cut
             needed = 2 * cost(one.path[-1]) + 80 + cost(columns)
         room -= needed
+        inner: dict[str, Any] = document
+        for key in one.path[:-1]:
+            inner = inner.setdefault(key, {})
         target: list[Any] = []
-        _place(document, one, target, columns)
+        inner[one.path[-1]] = target
+        if columns:
+            document["columns"] |= columns
         for item in one.items[start:]:
             made = printable(item)
             needed = cost(made) + 4
@@ -132,15 +133,6 @@ def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -
             target.append(made)
             sent, room = sent + 1, room - needed
     return sent, shortened, room
-
-
-def _place(document: dict[str, Any], one: Items, target: list[Any], columns: Mapping[str, Any]) -> None:
-    inner = document
-    for key in one.path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[one.path[-1]] = target
-    if columns:
-        document["columns"] |= columns
 
 
 def _fitting(value: Any, room: int) -> tuple[Any, bool]:

@@ -51,8 +51,13 @@ def record(session: Session, request: requests.Record) -> Content:
     command = ["record", f"--output={output}", f"--steps={request.steps}", *flags, *step_on, "--", str(script)]
     before = _files(output)
 
-    def complete() -> bool:  # unknown if the folder has older recordings
-        return not before and _complete(output, request.steps)
+    def complete() -> bool:
+        """Return whether a local run folder has all steps, and the times of later steps without the profiler, which
+        show how much longer the profiler makes a step. Unknown if the folder has older recordings."""
+        if before or is_remote(output) or not any(output.glob(f"*{STEPS_SUFFIX}")):
+            return False
+        runs = list_runs(output)
+        return bool((runs.loc[runs["path"] == readable(output), "steps"] >= request.steps).any())
 
     ended = run(session, [*command, *request.arguments], request.seconds, _SAVING_SECONDS, complete)
     written = _files(output) != before
@@ -71,16 +76,6 @@ def _files(folder: Path) -> dict[str, int | None]:
     """Return the recordings in a run folder, and when they were written."""
     files = folder.iterdir() if is_folder(folder) else ()
     return {file.name: modified_ns(file) for file in files if file.name.endswith(SUFFIX)}
-
-
-def _complete(folder: Path, steps: int) -> bool:
-    """Return whether a local run folder has all steps, and the times of later steps without the profiler, which show
-    how much longer the profiler makes a step."""
-    if is_remote(folder) or not any(folder.glob(f"*{STEPS_SUFFIX}")):
-        return False
-    runs = list_runs(folder)
-    recorded = runs.loc[runs["path"] == readable(folder), "steps"]
-    return bool((recorded >= steps).any())
 
 
 def verify(session: Session, request: requests.Verify) -> Content:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-from perfkit_core.agents import limits
 from perfkit_core.errors import UsageError, spelled_like
+
+DEFAULT: Final = 40_000
+"""Default maximum size of an answer. It contains its document twice, with about 5,000 tokens each time."""
+LEAST: Final = 4_000
+MOST: Final = 10_000_000
 
 Names = Annotated[list[str], Meta(max_length=100)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
@@ -19,9 +23,9 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400, description="Time limit in seco
 class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Arguments that every tool has."""
 
-    budget_bytes: (
-        Annotated[int, Meta(ge=limits.LEAST, le=limits.MOST, description="Maximum size of the answer in bytes.")] | None
-    ) = None
+    budget_bytes: Annotated[int, Meta(ge=LEAST, le=MOST, description="Maximum size of the answer in bytes.")] | None = (
+        None
+    )
     cursor: Annotated[
         str | None,
         Meta(description="Text of next of an earlier answer to the same arguments. The answer continues there."),

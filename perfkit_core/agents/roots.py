@@ -20,8 +20,7 @@ _MOST_FILES: Final = 100_000
 
 
 class Roots:
-    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder, or else at the first
-    store."""
+    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder or store."""
 
     def __init__(self, folders: Iterable[str | os.PathLike[str]]) -> None:
         places = [as_path(os.fspath(folder)) for folder in folders]

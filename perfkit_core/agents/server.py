@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from perfkit_core.agents import answers, budget, limits, requests, roots
+from perfkit_core.agents import answers, budget, requests, roots
 from perfkit_core.agents.session import Session
 from perfkit_core.agents.tools import DATA, Tool, tools
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
@@ -48,10 +48,14 @@ def offered(session: Session) -> dict[str, Tool]:
 
 
 def answer(
-    session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = limits.DEFAULT
+    session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = requests.DEFAULT
 ) -> budget.Part:
     """Return the answer of a tool, or the part that a cursor names. Raises PerfkitError."""
-    tool = _tool(session, name)
+    tool = tools().get(name)
+    if tool is None:
+        raise UsageError(f"unknown tool {name!r}", spelled_like(name, offered(session)))
+    if tool.runs_code and not session.allow_run:
+        raise UsageError(f"the tool {name} runs code, which this server does not allow", "start it with --allow-run")
     request = requests.parsed(tool.request, dict(arguments or {}))
     asked = {key: value for key, value in (arguments or {}).items() if key not in ("cursor", "budget_bytes")}
     with speaking("en"):
@@ -63,15 +67,6 @@ def answer(
             content = session.answer(key, lambda: tool.run(session, request))
         first = budget.offset(request.cursor, key)
         return budget.part(content, request.budget_bytes or default, key, first)
-
-
-def _tool(session: Session, name: str) -> Tool:
-    known = tools()
-    if name not in known:
-        raise UsageError(f"unknown tool {name!r}", spelled_like(name, offered(session)))
-    if known[name].runs_code and not session.allow_run:
-        raise UsageError(f"the tool {name} runs code, which this server does not allow", "start it with --allow-run")
-    return known[name]
 
 
 def result(session: Session, name: str, arguments: Mapping[str, Any] | None, default: int) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Session:
     def trace(self, request: Reading) -> Iterator[Trace]:
         """Provide the profile of a request as one trace."""
         with self.reading(request) as profile:
-            yield profile.trace if isinstance(profile, Whole) else _load(self.places(request.sources), request.partial)
+            paths = self.places(request.sources)
+            yield profile.trace if isinstance(profile, Whole) else _named(load(paths, partial=request.partial), paths)
 
     def choices(self, request: Reading) -> choices.Choices:
         return choices.including(
@@ -98,10 +99,6 @@ def _kept(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]
 def _opened(paths: Sequence[Path], partial: bool) -> Profile:
     profile = opened(paths, partial, together_bytes=TOGETHER_BYTES)
     return Whole(_named(profile.trace, paths)) if isinstance(profile, Whole) else profile
-
-
-def _load(paths: Sequence[Path], partial: bool) -> Trace:
-    return _named(load(paths, partial=partial), paths)
 
 
 def _named(trace: Trace, paths: Sequence[Path]) -> Trace:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from perfkit_core.advice import engine, explain, reports, text, what_if
-from perfkit_core.advice.advice import Advice, Advices
+from perfkit_core.advice.advice import Advices
 from perfkit_core.agents import programs, requests
 from perfkit_core.agents.answers import QUALITY, Content, Items, of_report
 from perfkit_core.agents.session import Session
@@ -104,15 +104,12 @@ def explain_advice(session: Session, request: requests.Explain) -> Content:
     with session.trace(request) as trace:
         advices = engine.advise(trace, rules=request.rules, thresholds=request.thresholds)
         one = explain.meant(advices, request.id)
-        return _explained(one, replace(advices, source=" ".join(map(shell_path, request.sources))), trace)
-
-
-def _explained(one: Advice, advices: Advices, trace: Trace) -> Content:
-    data = plain(explain.advice_data(one, advices))
-    sections = [
-        {"title": section.title, "lines": list(map(english, section.lines)), "code": section.code}
-        for section in explain.report(one, advices, trace).sections
-    ]
+        advices = replace(advices, source=" ".join(map(shell_path, request.sources)))
+        data = plain(explain.advice_data(one, advices))
+        sections = [
+            {"title": section.title, "lines": list(map(english, section.lines)), "code": section.code}
+            for section in explain.report(one, advices, trace).sections
+        ]
     long = [Items((name,), data.pop(name)) for name in reversed(_LONG)]
     sentence = f"{one.id}: {english(one.title)}, {one.saves()}."
     return Content({**data, "units": _UNITS}, [Items(("explanation",), sections), *long], (sentence,))

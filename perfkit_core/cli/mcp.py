@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from perfkit_core.agents import limits
+from perfkit_core.agents.requests import DEFAULT, LEAST, MOST
 from perfkit_core.cli import options
 
 
 @click.command(epilog="Example: perfkit mcp --root runs")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="Folder, or address of a folder in a store, that "
               "agents may read. Repeat the option for several folders.  [default: the current folder]")  # fmt: skip
-@click.option("--budget", type=options.Whole(limits.LEAST, limits.MOST), default=limits.DEFAULT, show_default=True,
-              metavar="BYTES", help=f"Maximum size of an answer, from {limits.LEAST:,} to {limits.MOST:,}, unless a "
+@click.option("--budget", type=options.Whole(LEAST, MOST), default=DEFAULT, show_default=True,
+              metavar="BYTES", help=f"Maximum size of an answer, from {LEAST:,} to {MOST:,}, unless a "
               "call asks for another.")  # fmt: skip
 @click.option("--allow-run", is_flag=True, help="Offer the tools record and verify, which run Python scripts below "
               "the roots.")  # fmt: skip
@@ -23,8 +23,7 @@ def mcp(roots: tuple[str, ...], budget: int, allow_run: bool) -> None:
     summary, view, advise, explain, compare, what_if and sql. Files outside the roots are refused. docs/agents.md says
     how to configure a client.
 
-    This needs an extra: pip install "perfkit[mcp]".
-    """
+    This needs an extra: pip install "perfkit[mcp]"."""
     from perfkit_core.agents.roots import Roots
     from perfkit_core.agents.server import serve
     from perfkit_core.agents.session import Session

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfkit_core.agents import budget
 from perfkit_core.agents.answers import Content, Items
 from perfkit_core.agents.budget import digest, offset, part
-from perfkit_core.agents.limits import LEAST, MOST
+from perfkit_core.agents.requests import LEAST, MOST
 from perfkit_core.errors import UsageError
 
 pytestmark = pytest.mark.bare
