@@ -67,8 +67,7 @@ def advise(
 
     To predict a saving, perfkit replays the recording with the change applied. If another method was used, the output
     names it. Every prediction has an interval. A SOURCE is a run folder, a trace file or a folder of trace files.
-    Several sources are read as the ranks of one profile.
-    """
+    Several sources are read as the ranks of one profile."""
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice.identity import identity_report
 

@@ -1,7 +1,6 @@
 """The built-in plugin: readers, views, rules, formats and commands of the core.
 
-Modules are imported inside the functions, so that ``--help`` starts quickly.
-"""
+Modules are imported inside the functions, so that ``--help`` starts quickly."""
 
 from __future__ import annotations
 

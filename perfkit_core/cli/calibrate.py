@@ -47,8 +47,7 @@ def calibrate(
     separately for each version of a framework.
 
     With --noise, perfkit measures by how much equal runs of CMD differ, without a profiler, each run in a new process.
-    perfkit compare then uses this for single recordings of this machine and framework.
-    """
+    perfkit compare then uses this for single recordings of this machine and framework."""
     import msgspec
     import pandas as pd
 

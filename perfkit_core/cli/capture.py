@@ -30,8 +30,7 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
 
     The training needs a handler with on_demand=True. PID is the process id of any of its ranks; RUN_DIR is the folder
     of its handler. The training notices the request where its next step begins. All ranks then record the same steps.
-    The command ends when the steps are written.
-    """
+    The command ends when the steps are written."""
     from perfkit_core.recording.capture import Capture
     from perfkit_core.recording.on_demand import MOST_STEPS
 

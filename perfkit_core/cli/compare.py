@@ -97,8 +97,7 @@ def compare(
     see only new differences, use --against with an earlier pair.
 
     Exit codes: 0 if the comparison succeeds, 1 if a limit of --fail-on is exceeded beyond noise, 2 if a run or an
-    option is invalid.
-    """
+    option is invalid."""
     from perfkit_core.compare import change, multi_run
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
@@ -147,7 +146,14 @@ def compare(
         report = replace(report, sections=tuple(sections))
     emit(replace(report, by_view=True), chosen, output, brief)
     say_written(output)
-    return _exit_code(report)
+    # Failed and undecided conditions are also printed to stderr, so that they are in the log even if -o is used.
+    gates = [("", report.data.get("gate", ()))]
+    gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
+    results = [(outcome["result"], f"{run}{outcome['condition']}") for run, gate in gates for outcome in gate]
+    for result, text in results:
+        if result != "passed":
+            echo(f"perfkit: gate {result}: {text}", err=True)
+    return FAILED if any(result == "failed" for result, _ in results) else 0
 
 
 def asked(given: Mapping[str, Any], runs: int) -> Asked:
@@ -187,8 +193,7 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
 
     An argument may name several captures, separated by commas or as a glob pattern. If more than two runs are given,
     files that are not profiles (such as HTML pages) are skipped. They are listed on stderr. Raises UsageError and
-    SourceError.
-    """
+    SourceError."""
     from perfkit_core.compare.pair import distinguishing
     from perfkit_core.report.run_list import recognised
 
@@ -241,14 +246,3 @@ def _only(report: Report, names: Sequence[str]) -> Report:
     if not names or "all" in names:
         return report
     return replace(report, sections=tuple(known[name] for name in names))
-
-
-def _exit_code(report: Report) -> int:
-    # Failed and undecided conditions are also printed to stderr, so that they are in the log even if -o is used.
-    gates = [("", report.data.get("gate", ()))]
-    gates += [(f"{run['name']}: ", run["gate"]) for run in report.data.get("runs", ())]
-    results = [(outcome["result"], f"{run}{outcome['condition']}") for run, gate in gates for outcome in gate]
-    for result, text in results:
-        if result != "passed":
-            echo(f"perfkit: gate {result}: {text}", err=True)
-    return FAILED if any(result == "failed" for result, _ in results) else 0

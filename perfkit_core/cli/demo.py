@@ -1,8 +1,7 @@
 """``perfkit demo``: find the faults of a slow training, fix them, and measure whether the advice was right.
 
 Every program runs in a new process with one thread. The order of the runs is symmetric, so that a machine that becomes
-slower or faster changes both programs alike.
-"""
+slower or faster changes both programs alike."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ def demo(output: Path) -> None:
     its batch from Python lists, and each step writes a log. The demo records the training, shows what perfkit advises,
     applies the fix, and compares the predicted saving with the measured one. It takes one to two minutes.
 
-    The programs, the recordings and HTML pages are in DIR.
-    """
+    The programs, the recordings and HTML pages are in DIR."""
     from perfkit_core.system import processes
     from perfkit_core.verify import ledger
     from perfkit_core.verify.outcome import record

@@ -20,8 +20,7 @@ def doctor(as_json: bool) -> int:
     names of users or machines.
 
     Exit codes: 0 if perfkit and the installed frameworks work, even if something optional is missing; 1 if a check
-    found a problem.
-    """
+    found a problem."""
     from perfkit_core.doctor import printed
     from perfkit_core.doctor.examine import examine
 

@@ -55,8 +55,7 @@ def export(
     parquet     all events in perfkit's own format                .parquet
 
     The format pprof needs an extra: pip install "perfkit[pprof]". A SOURCE is a run folder or a trace file. Several
-    sources (one per rank) are read as one profile.
-    """
+    sources (one per rank) are read as one profile."""
     from perfkit_core.exporters import export
     from perfkit_core.plugins.contracts import ExportOptions
     from perfkit_core.readers import choices

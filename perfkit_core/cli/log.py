@@ -29,8 +29,7 @@ def log(
 
     The profile is logged into a new run of the tracker, or into the one that its environment variables name
     (MLFLOW_RUN_ID, WANDB_RUN_ID). Weights & Biases works offline unless WANDB_MODE is set. A SOURCE is a run folder or
-    a trace file. Several sources (one per rank) are read as one profile.
-    """
+    a trace file. Several sources (one per rank) are read as one profile."""
     from perfkit_core.api import TOGETHER_BYTES
     from perfkit_core.system.failures import one_line
     from perfkit_core.system.paths import is_folder

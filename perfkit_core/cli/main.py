@@ -1,7 +1,6 @@
 """The ``perfkit`` command. It collects the commands of the plugins and prints every error in one line.
 
-It also replaces closed standard streams, and makes garbage collections rare.
-"""
+It also replaces closed standard streams, and makes garbage collections rare."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ def perfkit(ctx: click.Context) -> None:
     """Show why training or inference is slow, with the same terms for every framework.
 
     Most commands read one or more SOURCEs. A SOURCE is a run folder that perfkit recorded, or a trace file that a
-    profiler wrote.
-    """
+    profiler wrote."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -132,8 +130,7 @@ def collecting_rarely() -> Iterator[None]:
     """Make garbage collections rare within the block.
 
     The imports of perfkit create a quarter of a million permanent objects. With Python's default thresholds, a short
-    command spent a third of its time on scanning these objects.
-    """
+    command spent a third of its time on scanning these objects."""
     before = gc.get_threshold()
     gc.set_threshold(OBJECTS, *before[1:])
     try:

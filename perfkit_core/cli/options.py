@@ -188,8 +188,7 @@ def profile(
     """Open the profile of the sources and show the progress with a spinner.
 
     Several ranks are read as one trace if their files have at most ``together_bytes`` in total, and neither --workers
-    nor --scheduler is used. Otherwise, each rank is read separately. Raises SourceError and UsageError.
-    """
+    nor --scheduler is used. Otherwise, each rank is read separately. Raises SourceError and UsageError."""
     from perfkit_core.ranks.profile import opened
 
     if scheduler is not None and workers > 1:

@@ -1,7 +1,6 @@
 """Output of reports to the terminal, to a pipe or to a file, and the spinner that the terminal shows during long work.
 
-An output file appears only when it is complete.
-"""
+An output file appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -76,7 +75,8 @@ def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = Fa
 
         columns = shutil.get_terminal_size((text.WIDEST_PIPE, text.SCREEN)).columns
         width = columns if terminal else min(columns, text.WIDEST_PIPE)
-        rendered = text.render(report, width, terminal and colourful(), text.SCREEN if brief else None)
+        colours = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"  # see no-color.org
+        rendered = text.render(report, width, colours, text.SCREEN if brief else None)
     else:
         rendered = chosen.render(report)
     if output is not None:
@@ -96,11 +96,6 @@ def echo(text: str, err: bool = False, nl: bool = True) -> None:
     click.echo(harmless(text) if terminal else text, err=err, nl=nl, color=True)
 
 
-def colourful() -> bool:
-    """Return whether a terminal shows bold text and colours (see no-color.org)."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def write(text: str, path: Path) -> None:
     """Write a UTF-8 file atomically. Missing folders are created. Raises UsageError."""
     try:
@@ -111,28 +106,23 @@ def write(text: str, path: Path) -> None:
 
 
 def arguments(sources: Iterable[str | Path]) -> str:
-    """Return sources for a command that the user can copy, with the options that apply to all profiles. The paths are
-    as short as possible."""
-    paths = [as_path(str(source)) for source in sources]
-    places = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
-    option = _chosen_options()
-    if len(places) > _MOST_IN_COMMAND:
-        return f"SOURCE...{option}"
-    return " ".join(map(shell_path, map(_shortest, places))) + option
-
-
-def _shortest(place: str) -> str:
-    return min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place
-
-
-def _chosen_options() -> str:
+    """Return sources for a command to copy, with the options that apply to all profiles, and the shortest paths."""
     from perfkit_core.readers.choices import chosen
 
+    paths = [as_path(str(source)) for source in sources]
+    places = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
     choices = chosen()
     pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
     pairs += [("--graph-capture", _shortest(place)) for place in choices.graph_captures]
     pairs += [("--compile-info", _shortest(place)) for place in choices.compile_info]
-    return "".join(f" {option} {shell_word(value)}" for option, value in pairs if value)
+    options = "".join(f" {option} {shell_word(value)}" for option, value in pairs if value)
+    return (
+        "SOURCE..." if len(places) > _MOST_IN_COMMAND else " ".join(map(shell_path, map(_shortest, places)))
+    ) + options
+
+
+def _shortest(place: str) -> str:
+    return min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place
 
 
 def say_written(output: Path | None) -> None:
@@ -174,8 +164,7 @@ def _overwrites(output: Path) -> UsageError:
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner with ``text`` while the block runs, if stderr is a terminal. The block receives a function that
-    replaces the text."""
+    """Show a spinner with ``text`` while the block runs, if stderr is a terminal. Yield a function that replaces it."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

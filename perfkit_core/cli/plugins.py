@@ -17,8 +17,7 @@ def plugins(format_name: str | None) -> None:
 
     The output shows what each plugin adds, and the groupings of each view. The environment variable
     PERFKIT_DISABLE_PLUGINS=NAME,NAME disables these plugins, and PERFKIT_DISABLE_PLUGINS=all those of all other
-    packages.
-    """
+    packages."""
     import pandas as pd
 
     from perfkit_core.model.report_data import Report, Section

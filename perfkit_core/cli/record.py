@@ -1,7 +1,6 @@
 """``perfkit record``: profile an unmodified script.
 
-The script runs as with ``python SCRIPT``, but under the recorder of the framework that it imports.
-"""
+The script runs as with ``python SCRIPT``, but under the recorder of the framework that it imports."""
 
 from __future__ import annotations
 
@@ -65,8 +64,7 @@ def record(
     perfkit records with the profiler of the framework that the script imports. The exit code is the exit code of the
     script. The recording is kept even if the script fails. Times, launches and steps are always recorded. Each of the
     options --shapes, --memory, --stacks and --flops slows the steps; perfkit rejects an option that the framework's
-    profiler does not support.
-    """
+    profiler does not support."""
     path = module_file(script) if module else Path(script)
     if not path.is_file():
         named = all(map(str.isidentifier, script.split("."))) and not script.endswith(".py")
@@ -236,8 +234,7 @@ def _search(folder: Path) -> None:
 def run(program: Program) -> int:
     """Run the script as ``__main__`` and return its exit code. If the script raises, its traceback is printed.
 
-    Raises only PerfkitError, and only if the recording cannot begin.
-    """
+    Raises only PerfkitError, and only if the recording cannot begin."""
     try:
         program.execute()
     except SystemExit as end:

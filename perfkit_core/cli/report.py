@@ -40,8 +40,7 @@ def report(
     as one profile. If the SOURCEs are partial results that --shard wrote, they are merged.
 
     Ranks are read one by one if their files together exceed 64 MiB, or if --workers, --scheduler or --shard is used.
-    The page then has no timeline, no memory curve and no advice.
-    """
+    The page then has no timeline, no memory curve and no advice."""
     refuse_overwriting(output, sources)
     if shard is not None:
         from perfkit_core.pages.profile import REQUEST, page_views

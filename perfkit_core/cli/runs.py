@@ -37,8 +37,7 @@ def runs(
     """List the runs below a folder, newest first.
 
     The list shows the main figures of each run folder, Parquet file and trace file. If one cannot be read, the list
-    shows the reason.
-    """
+    shows the reason."""
     from perfkit_core.model.report_data import Report, Section
     from perfkit_core.report import run_list
 

@@ -29,8 +29,7 @@ def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[st
     every view shows the same numbers as before. A SOURCE is a run folder or a trace file. Several sources (one per
     rank) are read as one profile.
 
-    perfkit cannot know every secret. Look at the result before you share it.
-    """
+    perfkit cannot know every secret. Look at the result before you share it."""
     from perfkit_core.exporters import export
     from perfkit_core.exporters.scrub import scrub as scrubbed
     from perfkit_core.storage.store import SUFFIX

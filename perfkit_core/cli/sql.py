@@ -40,8 +40,9 @@ def sql(
     sum(dur_ns) as total_ns, to show it with a unit.
 
     This needs an extra: pip install "perfkit[sql]". A SOURCE is a run folder, a trace file or a folder of trace files.
-    Several sources are read as the ranks of one profile; the column rank tells them apart.
-    """
+    Several sources are read as the ranks of one profile; the column rank tells them apart."""
+    from perfkit_core.readers.load import check_exists
+    from perfkit_core.report.run_list import recognised
     from perfkit_core.report.summary import ROWS
     from perfkit_core.sql import engine, table_list
     from perfkit_core.sql import statement as statements
@@ -53,8 +54,11 @@ def sql(
     sources = tuple(map(options.LOCATION, given))
     refuse_overwriting(output, sources)
     if statement is None:
-        for source in sources:
-            _check_profile(source)
+        for source in sources:  # a source without a profile may be meant as a statement
+            check_exists(source)
+            if not recognised(source):
+                hint = f"to run a statement from a file: perfkit sql SOURCE - < {shell_path(source)}"
+                raise UsageError(f"{source}: neither a profile nor a SQL statement", hint)
         report = table_list.schema_report()
     else:
         for_people = chosen.name in FOR_PEOPLE
@@ -68,17 +72,6 @@ def sql(
             report = replace(report, sections=(replace(section, table=table),))
     emit(report, chosen, output)
     say_written(output)
-
-
-def _check_profile(source: Path) -> None:
-    """Raise SourceError or UsageError for a source without a profile: it may be meant as a statement."""
-    from perfkit_core.readers.load import check_exists
-    from perfkit_core.report.run_list import recognised
-
-    check_exists(source)
-    if not recognised(source):
-        hint = f"to run a statement from a file: perfkit sql SOURCE - < {shell_path(source)}"
-        raise UsageError(f"{source}: neither a profile nor a SQL statement", hint)
 
 
 def split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

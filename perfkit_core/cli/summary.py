@@ -86,8 +86,7 @@ def summary(
 
     --step, --filter, --kind and --device select the events that are counted. --show, --hide, --start, --trim, --depth
     and --min select the rows that are shown; totals still include the hidden rows. A REGEX uses RE2 syntax and matches
-    anywhere in the text.
-    """
+    anywhere in the text."""
     from perfkit_core.report.display import Display
     from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
 

@@ -35,8 +35,7 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     """Make the page of a profile and open it in the browser.
 
     The page is that of perfkit report. Without a SOURCE, it shows the newest run below the folder runs, in which
-    perfkit record writes. Over SSH, or without a display, the command prints how to open the page.
-    """
+    perfkit record writes. Over SSH, or without a display, the command prints how to open the page."""
     sources = sources or (newest_run(),)
     page = output or default_page(sources)
     refuse_overwriting(page, sources)
