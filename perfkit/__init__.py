@@ -1,8 +1,7 @@
 """perfkit for Python: ``load``, ``summarize``, ``compare``, ``advise``, ``report``, and what they return and raise.
 
 ``perfkit.torch`` and ``perfkit.paddle`` record the runs of a framework. Names are imported on first use, so that
-``import perfkit`` imports neither numpy nor a framework.
-"""
+``import perfkit`` imports neither numpy nor a framework."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How much equal runs differ on this machine: stored measurements, one JSON record per line.
 
 ``perfkit calibrate --noise`` and ``perfkit verify`` add records. ``perfkit compare`` uses them for single captures of
-the same machine and framework. Steps with and without device work are kept apart. Unreadable lines are skipped.
-"""
+the same machine and framework. Steps with and without device work are kept apart. Unreadable lines are skipped."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ environment variables of the job: ``GITHUB_API_URL``, ``GITHUB_REPOSITORY`` and 
 
 If the comment cannot be written, for example because the token of a fork may only read, the text goes to the summary of
 the job or to its log. This is no error: the exit code of ``perfkit compare`` decides whether the job fails. This module
-imports only the standard library.
-"""
+imports only the standard library."""
 
 from __future__ import annotations
 

@@ -3,11 +3,9 @@
 - Times are in µs since ``baseTimeNanoseconds``, with three decimals.
 - ``args`` contains the columns of the event table. ``row``, ``parent`` and ``launched_by`` are row numbers of the
   exported table. ``recorded`` contains the framework's own arguments.
-- Process and thread numbers are unique over all ranks, because viewers need this. The header maps them to the recorded
-  numbers.
+- Process and thread numbers are unique over all ranks, because viewers need this. The header has the recorded ones.
 - Arrows, memory curves and step marks are added for viewers. Their categories begin with ``perfkit.``. perfkit's reader
-  skips them.
-"""
+  skips them."""
 
 from __future__ import annotations
 

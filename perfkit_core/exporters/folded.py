@@ -1,8 +1,7 @@
 """Folded stacks for flame graph tools and speedscope. Each distinct stack is a line ``thread;outer;inner weight``.
 
 The weight of a stack does not include deeper stacks. Stacks with weight 0 are left out. The format cannot escape
-characters. Therefore ``;`` in a name is replaced by ``:``, and a line break by a space. Very deep stacks are cut.
-"""
+characters. Therefore ``;`` in a name is replaced by ``:``, and a line break by a space. Very deep stacks are cut."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 - Each thread has a row. On request, it has two: one for Python and one for C++.
 - Each stream has a row, and another one for the labels of its device work.
 - Events that overlap without nesting get additional rows. Viewers draw a row as a stack of boxes. Many of them, such as
-  chrome://tracing and Perfetto before version 57, truncate or drop such events.
-"""
+  chrome://tracing and Perfetto before version 57, truncate or drop such events."""
 
 from __future__ import annotations
 

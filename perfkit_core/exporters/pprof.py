@@ -5,8 +5,7 @@ the file. The thread is a label of each sample, with the rank if there are sever
 into a frame. Fields have the numbers of proto/profile.proto in github.com/google/pprof.
 
 Each sample has all frames of its stack, so very deep stacks are cut. The samples are written in portions, because
-concatenated messages are one message.
-"""
+concatenated messages are one message."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Removal of texts that identify people, machines and projects. All numbers stay, so all views show the same numbers.
 
-Two texts that differ before also differ afterwards: the second removed user is called ``user-2``. So no rows merge.
-"""
+Two texts that differ before also differ afterwards: the second removed user is called ``user-2``. So no rows merge."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ def scrub(trace: Trace, *, paths: bool = False, remove: Iterable[str] = ()) -> T
     - ``remove``: other texts to replace by ``removed``, also inside words.
 
     All texts of the events, the metadata and the findings are cleaned, keys of dictionaries included, except for words
-    of perfkit itself, such as ``kernel``.
-    """
+    of perfkit itself, such as ``kernel``."""
     texts = _Texts(trace, paths, remove)
     columns = {name: _mapped(trace.column(name), texts.clean) for name in _TEXTS if trace.known(name)}
     if trace.known("args"):

@@ -1,8 +1,6 @@
 """Speedscope timelines, with one ``evented`` profile per thread and stream (see ``SCHEMA``).
 
-Times are in ns since the first event of the trace, so that all profiles have the same time axis and all times are exact
-integers.
-"""
+Times are in ns since the first event of the trace, so that all profiles have the same time axis and exact integers."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The stack of an event begins with its thread. The host events that enclose the event follow, including Python frames.
 Device work follows the host event that launched it. Memory events count for the host event around them. A recorded
 Python stack (column ``stack``) comes before its event. This stack is left out if an enclosing event is a Python frame
-or has a recorded stack. All steps have the name ``step``.
-"""
+or has a recorded stack. All steps have the name ``step``."""
 
 from __future__ import annotations
 
@@ -139,8 +138,7 @@ def weigh(trace: Trace, weight: str) -> arrays.IntArray:
     - "cpu": self time of host events, in ns.
     - "device": duration of device work, in ns.
     - "calls": 1 per call.
-    - "bytes": allocated bytes, without memory that the allocator reserves.
-    """
+    - "bytes": allocated bytes, without memory that the allocator reserves."""
     if weight == CPU:
         return trace.ints("self_ns", 0)
     work = trace.rows("kind", *schema.DEVICE_WORK)

@@ -1,8 +1,7 @@
 """Peak rates of devices: FLOPs per second by data type, and bytes per second of the memory.
 
 The built-in rates are in ``device_peaks.toml``, with their sources. A file of the same form adds devices or replaces
-rates (``--peaks FILE``).
-"""
+rates (``--peaks FILE``)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ class DevicePeaks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     - ``names``: the names by which frameworks know the device.
     - ``source``: the document with the rates.
     - ``compute_units``: number of multiprocessors for which the rates hold, None for any number.
-    - ``matrix_tflop_per_s``: of matrix units (tensor cores). ``vector_tflop_per_s``: of vector units (CUDA cores).
-    """
+    - ``matrix_tflop_per_s``: of matrix units (tensor cores). ``vector_tflop_per_s``: of vector units (CUDA cores)."""
 
     names: tuple[str, ...]
     source: str

@@ -2,8 +2,7 @@
 
 An adapter says which roles the recorded arguments of an operator have, in a text such as ``matmul(bias, a, b)``. The
 name is the name of a formula in :mod:`perfkit_core.flops.matrix` or :mod:`perfkit_core.flops.vector`. Operators without
-such a text, whose canonical name belongs to an elementwise family, have the formula ``elementwise``.
-"""
+such a text, whose canonical name belongs to an elementwise family, have the formula ``elementwise``."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class OperatorFormula:
     def work(self, shapes: str, dtypes: str | None, values: str | None) -> Work | None:
         """Return the work of a call, or None if the recorded arguments do not determine it.
 
-        The texts are those of :func:`perfkit_core.flops.arguments.arguments`.
-        """
+        The texts are those of :func:`perfkit_core.flops.arguments.arguments`."""
         try:
             work = FORMULAS[self.name](**self._roles(arguments(shapes, dtypes, values)), **self.constants)
         except (ValueError, TypeError, AttributeError, IndexError, ArithmeticError):

@@ -25,8 +25,7 @@ class Work:
     - ``bytes``: the sizes of all inputs and results, or None if a type is unknown.
     - ``matrix``: whether the FLOPs are those of matrix products, which matrix units can compute.
     - ``dtype``: the data type of the inputs, or None if unknown.
-    - ``recomputed``: the part of ``flops`` that repeats work of the forward pass to save memory.
-    """
+    - ``recomputed``: the part of ``flops`` that repeats work of the forward pass to save memory."""
 
     flops: int
     bytes: int | None = None

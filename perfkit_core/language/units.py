@@ -4,8 +4,7 @@
   Integer counts and integer percentages have no decimals: ``1,240``, ``5%``.
 - A column of a table has one unit and one number of decimals, so that its numbers align (:class:`ColumnFormat`).
 - A nonzero number that would be rounded to 0 is shown as a bound: ``<0.01%``.
-- Sizes are binary (1 KiB is 1024 bytes). FLOPs and the peak rates of devices are decimal (1 GB/s is 10⁹ bytes/s).
-"""
+- Sizes are binary (1 KiB is 1024 bytes). FLOPs and the peak rates of devices are decimal (1 GB/s is 10⁹ bytes/s)."""
 
 from __future__ import annotations
 
@@ -185,8 +184,7 @@ def column_units(groups: Sequence[Sequence[Values]], family: Family) -> list[lis
 
     - A group contains columns that people compare, such as base, other and difference.
     - Groups share one unit, except a group whose numbers are too small or too large in the shared unit.
-    - The columns of a group share the group's unit, except a column whose numbers are too small in it (``_LOST``).
-    """
+    - The columns of a group share the group's unit, except a column whose numbers are too small in it (``_LOST``)."""
     middles = [middle for group in groups if (middle := _largest(group, statistics.median))]
     shared = _largest_within(statistics.median(middles or [0.0]), family)
     units = []

@@ -35,8 +35,7 @@ def things(trace: Trace) -> dict[str, Things]:
     """Return the operator, kernel, layer and frame of each event, by the kind of thing.
 
     Device work belongs to the operator, layer and frame of its launch. ``user_code`` has the innermost frame outside
-    the framework and other packages, ``code`` the innermost frame of any file.
-    """
+    the framework and other packages, ``code`` the innermost frame of any file."""
     launch = trace.ints("launched_by")
     host = np.where(launch == NO_ROW, np.arange(len(trace)), launch)
     operator = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)[host]

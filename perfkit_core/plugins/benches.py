@@ -39,8 +39,7 @@ class RecordingBench:
 
     - ``options``: options of the profiler, such as ``record_shapes``. "" stands for no option and comes first.
     - ``profiled(option, run)`` calls ``run`` while the profiler records, and returns the number of recorded operators.
-      A Python frame and a memory event count as half an operator.
-    """
+      A Python frame and a memory event count as half an operator."""
 
     work: Call
     options: tuple[str, ...]
@@ -63,12 +62,10 @@ class Calibrator:
     """Measures what tiny operators, launches and copies cost on a machine. Predictions use these costs.
 
     - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
-    - ``bench()`` returns the operations to measure (:func:`perfkit_core.calibration.calibrate.measured`), or raises
-      CaptureError.
+    - ``bench()`` returns what to measure (:func:`perfkit_core.calibration.calibrate.measured`), or raises CaptureError.
     - ``recording_ns``: time that the framework's profiler takes to record an operator, in ns: the least, a likely and
       the longest. The key is an option of the profiler, such as ``record_shapes``, that adds to the time; "" is the
-      time without options. It is used on machines that are not calibrated.
-    """
+      time without options. It is used on machines that are not calibrated."""
 
     framework: str
     version: Callable[[], str | None]

@@ -19,8 +19,7 @@ class Check:
 
     - ``name``: dotted name. Its first part is the topic: ``dependency.numpy``, ``framework.torch.import``.
     - ``text``: what was found. ``fix``: what to do about it.
-    - ``data``: the same as plain data for JSON. Unknown values are None.
-    """
+    - ``data``: the same as plain data for JSON. Unknown values are None."""
 
     name: str
     status: Status
@@ -37,8 +36,7 @@ class FrameworkChecks:
     - ``distributions``: names of all packages that install this module. The first one is that of perfkit's extra.
     - ``installed()`` checks the metadata of installed packages. It must be quick, and must not import the framework.
     - ``running()`` imports the framework, and yields what works: the devices that it sees, and a recording. It may
-      raise, crash or hang: perfkit calls it in a new process with a time limit, and keeps what it yielded before.
-    """
+      raise, crash or hang: perfkit calls it in a new process with a time limit, and keeps what it yielded before."""
 
     framework: str
     distributions: tuple[str, ...]

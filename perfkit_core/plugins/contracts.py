@@ -49,8 +49,7 @@ class Source:
     - ``stream(path, partial, writer)`` passes the events to the writer in parts and closes it. It is None if the format
       needs all events in memory.
     - ``complete(recorded, meta)`` is called when a streamed file is loaded. It adds data that depends on all events,
-      and returns the events and findings. ``complete`` is None if the format has no such data.
-    """
+      and returns the events and findings. ``complete`` is None if the format has no such data."""
 
     name: str
     description: str
@@ -70,8 +69,7 @@ class CompiledCode:
     - ``read(path, rank)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
       Files of other ranks are left out if the folder has files of this rank. A rank of None has all files.
     - ``beside(path, rank)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can
-      read.
-    """
+      read."""
 
     framework: str
     operators: Callable[[str], Sequence[str]]
@@ -93,8 +91,7 @@ class Demo:
     - ``script``: ``python SCRIPT DIR`` trains, and records some steps into the run folder DIR. perfkit's schedule times
       the other steps.
     - ``fix``: texts of the script → what replaces them to remove the faults.
-    - ``rules``: ids of the rules whose advice the fix follows.
-    """
+    - ``rules``: ids of the rules whose advice the fix follows."""
 
     script: Path
     fix: Mapping[str, str]
@@ -117,8 +114,7 @@ class Recorder:
     - ``timer()`` returns a StepTimer that does not watch the optimizers: its user calls ``updated``. It may be None.
     - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
     - ``loop(run_dir, steps, **options)`` returns a recording of the steps ``steps`` (first and last) of a loop, for
-      :func:`perfkit.profile` (:class:`perfkit_core.recording.step_recording.CallbackRecording`), or is None.
-    """
+      :func:`perfkit.profile` (:class:`perfkit_core.recording.step_recording.CallbackRecording`), or is None."""
 
     framework: str
     start: Callable[[Path, int | None, Mapping[str, Any]], Recording]
@@ -138,8 +134,7 @@ class ViewRequest:
     - ``pattern``, ``kind``, ``device``: filters by RE2 patterns, or None. ``kind`` matches the kind or the category.
     - ``native``: return the framework's own numbers if they differ from perfkit's (docs/semantics).
     - ``sort``: column to sort rows by, or None for the order of the view.
-    - ``peaks``: text of a file with peak rates of devices (:mod:`perfkit_core.flops.peaks`), or None.
-    """
+    - ``peaks``: text of a file with peak rates of devices (:mod:`perfkit_core.flops.peaks`), or None."""
 
     by: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
@@ -158,8 +153,7 @@ class NativeTables:
     - ``operators``: categories of the events in its table of operators; empty if it contains all operators.
     - ``totals_only``: its tables contain no self times and no memory; perfkit's numbers fill these columns. Each event
       is a call. Shares are parts of the sum of their column. If False, a self time is the duration less the sum of the
-      children, and a memory event counts for all host events during which it occurs.
-    """
+      children, and a memory event counts for all host events during which it occurs."""
 
     operators: tuple[str, ...] = ()
     totals_only: bool = False
@@ -180,8 +174,7 @@ class Reduction:
     - ``merge(partials, request)`` merges the partials of all ranks, in rank order, into the table of the view. The
       table equals ``table(trace, request)`` of a trace with all ranks.
     - ``explain(partials)`` returns why the table has no rows. If a plugin leaves ``explain`` out, perfkit takes the
-      reason from the view's ``explain_empty(trace)``, for the first rank without rows.
-    """
+      reason from the view's ``explain_empty(trace)``, for the first rank without rows."""
 
     reduce: Callable[[Trace, ViewRequest], Any]
     merge: Callable[[Sequence[Any], ViewRequest], pd.DataFrame]
@@ -197,8 +190,7 @@ class MergedRows:
     - ``finish(table, request)`` completes the merged table.
     - ``partial(trace, request)`` returns the table of a rank for the merge. By default the view's table is merged.
     - ``columns`` declares columns that only the tables of ``partial`` have.
-    - ``together_only``: merge the ranks only if the request has no groupings. If it has, list the rows of all ranks.
-    """
+    - ``together_only``: merge the ranks only if the request has no groupings. If it has, list the rows of all ranks."""
 
     weight: tuple[str, ...] = ()
     finish: Callable[[pd.DataFrame, ViewRequest], pd.DataFrame] | None = None
@@ -228,8 +220,7 @@ class View:
       It returns what a table takes from the recording as a whole, such as whether there is device work. This must be
       equal for all parts. None means that the trace cannot be a part.
     - ``of_capture`` is None, or a function if the numbers describe the complete capture (peaks, leaks) instead of
-      single steps. It returns whether a trace holds the data. If it does, ``--fail-on`` counts a missing row as 0.
-    """
+      single steps. It returns whether a trace holds the data. If it does, ``--fail-on`` counts a missing row as 0."""
 
     name: str
     title: str
@@ -292,8 +283,7 @@ class Exporter:
       or "". The file appears under its name only when it is complete.
     - ``suffixes``: file name extensions. The first is the default. perfkit compresses files whose name ends in ``.gz``,
       except if the extension of the format already ends in ``.gz``.
-    - ``weights``: accepted values of ``options.weight``.
-    """
+    - ``weights``: accepted values of ``options.weight``."""
 
     name: str
     description: str
@@ -311,8 +301,7 @@ class Rule(Generic[Facts, Candidate]):
     - ``find(facts)`` returns the detected problems as Candidates, or an empty sequence if the rule does not apply. If
       data is missing, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names the data.
     - ``what_if(facts, value)`` returns the Candidate for ``--what-if ID=VALUE``, even if the rule does not apply.
-      ``what_if`` is None if the rule does not support ``--what-if``.
-    """
+      ``what_if`` is None if the rule does not support ``--what-if``."""
 
     id: str
     number: int
@@ -338,8 +327,7 @@ class Remedy:
       first is used, so specific remedies come first.
 
     ``code``, ``api``, ``note`` and ``verify`` may have placeholders in braces. The rule and the recording fill them in
-    (:func:`perfkit_core.advice.remedies.recorded_words`).
-    """
+    (:func:`perfkit_core.advice.remedies.recorded_words`)."""
 
     rule: str
     code: str

@@ -1,8 +1,6 @@
 """The entry points of installed packages, read from their metadata folders.
 
-``importlib.metadata`` does the same, but its imports take two fifths of the time of ``perfkit --help``
-(docs/decisions/0016).
-"""
+``importlib.metadata`` does the same, but its imports slow ``perfkit --help`` (docs/decisions/0016)."""
 
 from __future__ import annotations
 

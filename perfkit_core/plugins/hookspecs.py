@@ -1,8 +1,7 @@
 """The hooks of perfkit. A plugin implements a hook with the decorator ``@perfkit_core.plugins.hookimpl``.
 
 A plugin is a module (or object) to which an entry point of the group ``perfkit`` refers. Importing it must not import a
-framework. perfkit also reads files on machines without any framework.
-"""
+framework. perfkit also reads files on machines without any framework."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:  # type: ign
     """A dictionary from framework to its remedies. A remedy is code that solves the problem that a rule detects. The
     keys are frameworks as in ``meta.framework`` of a trace, such as ``torch``.
 
-    An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`).
-    """
+    An adapter may keep its remedies in ``remedies.toml`` (:func:`perfkit_core.advice.remedies.read_remedies`)."""
 
 
 @hookspec
@@ -71,8 +69,7 @@ def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-b
     ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An
     operator that only runs other operators is named ``control_flow``, ``compiled_region`` or ``custom_function``.
 
-    An adapter may keep its names in ``operator_names.toml`` (:func:`perfkit_core.operators.names.native_names`).
-    """
+    An adapter may keep its names in ``operator_names.toml`` (:func:`perfkit_core.operators.names.native_names`)."""
 
 
 @hookspec
@@ -91,8 +88,7 @@ def perfkit_range_names() -> contracts.RangeNames:  # type: ignore[empty-body]
     :class:`perfkit_core.plugins.contracts.RangeMeaning`, or to None if the framework did not write this text.
 
     Readers of files from system profilers, such as Nsight Systems, use these functions. Ranges that no framework
-    recognises become annotations. A file's framework is the one whose function recognises the most ranges.
-    """
+    recognises become annotations. A file's framework is the one whose function recognises the most ranges."""
 
 
 @hookspec

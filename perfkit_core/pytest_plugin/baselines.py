@@ -2,8 +2,7 @@
 
 The file ``perf_baselines/test_model.json`` is next to ``test_model.py``. It has the counts of each test, by the kind of
 device, and the calls of each operator and kernel, so that a difference shows what was added. It contains no times,
-because times depend on the machine.
-"""
+because times depend on the machine."""
 
 from __future__ import annotations
 

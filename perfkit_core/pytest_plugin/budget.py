@@ -32,9 +32,7 @@ class Budget:
     - ``forbid``: patterns of operators that may not be called.
     - ``step_time``: the condition on the median time of the calls.
     - ``noise``: the relative standard deviation of times between equal runs. None if it was not given.
-    - ``rounds``, ``warmup``: numbers of timed calls, and of calls before them. If ``rounds`` is None, they are repeated
-      as often as needed.
-    """
+    - ``rounds``, ``warmup``: numbers of timed calls, and of calls before them. None: as many as needed."""
 
     limits: Mapping[str, int] = field(default_factory=dict)
     forbid: tuple[str, ...] = ()
@@ -81,17 +79,13 @@ def parsed(given: Mapping[str, Any]) -> Budget:
         raise UsageError("rounds=0 times no calls, but step_time limits their time", "leave rounds or step_time out")
     warmup = whole_number("warmup", given.get("warmup", 0 if rounds == 0 else WARMUP))
     memory = bool(given.get("memory")) or "peak_bytes" in limits
-    forbid = _patterns(given.get("forbid", ()))
-    return Budget(limits, forbid, condition, share, rounds, warmup, memory, given.get("framework"))
-
-
-def _patterns(given: Any) -> tuple[str, ...]:
-    patterns = (given,) if isinstance(given, str) else given
+    forbid = given.get("forbid", ())
+    patterns = (forbid,) if isinstance(forbid, str) else forbid
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(each, str) for each in patterns):
-        raise UsageError(f"forbid={given!r} is not a pattern or a list of patterns", 'example: forbid="aten::item"')
+        raise UsageError(f"forbid={forbid!r} is not a pattern or a list of patterns", 'example: forbid="aten::item"')
     for pattern in patterns:
         arrays.matches([""], pattern)
-    return tuple(patterns)
+    return Budget(limits, tuple(patterns), condition, share, rounds, warmup, memory, given.get("framework"))
 
 
 def _quantity(name: str, value: Any, family: units.Family) -> float:

@@ -88,8 +88,7 @@ class Perf:
         - ``framework``: the framework to record if several are imported.
         - ``memory``: record memory, for ``peak_bytes``. ``stacks``: record Python stacks, if the framework can.
 
-        Raises UsageError, and CaptureError if another profiler runs.
-        """
+        Raises UsageError, and CaptureError if another profiler runs."""
         return _Block(functools.partial(self.begin, label, framework, memory, stacks))
 
     @_short_traceback
@@ -106,8 +105,7 @@ class Perf:
 
         ``warmup`` calls come before the timed calls. By default, there are at least 20 timed calls, which take at least
         half a second. If a device is used, its events time the calls. ``options`` are those of :meth:`record`. Raises
-        what :meth:`record` raises.
-        """
+        what :meth:`record` raises."""
         __tracebackhide__ = True
         if rounds is not None:
             rounds = budget.whole_number("rounds", rounds)

@@ -2,8 +2,7 @@
 The files of all shards are merged later.
 
 A file contains MessagePack, with DataFrames as Arrow streams, and ends with the CRC-32 of all bytes before. Reading a
-file of unknown origin executes no code.
-"""
+file of unknown origin executes no code."""
 
 from __future__ import annotations
 

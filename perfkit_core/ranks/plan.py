@@ -1,7 +1,6 @@
 """The plan of a reduction: which files belong to which rank, what to compute for each rank, and the result.
 
-Objects of all classes except Plan are sent to other processes and written to files.
-"""
+Objects of all classes except Plan are sent to other processes and written to files."""
 
 from __future__ import annotations
 

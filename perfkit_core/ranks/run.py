@@ -122,8 +122,7 @@ def run(
     """Return the :class:`Partial` of each readable rank, in plan order, and a dict: position in the plan → failure.
 
     If ``job.partial`` allows damaged files, an unreadable rank becomes a failure in the dict. Otherwise it raises
-    SourceError. An invalid request raises UsageError. ``report`` is called with the number of finished ranks.
-    """
+    SourceError. An invalid request raises UsageError. ``report`` is called with the number of finished ranks."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:
@@ -199,8 +198,7 @@ def kept() -> Iterator[None]:
 
     Dask sets the variable ``MALLOC_TRIM_THRESHOLD_`` for its workers. glibc then returns freed memory to the system
     immediately, and maps each array above 128 KB anew. This makes a reduction about 20% slower. Without the variable,
-    or with another malloc, the settings are not changed.
-    """
+    or with another malloc, the settings are not changed."""
     setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
     malloc: Any = None
     if setting.isdigit():

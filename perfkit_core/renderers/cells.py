@@ -1,7 +1,6 @@
 """Convert the cells of tables to text for people or to plain Python values, and shorten long names.
 
-Plain values are exact. For example, pandas stores integers with missing values as floats; here they become integers.
-"""
+Plain values are exact. For example, pandas stores integers with missing values as floats; here they become integers."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ def cut(text: str, length: int) -> str:
     1. Replace text in brackets by …, in the innermost brackets first: ``void at::native::gemm<float, …>(…)``. If there
        is room, the start of this text is kept, because kernels of one template often differ there.
     2. Remove the text around the function's name: ``…::gemm``.
-    3. Remove the middle of the name.
-    """
+    3. Remove the middle of the name."""
     if len(text) <= length:
         return text
     name = text.lstrip(" ·")

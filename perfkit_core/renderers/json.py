@@ -2,8 +2,7 @@
 
 The document is ``{"source": path or [paths], "quality": [{"code", "message"}], "views": {name: [{column: value}]}}``.
 The keys of ``Report.data`` are added to the document. A key with the same name replaces the standard key. Times are
-integer ns, sizes are integer bytes, and unknown values are null. NaN and Infinity do not occur.
-"""
+integer ns, sizes are integer bytes, and unknown values are null. NaN and Infinity do not occur."""
 
 from __future__ import annotations
 

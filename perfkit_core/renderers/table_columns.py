@@ -1,8 +1,7 @@
 """Headings, units and number formats of the columns of a table, in the formats text, Markdown and HTML.
 
 Columns that are compared share one unit. Examples are base, other and difference, or one quantity in several runs.
-The unit is chosen for the column with the largest numbers, so that these numbers stay below 10,000.
-"""
+The unit is chosen for the column with the largest numbers, so that these numbers stay below 10,000."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[s
     - A time "Total" becomes "Total (time)" if ``others`` also has a column "Total".
     - A share "Total" becomes "Total (%)", but stays "Total" if ``columns`` also has a time, size or count "Total".
       One "Total" then stands for both columns.
-    - A size "Allocated" becomes "Allocated memory".
-    """
+    - A size "Allocated" becomes "Allocated memory"."""
     taken = {declared.title for declared in others}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
     headings = []
@@ -128,8 +126,7 @@ def columns(
     """Return the formatted columns of a table. Columns without values are left out, unless no column has a value.
 
     Units are chosen for the ``first`` rows (None: all rows). If ``unit`` is set, all times have this unit. A table with
-    a column ``depth`` is a tree: its first column has indented names, and the column ``depth`` is left out.
-    """
+    a column ``depth`` is a tree: its first column has indented names, and the column ``depth`` is left out."""
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
     known = [pair for pair in pairs if any(value is not None for value in pair[1])] or pairs
@@ -223,8 +220,7 @@ def worth(column: Column, has_times: bool, on_device: bool) -> int:
 
     Device times and rates of devices are first, because the device is what a training waits for. Then come counts, and
     times on the host. Without device columns, own times on the host are first. Averages and extremes follow, and, in a
-    table of times, sizes.
-    """
+    table of times, sizes."""
     if column.unit in _RATES:
         return 0
     if isinstance(column.merge, Average) or column.merge in (MIN, MAX):

@@ -2,14 +2,14 @@
 
 With a width, lines fit: sentences are wrapped, and columns of little worth are left out (see ``text_table``). Without
 one, tables have all columns. A report that should fit one screen is also given a height: it then leaves out the
-explanations of its tables, and its last table gets as many rows as fit.
-"""
+explanations of its tables, and its last table gets as many rows as fit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -70,7 +70,8 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
         yield from _cut(line, width, most=most) if brief else wrapped(line, width)
     if warnings:
         yield from ("", style.bold(say("Data quality")))
-    yield from map(style.yellow, _brief_warnings(warnings, width, most) if brief else _warnings(warnings, width))
+    texts = (wrapped(f"! {_finding(one)} [{visible(one.code)}]", width, "  ", "    ") for one in warnings)
+    yield from map(style.yellow, _brief_warnings(warnings, width, most) if brief else chain.from_iterable(texts))
     sentences = (*report.headline, *report.warnings)
     if sentences:
         yield ""
@@ -102,11 +103,6 @@ def _cut(
         begin = indent if most > 1 else first
         lines[most - 1 :] = [set_cell_size(begin + rest, width - cell_len(end) - 1).rstrip() + "…" + end]
     yield from lines
-
-
-def _warnings(warnings: Sequence[parts.SourcesFinding], width: int | None) -> Iterator[str]:
-    for warning in warnings:
-        yield from wrapped(f"! {_finding(warning)} [{visible(warning.code)}]", width, "  ", "    ")
 
 
 def _brief_warnings(warnings: Sequence[parts.SourcesFinding], width: int | None, most: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
-from perfkit_core.model.columns import DESCRIPTION, MEASURE, SHAPES, Column
+from perfkit_core.model.columns import DESCRIPTION, MEASURE, SHAPES
 from perfkit_core.model.report_data import Section
 from perfkit_core.renderers.cells import cut, visible
 from perfkit_core.renderers.table_columns import ShownColumn, by_worth, columns, is_measure
@@ -62,13 +62,11 @@ def table_lines(
     """Return the lines of the table with the given rows of a section, and the columns that did not fit.
 
     With a width, columns that are 0 in all rows are left out, and numbers are ordered by their worth, unless the user
-    chose the columns.
-    """
+    chose the columns."""
     formatted = columns(rows, section.columns, unit=section.unit)
     if width is not None and not section.chosen:
-        formatted = by_worth([column for column in formatted if column.declared.compared or not _is_zero(column)])
-    if width is not None and not section.chosen:
-        formatted = _short_labels(formatted)
+        shown = [column for column in formatted if column.declared.compared or not _is_zero(column)]
+        formatted = _short_labels(by_worth(shown))
     barred = None if width is None else bar_column(formatted)
     kept, left_out = fitting(formatted, width, barred, section.chosen)
     return _table(kept, width, style, barred if barred in kept else None), left_out
@@ -77,7 +75,9 @@ def table_lines(
 def without_zeros(section: Section) -> Section:
     """Return the section without the rows whose measures are all 0 or missing. Only a section with a limit and with
     measures that sum over rows loses rows."""
-    measures = [column for name in map(str, section.table.columns) if _measures(column := section.column(name))]
+    declared = (section.column(str(name)) for name in section.table.columns)
+    # a row with counts only, such as steps, is a row of zeros
+    measures = [column for column in declared if column.kind == MEASURE and column.unit not in ("", "count")]
     if section.limit is None or not any(column.sums for column in measures):
         return section
     values = section.table[[column.name for column in measures]].fillna(0)
@@ -102,8 +102,7 @@ def fitting(
 
     At least two columns are kept. Descriptions and long texts are left out first. Exceptions are the first long text,
     the shapes if they are the second, and groupings, because rows of one operator may differ only in these. If the user
-    chose the columns, the last ones are left out first.
-    """
+    chose the columns, the last ones are left out first."""
     if width is None:
         return list(shown), []
     texts = [column for column in shown if not column.numeric]
@@ -192,11 +191,6 @@ def _bar(share: float) -> str:
     """Return a bar of _BAR cells. Any share above 0 is visible."""
     eighths = max(round(8 * _BAR * min(share, 1.0)), int(share > 0))
     return ("█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()).ljust(_BAR)
-
-
-def _measures(column: Column) -> bool:
-    """Return whether the column has measured amounts. A row with counts only, such as steps, is a row of zeros."""
-    return column.kind == MEASURE and column.unit not in ("", "count")
 
 
 def _is_zero(column: ShownColumn) -> bool:

@@ -3,8 +3,7 @@
 The path is followed backwards through the graph of the replay, from the end of a step to its start: each node starts
 when the last node that it waits for has ended, plus the delay between the two. The parts of the path follow each other
 without gaps, so their times add up to the step time. An event off the path has slack: the time by which it could take
-longer without delaying the step.
-"""
+longer without delaying the step."""
 
 from __future__ import annotations
 

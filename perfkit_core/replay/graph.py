@@ -29,8 +29,7 @@ BATCH: Final = 8  # a thread waits for a batch of the data loader
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Edges of a graph, arrays of shape (edges,). Node ``dst`` starts no earlier than ``lag_ns`` after the end of node
-    ``src``."""
+    """Edges of a graph, arrays of shape (edges,). Node ``dst`` starts at least ``lag_ns`` after the end of ``src``."""
 
     src: IntArray
     dst: IntArray

@@ -105,8 +105,7 @@ class Steps:
         return most
 
     def _stream_work(self, replay: Replay, graph: Graph) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the nodes of device work in steps, the position of the step of each node, and the number of its
-        stream.
+        """Return the nodes of device work in steps, the position of each node's step, and the number of its stream.
 
         - Work with a recorded launch belongs to the step of the launch.
         - Work without a recorded launch belongs to the step in which the work started.

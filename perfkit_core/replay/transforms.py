@@ -77,8 +77,7 @@ _EDGE_BYTES: Final = 100
 
 
 def transformed(replay: Replay, changes: Sequence[Transform], case: Case = Case.LIKELY) -> Graph:
-    """Return the graph after all changes, applied in the given order. Raises UsageError if it would exceed the limit of
-    memory."""
+    """Return the graph after all changes, applied in the given order. Raises UsageError if it needs too much memory."""
     graph = replay.graph
     if changes:
         memory_limit.require(_EDGE_BYTES * len(graph.edges), "the replay of a change")

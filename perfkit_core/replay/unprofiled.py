@@ -44,8 +44,7 @@ class Unprofiled:
     - ``event_ns``: cost of an operator's recording that was taken out
     - ``speed``: factor by which all host work was scaled
     - ``step_ns``: replayed median step time
-    - ``measured_ns``: median time of a step without the profiler, None if it was not measured
-    """
+    - ``measured_ns``: median time of a step without the profiler, None if it was not measured"""
 
     replay: Replay
     event_ns: float

@@ -2,8 +2,7 @@
 
 numba translates the functions to LLVM IR. LLVM optimises all functions of a module together, for any processor of the
 architecture. The C compiler of the system links them to a library, which needs no other library: it works with every
-version of Python, and on every Linux of the architecture.
-"""
+version of Python, and on every Linux of the architecture."""
 
 from __future__ import annotations
 

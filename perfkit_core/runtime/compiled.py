@@ -2,8 +2,7 @@
 
 The decorator :func:`compiled` marks a function. ``runtime/build.py`` compiles the marked functions of a module with
 numba, and writes them to a library. A call loads this library, and runs the function without Python's lock. numba is
-not needed to run perfkit. With the environment variable ``PERFKIT_COMPILED=python``, the functions run in Python.
-"""
+not needed to run perfkit. With the environment variable ``PERFKIT_COMPILED=python``, the functions run in Python."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def compiled(function: Callable[P, R]) -> CompiledFunction[P, R]:
     if it could, the build fails. Integers wrap around. Array indices are not checked.
 
     If all its parameters are annotated, Python code can call it, with positional arguments (``runtime/signature.py``).
-    The result is None, a number, or a tuple of numbers.
-    """
+    The result is None, a number, or a tuple of numbers."""
     return CompiledFunction(function)
 
 

@@ -4,8 +4,7 @@
 - An array has one dimension and one of the types in KINDS. A union allows several types. ``Annotated[…, 2]`` has two
   dimensions. ``Out[…]`` is an array that the function changes. ``Strided[…]`` is passed with its stride, for example
   an array that repeats a value. Without this mark, an array that is not contiguous is copied.
-- ``Annotated[Any, dtype]`` is a numpy record.
-"""
+- ``Annotated[Any, dtype]`` is a numpy record."""
 
 from __future__ import annotations
 

@@ -57,9 +57,11 @@ class Engine:
         as PIVOT, return the tables whose name occurs as a word. Raises UsageError for a statement that does not read.
         """
         try:
-            _check(self._connection.extract_statements(statement))
+            statements = self._connection.extract_statements(statement)
         except self._failure as error:
             raise self._in_one_line(error, statement) from None
+        if len(statements) != 1 or statements[0].type.name not in _READING:
+            raise UsageError("not one statement that reads", "write one SELECT; nothing can be changed or written")
         try:
             words: Iterable[str] = self._connection.get_table_names(statement)
         except self._failure:
@@ -115,18 +117,6 @@ class LimitedEngine(Engine):
 _GB: Final = f"{MEMORY_BYTES // 10**9} GB"
 
 
-def _connected(duckdb: Any) -> Any:
-    connection = duckdb.connect(config=_SETTINGS)
-    connection.execute("set disabled_filesystems = 'LocalFileSystem'")
-    connection.execute("set lock_configuration = true")
-    return connection
-
-
-def _check(statements: Sequence[Any]) -> None:
-    if len(statements) != 1 or statements[0].type.name not in _READING:
-        raise UsageError("not one statement that reads", "write one SELECT; nothing can be changed or written")
-
-
 _NUMBERS_AND_TEXTS: Final = frozenset(
     {
         "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger",
@@ -175,3 +165,10 @@ def _exact(table: pa.Table) -> pa.Table:
             with contextlib.suppress(pa.ArrowInvalid):  # more than int64 can hold
                 table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
     return table
+
+
+def _connected(duckdb: Any) -> Any:
+    connection = duckdb.connect(config=_SETTINGS)
+    connection.execute("set disabled_filesystems = 'LocalFileSystem'")
+    connection.execute("set lock_configuration = true")
+    return connection

@@ -1,8 +1,6 @@
 """A SQL statement over the tables of a profile, which duckdb runs in memory.
 
-A statement reads only these tables: it can access no file, no network and no Python variable, and cannot change
-settings.
-"""
+A statement reads only these tables: it can access no file, no network and no Python variable, and changes nothing."""
 
 from __future__ import annotations
 
@@ -69,8 +67,7 @@ def query(profile: Trace | PathLike | Sequence[PathLike], statement: str, limit:
     - ``limit``: maximum number of rows
 
     Times are integers in ns, sizes are integers in bytes, and unknown values are NA. Raises SourceError. Raises
-    UsageError if the statement has an error, or if duckdb is not installed.
-    """
+    UsageError if the statement has an error, or if duckdb is not installed."""
     return run(profile, statement, limit).to_pandas()
 
 

@@ -2,8 +2,7 @@
 
 The thread exists only while there is work, because an idle thread would appear in the Python stacks of the next
 recording. It is not a daemon thread, so a process ends only after its cycles are written. Unwritten cycles are kept in
-memory. If there are LIMIT unwritten cycles, the training waits. No cycle is dropped.
-"""
+memory. If there are LIMIT unwritten cycles, the training waits. No cycle is dropped."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ A block directly before the Parquet footer holds CRC-32 values, as unsigned inte
     MARK
 
 Parquet's own checksums do not cover the headers of pages and the footer. Other programs do not see the block, because
-they find pages by their positions in the footer.
-"""
+they find pages by their positions in the footer."""
 
 from __future__ import annotations
 

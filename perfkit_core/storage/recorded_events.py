@@ -42,8 +42,7 @@ SCHEMA: Final = pa.schema(
 
 - ``node``: number of the event in the source's tree; null in all rows if the source does not number its events
 - ``parent``: the parent's ``node``, or its row if there are no such numbers; null in all rows if there is no tree
-- ``offset_ns``: time on another, finer clock of the source
-"""
+- ``offset_ns``: time on another, finer clock of the source"""
 _NEWER: Final = frozenset({"rank", FRAME, CALLER})
 """Columns that older files lack."""
 ROW_GROUP: Final = 1 << 14

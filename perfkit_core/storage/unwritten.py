@@ -3,8 +3,7 @@
 Before the work on a cycle begins, an empty file with the suffix ``.perfkit.pending`` is created, whose name contains
 the name of the cycle and its process. It is removed when the cycle is written. If the process is killed, the file
 stays, so that readers can tell what was lost. Remote stores have no such files: each would cost the training two
-requests. Cycles that could not be written are listed in the file ``INCOMPLETE``, with the reasons.
-"""
+requests. Cycles that could not be written are listed in the file ``INCOMPLETE``, with the reasons."""
 
 from __future__ import annotations
 
@@ -27,13 +26,11 @@ _PENDING: Final = re.compile(rf"(.+-cycle(\d+)-.+-(\d+-[0-9a-f]+))\.([^.]+){re.e
 
 _Line = tuple[str, Path | None]
 _unsaved: dict[tuple[int, Path], list[_Line]] = {}
-"""Process and run folder → lines that could not be added to the file ``INCOMPLETE``, and the pending files of the
-cycles."""
+"""Process and run folder → lines that could not be added to the file ``INCOMPLETE``, and pending files of cycles."""
 
 
 def begin(cycle: Path) -> Path | None:
-    """Create the pending file of the cycle that will be written to ``cycle``, and return its path. None if there is
-    none. Never raises."""
+    """Create the pending file of the cycle that will be written to ``cycle``, and return its path. Never raises."""
     if paths.is_remote(cycle):
         return None
     path = cycle.with_name(f"{cycle.name.removesuffix(SUFFIX)}.{owner.owner()}{PENDING_SUFFIX}")

@@ -8,8 +8,7 @@ The output is the same as Arrow's, byte for byte. Arrow before version 18 also w
 they cannot be changed. With these versions, Arrow's own writer is used.
 
 Footers use Thrift's compact protocol with the definitions of Apache Parquet (parquet.thrift). Integers have a variable
-length, and structures do not state their length. Integers can therefore be replaced without other changes.
-"""
+length, and structures do not state their length. Integers can therefore be replaced without other changes."""
 
 from __future__ import annotations
 

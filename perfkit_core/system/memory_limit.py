@@ -2,8 +2,7 @@
 
 The limit counts resident memory. A limit of the address space (``ulimit -v``) would also count memory that is reserved
 but not used, such as that of libraries. Before the limit is exceeded, cached results are dropped. Recordings of a live
-process are never limited, because they would be lost.
-"""
+process are never limited, because they would be lost."""
 
 from __future__ import annotations
 

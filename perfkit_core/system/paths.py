@@ -322,8 +322,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
 
     The folder of ``path`` is created. A file in a store is uploaded in a single operation. Pipes and terminals cannot
     be replaced and are written directly. Raises OSError. If a store refuses the file and ``keep`` is set, the file is
-    kept on this machine, and the error names its path.
-    """
+    kept on this machine, and the error names its path."""
     import tempfile
 
     if is_remote(path):

@@ -124,8 +124,7 @@ def _deferred_signals() -> Iterator[None]:
     """Delay signals until the end of the block.
 
     Without the delay, a signal handler could raise an exception while ``Popen`` starts a child. The child would then
-    keep running, and its process id would be unknown.
-    """
+    keep running, and its process id would be unknown."""
     if threading.current_thread() is not threading.main_thread():  # handlers only run on the main thread
         yield
         return

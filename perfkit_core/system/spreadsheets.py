@@ -1,8 +1,7 @@
 """Cells of CSV files. A spreadsheet runs a text that begins with certain characters as a formula.
 
 An apostrophe before such a text prevents this, as the OWASP recommends (CSV injection). Numbers are not changed. Texts
-with line breaks are quoted, also those with a bare carriage return, which many readers take for the end of a row.
-"""
+with line breaks are quoted, also those with a bare carriage return, which many readers take for the end of a row."""
 
 from __future__ import annotations
 

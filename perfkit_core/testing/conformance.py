@@ -8,8 +8,7 @@ check_exporter         For each stack weight, exporting a trace twice gives the 
                        events, the exporter returns a sentence about the missing data.
 check_view             A view returns the declared columns with the right types, for traces with and without events.
 check_round_trip       A trace is unchanged after storing and reading; pandas, polars and duckdb can read the file.
-=====================  ==============================================================================================
-"""
+=====================  =============================================================================================="""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ class Record:
     - ``rule_version``, ``runtime``, ``framework_version``: of the prediction; ``runtime`` is "host" or "device".
     - ``base_median``, ``change_median``: in the unit of the metric (ns for ``step_time``).
     - ``saving_ratio``, its interval, and ``noise_ratio``: measured, as shares of the base.
-    - ``saving_error``, ``step_error``: (predicted − measured) / |measured|.
-    """
+    - ``saving_error``, ``step_error``: (predicted − measured) / |measured|."""
 
     date: str
     outcome: Outcome
@@ -136,10 +135,11 @@ def read(path: Path) -> list[Record]:
 def summary(records: Sequence[Record]) -> Summary:
     judged = [record for record in records if record.judged]
     outcomes = Counter(record.outcome for record in records)
-    sign_right, covered = 0, []
+    sign_right, covered, excess = 0, [], []
     for record in judged:
         sign_right += record.outcome == ("verified" if (record.predicted_saving_ratio or 0) > 0 else "refuted")
         low, high = record.predicted_low_ratio, record.predicted_high_ratio
+        excess.append((record.predicted_saving_ratio or 0.0) - (record.saving_ratio or 0.0))
         covered.append(low is not None and high is not None and low <= (record.saving_ratio or 0) <= high)
     return Summary(
         records=len(records),
@@ -151,12 +151,8 @@ def summary(records: Sequence[Record]) -> Summary:
         saving_error=_median([record.saving_error for record in judged if record.outcome == "verified"]),
         step_error=_median([record.step_error for record in judged]),
         covered=float(np.mean(covered)) if judged else None,
-        bias=float(np.mean([_excess(record) for record in judged])) if judged else None,
+        bias=float(np.mean(excess)) if judged else None,
     )
-
-
-def _excess(record: Record) -> float:
-    return (record.predicted_saving_ratio or 0.0) - (record.saving_ratio or 0.0)
 
 
 def _median(errors: Sequence[float | None]) -> float | None:

@@ -66,8 +66,7 @@ class Metric:
     def printed(self, command: str, finished: Finished) -> float:
         """Return the last number on stdout that the pattern matches, or else the last one on stderr.
 
-        Raises CaptureError if there is no such number, or if it may be part of a longer number such as ``1,010``.
-        """
+        Raises CaptureError if there is no such number, or if it may be part of a longer number such as ``1,010``."""
         pattern = self.pattern()
         matches = [*pattern.finditer(finished.out)] or [*pattern.finditer(finished.err)]
         if not matches:

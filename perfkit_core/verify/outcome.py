@@ -7,8 +7,7 @@ applies is taken:
 - cannot tell: anything else. More rounds or a quieter machine may decide.
 
 A change can be verified even if its saving lies outside the predicted interval from p10 to p90 (:class:`Fit`). This
-happens to one saving in five even with perfect predictions.
-"""
+happens to one saving in five even with perfect predictions."""
 
 from __future__ import annotations
 

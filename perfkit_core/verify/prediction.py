@@ -35,8 +35,7 @@ class Predicted:
     - ``saving_p10_ns``, ``saving_p90_ns``: percentiles of the saving. If they are None, the saving is the base minus a
       percentile of the step time. This gives a wider interval, because the duration of equal steps varies too.
     - ``saving``, ``saving_low``, ``saving_high``: the median, the 10th and the 90th percentile of the saving, as shares
-      of the base. Steps take longer with a profiler than without, so only shares can be compared.
-    """
+      of the base. Steps take longer with a profiler than without, so only shares can be compared."""
 
     base_ns: int
     p10_ns: int

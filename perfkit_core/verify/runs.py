@@ -1,8 +1,7 @@
 """Run the commands of base and change alternately, each time as a new process, and return one number for each run.
 
 If a machine becomes slower (heat, other users), later runs take longer. So the order of a round is symmetric:
-base-change-change-base or change-base-base-change, chosen at random. A drift then affects both sides equally.
-"""
+base-change-change-base or change-base-base-change, chosen at random. A drift then affects both sides equally."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Time the steps of a training process without a profiler. When the process exits, the step times go to a file.
 
 The training script need not use perfkit. A step lasts from the end of one update of the first optimizer to the end of
-its next update. This code runs inside the measured process, so it imports as little as possible, and never raises.
-"""
+its next update. This code runs inside the measured process, so it imports as little as possible, and never raises."""
 
 from __future__ import annotations
 

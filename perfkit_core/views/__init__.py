@@ -1,14 +1,12 @@
 """The built-in views. Each file declares one in ``VIEW``: its table, its columns, and its merge over ranks.
 
-To add a built-in view, write its file and list it below. A plugin adds views with the hook ``perfkit_analyses``. Shared
-modules:
+To add a built-in view, write its file and list it below. Plugins use the hook ``perfkit_analyses``. Shared modules:
 
 - ``select``: the events that a request selects; ranks and threads; the time of the steps,
 - ``grouping``: the key columns that ``--by`` adds, including Python stacks,
 - ``attribution``: the host event to which device work belongs; how the frameworks' own tables count,
 - ``tables``: tables made of arrays,
-- ``merging``: the merge of the tables of several ranks.
-"""
+- ``merging``: the merge of the tables of several ranks."""
 
 from __future__ import annotations
 

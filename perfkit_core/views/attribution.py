@@ -5,8 +5,7 @@ host event encloses it. The self device time of a host event is the time of the 
 device time includes that of the events inside it. Both are sums over streams, so they can exceed the elapsed time.
 
 Paddle's ``summary()`` (``native``) counts a runtime call only if another host event encloses it. It counts device work
-only if the owner is not a runtime call.
-"""
+only if the owner is not a runtime call."""
 
 from __future__ import annotations
 

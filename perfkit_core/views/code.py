@@ -8,8 +8,7 @@ There are two kinds of recordings:
 - Only operators were recorded, with their stacks. The line is the line of the call, and the time of a frame is the time
   of the operators called in it.
 
-Device work belongs to the frame that launched it. Work of a backward pass belongs to the frame that runs the pass.
-"""
+Device work belongs to the frame that launched it. Work of a backward pass belongs to the frame that runs the pass."""
 
 from __future__ import annotations
 

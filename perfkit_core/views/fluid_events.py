@@ -1,8 +1,7 @@
 """Views ``fluid_events`` and ``fluid_head``: the operator tree and the head of a report like that of Paddle 1.x.
 
 Below an outermost operator are the operators that it calls, its details (such as shape inference and computation), and
-the calls that copy memory. Time is host time plus the time of the device work launched inside.
-"""
+the calls that copy memory. Time is host time plus the time of the device work launched inside."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """View ``fluid_memcpy``: memcpy time by mode (asynchronous, synchronous) and direction, inside and outside operators.
 
 The mode follows from the name of the call that launched the copy (``cudaMemcpyAsync``), or from the name of an event
-that the framework recorded around this call (``GpuMemcpySync:GPU->CPU``).
-"""
+that the framework recorded around this call (``GpuMemcpySync:GPU->CPU``)."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ device time is the union, on each stream, of the device work that these operator
 - Computation on the host: the events that compute (:func:`computing`), without their runtime calls.
 - Computation on the device: kernels, and memcpy and memset launched by host events that compute.
 - Framework overhead: the rest, such as dispatch, shape inference, data preparation and launches. It is never negative,
-  because host events are cut to the operator around them.
-"""
+  because host events are cut to the operator around them."""
 
 from __future__ import annotations
 
@@ -161,8 +160,7 @@ def computing(trace: Trace) -> BoolArray:
     - arithmetic operators, such as ``aten::addmm``, that contain no details and no other arithmetic operators. Their
       time includes the allocations and copies inside them.
 
-    Operators that contain other operators and have no canonical name count as arithmetic, too.
-    """
+    Operators that contain other operators and have no canonical name count as arithmetic, too."""
     parent, operators = trace.ints("parent"), trace.operators
     details = trace.host & trace.rows("kind", OPERATOR_DETAIL)
     names, canonical = trace.codes("name"), trace.codes("op_name")

@@ -1,8 +1,7 @@
 """The merge of the tables of several ranks into one table.
 
 Rows with equal keys become one row. In a tree, rows with equal paths become one row. Each column is merged by the rule
-in its declaration (:mod:`perfkit_core.model.columns`). Integer sums are exact, so the order of ranks has no effect.
-"""
+in its declaration (:mod:`perfkit_core.model.columns`). Integer sums are exact, so the order of ranks has no effect."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The host time of a layer is the time of its operators and of all events inside them. Self time excludes the layers
 below, total time includes them. The total times of the roots add up to the time of all outermost operators. Device work
-belongs to the layer that launched it.
-"""
+belongs to the layer that launched it."""
 
 from __future__ import annotations
 

@@ -87,8 +87,7 @@ def heatmap(section: Section, chart: Chart) -> dict[str, Any] | None:
     """Return the data of a heat map, or None if there is no data.
 
     The user chooses which number the cells show. ``weights`` has the name, unit and values of each such number. The
-    values are a list of rows; unknown values are None. If several table rows belong to one cell, the first is drawn.
-    """
+    values are a list of rows; unknown values are None. If several table rows belong to one cell, the first is drawn."""
     table = section.table
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names or chart.by not in table.columns:

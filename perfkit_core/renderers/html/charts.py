@@ -150,8 +150,7 @@ def figure(section: Section) -> dict[str, Any] | None:
     """Return the data of the chart of a section, or None if there is no data.
 
     Trees, heat maps, waterfalls and distributions have functions of their own. All other charts show series of numbers.
-    All series have the unit of the largest series, so that stacked values add up.
-    """
+    All series have the unit of the largest series, so that stacked values add up."""
     chart, table = section.chart, section.table
     if chart is None or chart.kind == "intervals" or table.empty:
         return None

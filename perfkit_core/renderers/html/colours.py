@@ -68,8 +68,7 @@ def of_names(names: Iterable[str]) -> list[str]:
     """Return the names of the colours of phases, categories, kinds, or columns of their times.
 
     A name without a colour of its own gets a spare one. It is the same on every page, unless another name of ``names``
-    has this colour already.
-    """
+    has this colour already."""
     colours: list[str] = []
     for name in names:
         stem = name.removesuffix("_ns").removesuffix("_bytes")

@@ -1,8 +1,7 @@
 """A report as a fragment of HTML for the output of a notebook's cell.
 
 It needs no script and no network. Its style applies only to itself, and follows the theme of JupyterLab, VS Code and
-Colab. All names are escaped.
-"""
+Colab. All names are escaped."""
 
 from __future__ import annotations
 

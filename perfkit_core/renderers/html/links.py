@@ -26,8 +26,7 @@ def links(report: Report, blocks: Sequence[Block]) -> str:
     - ``kinds``: kind → ``title``, ``home`` (id of the first section that has a row for each thing), ``names`` and
       ``labels`` (texts to show instead of the names, or null)
     - ``places``: ``[section id, title, kind, indices of the names in its table]``
-    - ``related``: ``"KIND KIND"`` → indices of the names of pairs: first, second, first, second, …
-    """
+    - ``related``: ``"KIND KIND"`` → indices of the names of pairs: first, second, first, second, …"""
     kinds: dict[str, Any] = {}
     number: dict[str, dict[str, int]] = {}
     places = []

@@ -1,8 +1,7 @@
 """Start the timer of steps in a new Python process. Python imports this module if this folder is on its path.
 
 First, the module removes this folder from the path, so that the script is not affected. Then it imports the
-``sitecustomize`` module that Python would have imported without this folder.
-"""
+``sitecustomize`` module that Python would have imported without this folder."""
 
 from __future__ import annotations
 

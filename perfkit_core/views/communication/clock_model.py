@@ -6,8 +6,7 @@ is kept within bounds, because no rank leaves a collective before the last rank 
 a drift, the drift is corrected. Otherwise the offset is constant.
 
 Ranks are connected if they share a collective, directly or through other ranks. The reference is the lowest of the
-connected ranks. A rank whose clock contradicts the reference gets a different reference.
-"""
+connected ranks. A rank whose clock contradicts the reference gets a different reference."""
 
 from __future__ import annotations
 
@@ -187,8 +186,7 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
 
     - ``start``, ``end``: the start and the end on this rank, on its own clock.
     - ``reference``: the median of the ends on the aligned ranks, on the clock of the reference.
-    - ``first_end``, ``latest_start``: the first end and the last start on the aligned ranks, on the same clock.
-    """
+    - ``first_end``, ``latest_start``: the first end and the last start on the aligned ranks, on the same clock."""
     ends, time = mine["end"].to_numpy(), mine["reference"].to_numpy()
     difference, moment = ends - time, int(ends.min())
     drift: float | None = None

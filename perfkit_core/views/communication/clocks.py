@@ -2,8 +2,7 @@
 
 A positive offset means that the rank's clock is ahead of the reference. Offsets are computed from collectives that
 ranks share (``clock_model``). Ranks have different references if no collectives connect them, directly or through other
-ranks. In this case, :func:`aligned` uses the reference that has the most ranks.
-"""
+ranks. In this case, :func:`aligned` uses the reference that has the most ranks."""
 
 from __future__ import annotations
 

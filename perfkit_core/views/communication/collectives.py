@@ -3,8 +3,7 @@
 Bandwidths are defined as in nccl-tests. The algorithm bandwidth is the size divided by the time. The bus bandwidth is
 the algorithm bandwidth times a factor for the load of each link (``bus_factors``). The time of a collective includes
 the wait for the last rank. The transfer time is counted from the start of the last rank. It is known only if all
-ranks of the group were recorded.
-"""
+ranks of the group were recorded."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The time of each is a union over the threads, streams and devices of a rank. The overlap is the time during which both
 run. The rest of the communication is exposed. If steps were recorded, only time inside the steps counts. Times are
-summed over ranks. Communication is defined in ``instances``, computation in ``activity``.
-"""
+summed over ranks. Communication is defined in ``instances``, computation in ``activity``."""
 
 from __future__ import annotations
 
@@ -121,8 +120,7 @@ def native_communication(trace: Trace) -> tuple[BoolArray, BoolArray, BoolArray]
     - Computation: kernels without nccl or xccl in their name that no host communication event launched directly.
 
     A kernel without nccl or xccl in its name is both device communication and computation if the event that launched
-    it is inside a host communication event, but is not itself one.
-    """
+    it is inside a host communication event, but is not itself one."""
     operators = trace.rows("kind", OPERATOR) & _named(trace, WORDS)
     host = trace.host & (trace.rows("kind", COMMUNICATION) | operators)
     owner = native_owners(trace)

@@ -3,8 +3,7 @@
 A rank may compute longer than the others because it has more work, such as longer sequences or more tokens for its
 experts, or because it is slower at the same work. The FLOPs and the tokens of a step show which, and so do the elements
 that the ranks receive in an all_to_all. Calls in which all ranks receive equally much are left out, because they would
-hide uneven calls such as the dispatch of tokens to experts.
-"""
+hide uneven calls such as the dispatch of tokens to experts."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ Each of these is one collective:
 
 All ranks of a group issue its collectives in the same order. Collectives are matched by the number that the library
 gave them, else by their position in the step (without steps: in the recording). Matched collectives must have the same
-name and size. If two differ, they and all later collectives of the group in this step are not matched.
-"""
+name and size. If two differ, they and all later collectives of the group in this step are not matched."""
 
 from __future__ import annotations
 
@@ -124,8 +123,7 @@ def instances(trace: Trace) -> pd.DataFrame:
     - row (in the event table), start_ns, dur_ns, issue_ns (start of the host call): int64.
     - rank, step, stream, group_size, sequence, bytes, peer, tag, sent, received, received_rows:
       Int64, NA if unknown.
-    - collective, group, members, dtype, algorithm, protocol: text, None if unknown.
-    """
+    - collective, group, members, dtype, algorithm, protocol: text, None if unknown."""
     talk, about = communication(trace), descriptions(trace)
     single = talk.device & (named_as_collective(trace) | trace.rows("kind", COMMUNICATION))
     shared = np.flatnonzero(talk.device & ~single & (talk.call != NO_ROW))
@@ -223,8 +221,7 @@ def kernel_name(name: str) -> KernelName:
     Examples of NCCL and RCCL: ``ncclKernel_AllReduce_RING_LL_Sum_float``,
     ``ncclDevKernel_AllReduce_Sum_f32_TREE_LL128``, ``ncclAllReduceRingLLKernel_sum_f32``. The names of point-to-point
     kernels always contain RING and SIMPLE, so these parts are ignored. HCCL names a collective ``hcom_allReduce__``,
-    followed by numbers of the group and the call.
-    """
+    followed by numbers of the group and the call."""
     if SEND_RECV.search(name):
         return KernelName()
     collective = next((canonical for pattern, canonical in _NAMES if pattern.search(name)), None)
@@ -248,8 +245,7 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
     - ``of_ranks``: the number of ranks that recorded the collective.
     - ``complete``: whether all ranks of the group recorded the collective.
 
-    An unknown ``group_size`` is filled in if all ranks of the job took part.
-    """
+    An unknown ``group_size`` is filled in if all ranks of the job took part."""
     collectives = collectives.assign(match=np.int64(UNMATCHED))
     of_groups = collectives["collective"].isin(COLLECTIVES) & ~collectives["collective"].isin(POINT_TO_POINT)
     wide = collectives[of_groups & collectives["rank"].notna()]

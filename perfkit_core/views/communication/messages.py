@@ -2,11 +2,9 @@
 
 A send or receive may be recorded as two events. The operator names the other rank, and another event has the time:
 
-- On the host (gloo), the label of the library ends when the data has arrived. Labels follow their operators in the same
-  order.
+- On the host (gloo), the label of the library ends when the data has arrived. Labels follow their operators in order.
 - Sends and receives that are issued together (batch_isend_irecv) run in one kernel. It is the next kernel of sends and
-  receives that the same thread launches.
-"""
+  receives that the same thread launches."""
 
 from __future__ import annotations
 
@@ -45,8 +43,7 @@ def messages(trace: Trace) -> pd.DataFrame:
     - row (in the event table), issue_ns (start of the call): int64.
     - collective: send or recv. group, members: text, None if unknown.
     - rank, step, peer (the other rank), tag, bytes: Int64, NA if unknown.
-    - start_ns, dur_ns: Int64, NA if only the call was recorded. Messages in one kernel have the times of the kernel.
-    """
+    - start_ns, dur_ns: Int64, NA if only the call was recorded. Messages in one kernel have the times of the kernel."""
     timed, issued = detailed(trace), _issued(trace)
     ours = timed[timed["collective"].isin(POINT_TO_POINT)]
     issued = issued[issued["name"].isin(POINT_TO_POINT) & ~issued.index.isin(ours["operator"])]

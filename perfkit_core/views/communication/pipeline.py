@@ -4,8 +4,7 @@ A bubble is the time in a step in which a send or receive is in progress and not
 transfer of the message. The stages and the
 microbatches follow from the messages. Ranks are the stages of a pipeline if each exchanges messages with at most two
 others, in one line. The first stage begins its steps with a send, and the last with a receive. A microbatch sends one
-tensor of each size over each link, in each direction.
-"""
+tensor of each size over each link, in each direction."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The k-th send of one rank to another in a step is the k-th receive of the other rank from it, in the same group and with
 the same tag. If two of them differ in size, they and all later ones of the step are not matched. Waits compare times of
-two ranks, so they are known only if the clocks of both can be aligned (``clock_model``).
-"""
+two ranks, so they are known only if the clocks of both can be aligned (``clock_model``)."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def matched(ends: pd.DataFrame) -> pd.DataFrame:
 
     - sender, receiver, group, members, tag, step. Missing groups and members are "". Missing tags and steps are -1.
     - bytes. ``start_ns_send``, ``dur_ns_send``, ``start_ns_recv``, ``dur_ns_recv``: NA if unknown or not recorded.
-    - ``at``: both, or the end of a message that is not matched: send, recv.
-    """
+    - ``at``: both, or the end of a message that is not matched: send, recv."""
     ends = ends[ends["peer"].notna() & ends["rank"].notna()]
     sends = ends["collective"] == "send"
     ends = ends.assign(

@@ -5,8 +5,7 @@ late each rank arrives, how long each rank waits for the last rank, and how long
 wait lasts from the rank's start to the last rank's start, but at most to the rank's end. The transfer follows the wait.
 
 If several ranks start last at the same time, the collective is tied: none of them is the last rank, and no rank has
-caused the waits of the others.
-"""
+caused the waits of the others."""
 
 from __future__ import annotations
 
@@ -120,8 +119,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     - ``tied``: whether several ranks started last at the same time. ``last``: whether this rank alone started last.
     - ``latest``: marks one row per meeting: that of the rank that started last. If tied, it is the lowest such rank.
     - ``incomplete``: whether a rank of the group is missing. The missing rank may have started last.
-    - ``complete``: as in :func:`matched`, but False if a clock is not aligned. Then ``incomplete`` may be False too.
-    """
+    - ``complete``: as in :func:`matched`, but False if a clock is not aligned. Then ``incomplete`` may be False too."""
     collectives = instances.all_collectives(partials)
     clocks = clock_model.clock_offsets(collectives)
     meeting = clock_model.meetings(collectives, clocks)

@@ -9,8 +9,7 @@ earlier step launched them. If device work was not recorded, only the steps whos
 such steps, the divisor is 0 and the utilisation unknown.
 
 CPU utilisation is measured by the framework. The native table uses Paddle's step time, and counts only kernels that a
-host event launched.
-"""
+host event launched."""
 
 from __future__ import annotations
 

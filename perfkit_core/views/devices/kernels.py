@@ -1,7 +1,6 @@
 """View ``kernels``: calls and device time of each kernel, with or without a recorded launch.
 
-Times are sums over streams, as in Paddle's kernel summary and torch's device rows.
-"""
+Times are sums over streams, as in Paddle's kernel summary and torch's device rows."""
 
 from __future__ import annotations
 
