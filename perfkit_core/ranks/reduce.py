@@ -58,7 +58,7 @@ def split(trace: Trace) -> list[Trace]:
     for name in ROW_REFERENCES:
         row = trace.ints(name)[order]
         moved[name] = np.where((row >= 0) & (of_event[row] == in_order), position[row], NO_ROW)
-    traces = []
+    traces: list[Trace] = []
     for rank, start, stop in zip(ranks.tolist(), first.tolist(), end.tolist(), strict=True):
         references = {name: pa.array(rows[start:stop]) for name, rows in moved.items()}
         meta = structs.replace(trace.meta, account=()) if traces else trace.meta
