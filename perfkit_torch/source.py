@@ -104,8 +104,9 @@ def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Findi
 
 def _lost_links(count: int) -> Finding:
     text = plural(
-        "1 link between a host call and device work is not used: its ends are no operator and no device event",
-        "{n} links between host calls and device work are not used: their ends are no operator and no device event",
+        "1 link between a host call and device work is not used: no operator or no device event begins at its ends",
+        "{n} links between host calls and device work are not used: no operator or no device event begins at their "
+        "ends",
         count,
     )
     return Finding("links-without-events", text)

@@ -266,7 +266,7 @@ def _where(trace: Trace, rows: IntArray) -> Message:
 
 def _cause(trace: Trace, records: LostRecords) -> Message:
     if records.implausible == len(records.lost):
-        return message("the times of their device work cannot be")
+        return message("the times of their device work are impossible")
     launched = trace.ints("launched_by")[trace.rows("kind", *schema.DEVICE_WORK)]
     launched = launched[launched != NO_ROW]
     if not len(launched):

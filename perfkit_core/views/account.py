@@ -43,7 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 COLUMNS = (
-    words("became", "Became"),
+    words("became", "Outcome"),
     key("type", "Type"),
     key("category", "Category"),
     key("process", "Process or device"),
@@ -56,6 +56,8 @@ VIEW = View(
     description="what became of each event of the source: a row of the event table, metadata, a link, or left out",
     table=table,
     columns=COLUMNS,
-    explain_empty=lambda trace: message("the recording was made by a perfkit that did not count the events it read"),
+    explain_empty=lambda trace: message(
+        "an older perfkit made this recording, and did not count the events that it read"
+    ),
     reduction=Reduction(reduce, merge),
 )

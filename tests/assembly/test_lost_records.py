@@ -128,7 +128,7 @@ def test_all_device_work_is_lost() -> None:
 def test_device_work_whose_times_cannot_be_counts_as_missing() -> None:
     found = trace(steps({13, 14, 15, 16}, kind=schema.IMPLAUSIBLE, start_ns=3_000_000, dur_ns=0))
     assert "4 of 16 launch calls" in finding(found)
-    assert "the times of their device work cannot be" in finding(found)
+    assert "the times of their device work are impossible" in finding(found)
     assert incomplete(found) == [3]
 
 

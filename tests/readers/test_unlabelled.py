@@ -71,7 +71,7 @@ def test_a_link_says_which_operator_launched_the_work(tmp_path: Path) -> None:
     rows = trace.events.to_pylist()
     assert [rows[row["launched_by"]]["name"] for row in rows if row["name"] == "MatMulV3"] == ["aten::mm"]
     assert [finding.message for finding in trace.quality if finding.code == "links-without-events"] == [
-        "1 link between a host call and device work is not used: its ends are no operator and no device event"
+        "1 link between a host call and device work is not used: no operator or no device event begins at its ends"
     ]
     assert not both(path)
 
