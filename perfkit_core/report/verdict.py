@@ -57,7 +57,8 @@ def verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:
         complete = int(partition["steps"].max()) if "steps" in partition else steps
         if complete < steps:
             text = mark(
-                "Only {complete} of {steps} steps count, because the device work of the others was not recorded completely."
+                "Only {complete} of {steps} steps count, because the device work of the others was not recorded "
+                "completely."
             )
             yield message(text, complete=complete, steps=steps)
     elif steps or (devices is not None and (devices["busy_ns"].gt(0) & devices["span_ns"].eq(0)).any()):
