@@ -18,8 +18,16 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer for the steps of a training loop, see :class:`perfkit_core.throughput.Throughput`. Waits for Paddle's
-    DataLoader are timed automatically, without ``reader``."""
+    """Timer for the steps of a training loop and for its waits for input. Waits for Paddle's DataLoader are timed
+    automatically.
+
+    - ``with Throughput() as throughput:`` encloses the loop.
+    - ``throughput.reader(loader)`` times the waits for another loader.
+    - ``throughput.step(num_samples)`` ends a step.
+    - ``throughput.summary()`` returns rates and costs.
+
+    See :class:`perfkit_core.throughput.Throughput`.
+    """
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device

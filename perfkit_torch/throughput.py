@@ -17,7 +17,15 @@ __all__ = ["Throughput"]
 
 
 class Throughput(_Throughput):
-    """Timer for the steps of a training loop, see :class:`perfkit_core.throughput.Throughput`."""
+    """Timer for the steps of a training loop and for its waits for input.
+
+    - ``with Throughput() as throughput:`` encloses the loop.
+    - ``throughput.reader(loader)`` times the waits for a loader.
+    - ``throughput.step(num_samples)`` ends a step.
+    - ``throughput.summary()`` returns rates and costs.
+
+    See :class:`perfkit_core.throughput.Throughput`.
+    """
 
     def _device_clock(self) -> DeviceClock | None:
         torch = sys.modules.get("torch")
