@@ -237,6 +237,10 @@ WORDS: Final = (
     "abstained", "median", "mean", "minimum", "maximum", "slower", "faster", "slower, perhaps noise",
     "faster, perhaps noise", "no difference beyond noise", "too few steps to tell", "base only", "other only", "both",
     "passed", "failed", "within noise", "cannot tell",
+    # What became of the events of a source.
+    "row", "metadata", "link", "about_recording", "empty", "sum_of_events", "without_start", "start_not_a_time",
+    "not_json", "without_fields", "type_without_duration", "without_rank", "without_end", "without_times",
+    "table_not_read",
     "category", "event", "family", "family_phase", "layer", "operator_shape", "unmatched",
 )  # fmt: skip
 """Words in table cells, to be translated. The kinds and phases of the schema are translated as well."""

@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.language.messages import message
 from perfkit_core.model import account
 from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.columns import count, duration, key, words
+from perfkit_core.model.columns import count, duration, key
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import select
@@ -43,7 +43,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 COLUMNS = (
-    words("became", "Outcome"),
+    key("became", "Outcome", words="ids"),
     key("type", "Type"),
     key("category", "Category"),
     key("process", "Process or device"),
