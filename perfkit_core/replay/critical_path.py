@@ -92,8 +92,10 @@ def contradiction(replay: Replay) -> Text | None:
             message("{event} ({wait})", event=readable(event)[:_NAME_LENGTH], wait=message(wait))
             for event, wait in zip(events, waits, strict=True)
         ]
-        text = "the replay cannot be played, because these events wait for each other in a cycle: {events:list}"
-        return message(text, events=listed)
+        return message(
+            "the replay cannot be played, because these events wait for each other in a cycle: {events:list}",
+            events=listed,
+        )
     return None
 
 
