@@ -28,6 +28,7 @@ from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_li
 from perfkit_core.storage import bytestream
 from perfkit_torch import dialect, operator_names
 
+LINKS_LOST: Final = "links-without-events"
 _HEADER_MARKS: Final = (b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"with_stack"',
                         b'"torch_profiler_kwargs"')  # fmt: skip
 _EVENT_MARKS: Final = (b"aten::", b'"cpu_op"', b'"Ev Idx"', b'"CPU functions"', b'"cuda_runtime"', b'"user_annotation"',
@@ -83,8 +84,15 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
-    links = len(reading.recorder.link_ends)
-    quality = (*reading.findings(), _lost_links(links)) if links else reading.findings()
+    quality = reading.findings()
+    if links := sum(not link.begins for link in reading.recorder.link_ends):
+        text = plural(
+            "a streamed file does not keep 1 link between a host call and device work: its device work has no launch",
+            "a streamed file does not keep {n} links between host calls and device work: their device work has no "
+            "launch",
+            links,
+        )
+        quality += (Finding(LINKS_LOST, text),)
     writer.close(reading.meta(), quality, reading.rank, reading.base_ns)
 
 
@@ -109,7 +117,7 @@ def _lost_links(count: int) -> Finding:
         "ends",
         count,
     )
-    return Finding("links-without-events", text)
+    return Finding(LINKS_LOST, text)
 
 
 class _Reading(Reading[dialect.TorchDialect]):

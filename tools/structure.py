@@ -48,8 +48,8 @@ ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 70_500,
-    "files": 525,
+    "product lines": 73_500,
+    "files": 530,
     "private functions used once": 0.18,
     "import lines": 0.087,
     "basenames in more than two packages": 0,

@@ -96,7 +96,8 @@ def corrections(trace: Trace) -> Corrections | None:
         return None
     start, end = trace.ints("start_ns"), trace.end_ns
     host = trace.host | memory  # the host records memory events of devices
-    compared = host if host.any() else np.ones(len(trace), np.bool_)
+    calls = trace.host & ~memory  # memory may have been allocated days before
+    compared = calls if calls.any() else np.ones(len(trace), np.bool_)
     far = _far(start, compared)
     near = np.flatnonzero(compared & ~far)
     last = int(start[near[-1]])

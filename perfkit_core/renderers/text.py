@@ -39,7 +39,10 @@ def render(report: Report, width: int | None = None, styled: bool = False, heigh
     style = Style(styled)
     lines = list(_lines(report, width, style, brief=height is not None))
     if height is not None and len(lines) > height:
-        lines = list(_lines(_shortened(report, len(lines) - height), width, style, brief=True))
+        shorter = _shortened(report, len(lines) - height)
+        lines = list(_lines(shorter, width, style, brief=True))
+        if len(lines) > height:  # the line on the rows that were left out is new
+            lines = list(_lines(_shortened(shorter, len(lines) - height), width, style, brief=True))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

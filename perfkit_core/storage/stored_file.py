@@ -100,10 +100,7 @@ class StoredFile:
                     table = file.read_row_groups(groups, columns=fields.names, use_threads=len(fields) > 1)
             if len(table) != rows:
                 raise ValueError("the number of rows differs from the footer")
-            ranks = self.stored.meta.ranks
-            if not ranks and self.stored.stage == "recorded":  # the processes are separated when all events are known
-                return checked(table, fields, None, first, self.first_row[-1])
-            return checked(table, fields, ranks, first, self.first_row[-1])
+            return checked(table, fields, self.stored.meta.ranks or None, first, self.first_row[-1])
         except (pa.ArrowException, OSError, ValueError) as error:
             raise unreadable(self.path, error) from None
 

@@ -186,7 +186,6 @@ RECORDED = {
     "negative duration": ("dur_ns", -1, "the column dur_ns is negative in row 7: -1"),
     "no device": ("device", None, "the column device is empty in row 7"),
     "unknown kind": ("kind", "kernels", "the column kind has an unknown word in row 7: 'kernels'"),
-    "a rank that the metadata lacks": ("rank", 5, "the events of rank 5 contradict the metadata"),
 }
 
 

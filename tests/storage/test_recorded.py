@@ -24,6 +24,7 @@ from perfkit_core.storage import writer
 from perfkit_core.storage.recorded_events import ROW_GROUP, RecordedWriter
 from perfkit_core.storage.store import read_stored
 from perfkit_core.testing.traces import plain
+from perfkit_torch.source import LINKS_LOST
 from tests.support.events import codes
 from tests.support.server_trace import Server
 from tests.support.small_trace import small_trace
@@ -72,8 +73,12 @@ def test_a_real_trace_survives_a_recorded_file_in_every_cell(
         taken.append((Recorded(recorded.columns, recorded.parent), meta, quality, rank))
         return assemble(recorded, meta, quality, rank, operator_names)
 
-    for source in (perfkit_torch.source, perfkit_paddle.json_source, perfkit_paddle.pb_source):
-        monkeypatch.setattr(source, "assemble", seen)
+    def seen_ranks(recorded: Recorded, meta: Any, quality: Any = (), operator_names: Any = None) -> Trace:
+        return seen(recorded, meta, quality, next(iter(meta.ranks), None), operator_names)
+
+    for source in (perfkit_torch.source, perfkit_paddle.json_source):
+        monkeypatch.setattr(source, "assemble_ranks", seen_ranks)
+    monkeypatch.setattr(perfkit_paddle.pb_source, "assemble", seen)
     direct = perfkit_core.load(traces / file)
     recorded, meta, quality, rank = taken[0]
     with RecordedWriter(tmp_path / "t.parquet") as writer:
@@ -85,7 +90,8 @@ def test_a_real_trace_survives_a_recorded_file_in_every_cell(
 
 
 def test_a_streamed_file_has_all_findings(trace_file: Path, tmp_path: Path) -> None:
-    """Only the recordings of graph captures next to a file are not found from a streamed run elsewhere."""
+    """Only the recordings of graph captures next to a file are not found from a streamed run elsewhere. Links are not
+    kept, which a finding says."""
     try:
         direct = perfkit_core.load(trace_file)
         stream(trace_file, tmp_path / "t.perfkit.parquet")
@@ -95,6 +101,9 @@ def test_a_streamed_file_has_all_findings(trace_file: Path, tmp_path: Path) -> N
         {finding.code.replace(ATTRIBUTED, UNATTRIBUTED) for finding in trace.quality}
         for trace in (perfkit_core.load(tmp_path / "t.perfkit.parquet"), direct)
     )
+    if LINKS_LOST in found - expected:
+        found -= {LINKS_LOST, "device-events-without-launch"}
+        expected -= {"device-events-without-launch"}
     assert found == expected
 
 
