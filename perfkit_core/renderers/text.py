@@ -86,7 +86,7 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
     if notes and brief:
         codes = say(", ").join(dict.fromkeys(visible(note.code) for note in notes))
         text = say("Notes on the data: {codes} (see perfkit summary SOURCE --view findings)", codes=codes)
-        yield from ("", *map(style.dim, wrapped(text, width)))
+        yield from ("", *map(style.dim, _cut(text, width, most=most)))
     elif notes:
         yield from ("", style.bold(say("Notes on the data")))
         for note in notes:
