@@ -45,7 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     key("became", "Outcome", words="ids"),
     key("type", "Type"),
-    key("category", "Category"),
+    key("category", "Recorded category"),
     key("process", "Process or device"),
     count("events", "Events"),
     duration("dur_ns", "Sum of durations"),

@@ -106,7 +106,7 @@ def shows(cell: Cell, heading: str, value: Any) -> bool:
         return cell.text == "-" and not cell.order
     if isinstance(value, bool):
         return cell.text == ("yes" if value else "no")
-    if heading in ("Category", "Part"):  # ids such as launch_and_host
+    if heading in ("Category", "Part", "Outcome"):  # ids such as launch_and_host
         return cell.text == value.replace("_", " ").capitalize()
     if cell.order is None:
         return cell.text == visible(str(value))
