@@ -26,8 +26,7 @@ class Throughput(_Throughput):
     - ``throughput.step(num_samples)`` ends a step.
     - ``throughput.summary()`` returns rates and costs.
 
-    See :class:`perfkit_core.throughput.Throughput`.
-    """
+    See :class:`perfkit_core.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device

@@ -45,7 +45,8 @@ def export(
     - ``path``: local path, or address in a store (``s3://…``). With the suffix ``.gz``, the file is compressed.
     - ``to``: format, or None to select it by the suffix of ``path``.
     - ``weight``: weight of stacks: "cpu", "device", "calls" or "bytes".
-    - ``steps``: step numbers to export, or None for all events. Device work during these steps is also exported.
+    - ``steps``: step numbers to export, or None for all events. Device work that runs during these steps is also
+      exported.
     - ``align``: whether to align the clocks of the ranks, using the collectives that they share.
     - ``keep_host``: whether to keep the host name, folders, and all keys of the header of a trace file. By default,
       the file contains only the metadata that perfkit uses (:func:`perfkit_core.model.sharing.shareable`).

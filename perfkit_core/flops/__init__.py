@@ -6,4 +6,5 @@
 - ``registry``: formulas of operators, and the work of a recorded call,
 - ``peaks``: peak rates of devices, from ``device_peaks.toml``.
 
-A multiply-add counts as two FLOPs. Bytes are the least possible traffic: each input and each result once."""
+A multiply-add counts as two FLOPs. Bytes are the least possible traffic: each input is read once, each result is
+written once."""

@@ -1,7 +1,5 @@
 """Recorded arguments of operators: tensors with shape and type, lists of tensors, and values such as a stride."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each formula counts two FLOPs for each multiply-add. Biases, scales and activations are not counted, as in most FLOPs
 counters. A formula raises ValueError if the shapes do not fit or if they do not determine the FLOPs."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
@@ -46,7 +44,8 @@ def matmul(
 
 
 def summed_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Work:
-    """Return the work of the sum of all products ``a[i] @ b[i]``, with the FLOPs of :func:`matmul`: one matrix."""
+    """Return the work of the sum of all products ``a[i] @ b[i]``, with the FLOPs of :func:`matmul`. The result is one
+    matrix."""
     work = matmul(a, b)
     result = Tensor((a.shape[-2], b.shape[-1]), a.dtype)
     return replace(work, bytes=moved((a, b, bias, result)))

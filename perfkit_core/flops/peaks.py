@@ -3,8 +3,6 @@
 The built-in rates are in ``device_peaks.toml``, with their sources. A file of the same form adds devices or replaces
 rates (``--peaks FILE``)."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping

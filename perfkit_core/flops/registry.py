@@ -4,8 +4,6 @@ An adapter says which roles the recorded arguments of an operator have, in a tex
 name is the name of a formula in :mod:`perfkit_core.flops.matrix` or :mod:`perfkit_core.flops.vector`. Operators without
 such a text, whose canonical name belongs to an elementwise family, have the formula ``elementwise``."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

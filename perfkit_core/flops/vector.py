@@ -4,8 +4,6 @@ The number of FLOPs of a function such as ``exp`` depends on the hardware. By co
 each function counts as one FLOP for each element. Copies count none. Such operators are limited by the memory, so their
 bytes matter more. A formula raises ValueError if the shapes do not fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -277,7 +275,8 @@ def picked_loss(input: Tensor, target: Tensor) -> Work:
 
 
 def picked_loss_gradient(input: Tensor, target: Tensor) -> Work:
-    """Return the work of the gradient of :func:`picked_loss`, of the shape of the input: one FLOP per target."""
+    """Return the work of the gradient of :func:`picked_loss`, which has the shape of the input: one FLOP for each
+    target."""
     return Work(target.elements, moved((target, input)), dtype=input.dtype)
 
 

@@ -1,7 +1,5 @@
 """FLOPs and bytes of one operator call, and helpers for formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -129,11 +129,6 @@ _MOST: Final = 2**63 - 1
 class Throughput:
     """A timer of the steps of one loop on one thread, and of its waits for input.
 
-    - ``with Throughput() as throughput:`` encloses the loop.
-    - ``throughput.reader(loader)`` times the waits for a loader.
-    - ``throughput.step(num_samples)`` ends a step.
-    - ``throughput.summary()`` returns rates and costs.
-
     The summary leaves out the first ``warmup`` steps. ``clock`` returns the time in ns. Raises UsageError if ``warmup``
     is not a number of steps. Later errors do not stop the loop; each is logged once under the name ``perfkit``."""
 
