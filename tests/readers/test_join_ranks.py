@@ -51,7 +51,7 @@ def recorded(start_ns: int, end_ns: int, clock: str = "epoch", rank: int | None 
 
 
 def test_consecutive_recordings_are_not_ranks() -> None:
-    with pytest.raises(SourceError, match=r"at different times.*; perfkit compare from 10 from 21$"):
+    with pytest.raises(SourceError, match=r"at different times.*; perfkit compare 'from 10' 'from 21'$"):
         one_job([recorded(10, 20), recorded(15, 30), recorded(21, 40)])
 
 

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
+from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage import store, unwritten
-from perfkit_core.storage.stored_file import StoredColumns
+from perfkit_core.storage.stored_file import StoredFile
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from perfkit_core.system import owner
 from tests.support.events import codes, host, trace
@@ -41,7 +41,8 @@ def record(
         world_size=world_size,
         window_ns=(begin, begin + 100),
     )
-    return store.write_cycle(Trace(small.events, meta, small.quality), folder)
+    of_rank = small if rank is None else with_rank(small, rank)
+    return store.write_cycle(Trace(of_rank.events, meta, small.quality), folder)
 
 
 def labels(trace: Trace) -> list[str]:
@@ -160,7 +161,7 @@ def test_cycles_of_one_recording_are_accepted_without_reading_their_steps(
     for cycle in (0, 1):
         record(tmp_path, f"run {cycle}", 90 * cycle, cycle=cycle)
     with monkeypatch.context() as watched:
-        watched.setattr(StoredColumns, "_read", lambda columns, groups, names: asked.extend(names))
+        watched.setattr(StoredFile, "read", lambda file, groups, fields: asked.extend(fields.names))
         load(tmp_path)
     assert asked == []
     assert labels(load(tmp_path)) == ["run 0"] * 2 + ["run 1"] * 2

@@ -14,7 +14,7 @@ from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers import sums
 from perfkit_core.storage.store import write_trace
-from perfkit_core.storage.stored_file import StoredColumns
+from perfkit_core.storage.stored_file import StoredFile
 from tests.support.chrome import event, write
 from tests.support.extreme import all_named_apart, trace_of
 
@@ -77,5 +77,5 @@ def test_a_stored_run_is_checked_by_its_statistics(tmp_path: Path, monkeypatch: 
     def refuse(*_: Any) -> None:
         raise AssertionError("a column was read")
 
-    monkeypatch.setattr(StoredColumns, "_read", refuse)
+    monkeypatch.setattr(StoredFile, "read", refuse)
     assert len(load(path)) == 100

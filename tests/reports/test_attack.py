@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.reports.attack import REMOVED, SCRIPT, STARTS, TOKEN
+from tests.reports.commands import run_all
 from tests.reports.conftest import assert_clear
 
 pytestmark = pytest.mark.bare
@@ -157,9 +158,9 @@ def test_sql_values_are_their_text_or_one_clear_line(
         pytest.param("ub_longer.json", "ub_some.json", id="2,000,000 letters, 5,000 names"),
     ],
 )
-def test_one_long_name_needs_little_memory(reported, perfkit, base: str, other: str) -> None:
-    code, out, err = perfkit(
-        "compare", reported(base).path, reported(other).path, "--max-memory", "1GB", "--format", "json"
-    )
-    assert (code, err) == (0, ""), err
-    assert json.loads(out)
+def test_one_long_name_needs_little_memory(reported, base: str, other: str) -> None:
+    """A process of its own: the limit counts what frameworks hold that other tests imported."""
+    paths = str(reported(base).path), str(reported(other).path)
+    (result,) = run_all([["compare", *paths, "--max-memory", "1GB", "--format", "json"]])
+    assert (result["code"], result["err"]) == (0, ""), result["err"]
+    assert json.loads(result["out"])
