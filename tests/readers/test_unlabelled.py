@@ -183,6 +183,13 @@ def test_ranks_in_the_ids_of_processes_are_read(
     assert not both(path)
 
 
+@pytest.mark.parametrize("prefix", ["python3 ", "node7.example ", "GPU 0 "])
+def test_other_numbers_in_the_id_of_a_process_are_no_rank(tmp_path: Path, prefix: str) -> None:
+    trace = load(write(tmp_path / "t.json", launch(f"{prefix}83", 0, 1, 10, "mm")))
+    assert trace.meta.ranks == ()
+    assert launched(trace) == {(None, "k_mm", "cudaLaunchKernel")}
+
+
 def test_processes_with_numbers_are_ranks_if_their_launches_differ(tmp_path: Path) -> None:
     trace = load(write(tmp_path / "t.json", launch(83, 0, 1, 10, "mm") + launch(84, 0, 2, 12, "add")))
     assert launched(trace) == {(0, "k_mm", "cudaLaunchKernel"), (1, "k_add", "cudaLaunchKernel")}

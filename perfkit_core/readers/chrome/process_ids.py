@@ -17,6 +17,8 @@ from perfkit_core.assembly.process_ranks import SEVERAL_NUMBERS
 from perfkit_core.readers.chrome.dialect import integer
 
 _BEFORE_NUMBER: Final = re.compile(r"(.*?)(\d{1,15})\D*", re.DOTALL)
+_RANKED: Final = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]|(?<![a-z])(?:rank|worker|[tdpec]p)[ _:=#-]?\d", re.IGNORECASE)
+"""What says a rank in the text before the number of a process. Other texts, such as ``python3``, say none."""
 _NUMBER: Final = re.compile(r"\d{1,6}")
 _NOT_A_NUMBER: Final = 1 << 40
 """Is added to the checksum of a text without a rank. The ids of real processes and threads are smaller."""
@@ -55,7 +57,8 @@ class ProcessIds:
             return None
         if token not in self._ranks:
             match = _BEFORE_NUMBER.fullmatch(token)
-            self._ranks[token] = _rank([int(number) for number in _NUMBER.findall(match[1])]) if match else None
+            ranked = match is not None and _RANKED.search(match[1]) is not None
+            self._ranks[token] = _rank(list(map(int, _NUMBER.findall(match[1])))) if match and ranked else None
         return self._ranks[token]
 
     def describe(self, name: str, token: Any, args: Any) -> None:
