@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -38,23 +39,29 @@ class Gunzip(io.RawIOBase):
     def read(self, count: int = -1) -> bytes:
         """Return ``count`` bytes, or fewer at the end of the file or before a damaged place. A negative ``count`` means
         all bytes. In this case, a damaged place raises immediately."""
-        if self._damage:
-            raise self._damage
         pieces: list[bytes] = []
         held = 0
+        for piece in self._pieces(count):
+            pieces.append(piece)
+            held += len(piece)
+            memory_limit.require(held, "unpacked data")  # the pieces are joined to a second copy
+        return b"".join(pieces)
+
+    def _pieces(self, count: int) -> Iterator[bytes]:
+        """Yield the data of :meth:`read`, piece by piece."""
+        if self._damage:
+            raise self._damage
+        held = 0
         try:
-            while held != count:
-                piece = self._piece(min(count - held, _PIECE_BYTES) if count > 0 else CHUNK_BYTES)
-                if not piece:
-                    break
-                pieces.append(piece)
+            while held != count and (
+                piece := self._piece(min(count - held, _PIECE_BYTES) if count > 0 else CHUNK_BYTES)
+            ):
                 held += len(piece)
-                memory_limit.require(held, "unpacked data")  # the pieces are joined to a second copy
+                yield piece
         except DAMAGED as error:
-            if not pieces or count < 0:
+            if not held or count < 0:
                 raise
             self._damage = error
-        return b"".join(pieces)
 
     def _piece(self, count: int) -> bytes:
         while True:
@@ -76,9 +83,11 @@ class Gunzip(io.RawIOBase):
                     raise EOFError("the file ends before the end-of-stream marker")
 
     def readinto(self, room: Any) -> int:
-        piece = self.read(len(room))
-        room[: len(piece)] = piece
-        return len(piece)
+        held = 0
+        for piece in self._pieces(len(room)):
+            room[held : held + len(piece)] = piece
+            held += len(piece)
+        return held
 
     def close(self) -> None:
         self._file.close()
