@@ -71,8 +71,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     recorded = reading.recorder.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
     meta, quality, rows = reading.meta(), reading.findings(), recorded.columns.num_rows
-    links = [link._replace(time_ns=link.time_ns + reading.base_ns) for link in reading.recorder.link_ends]
-    recorded, lost = with_links(recorded, links)
+    recorded, lost = with_links(recorded, reading.recorder.link_ends(reading.base_ns))
     recorded, findings = complete(recorded, meta)
     meta = replace(meta, account=with_left_out(meta.account, SUM, rows - recorded.columns.num_rows))
     if lost:
@@ -85,7 +84,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     quality = reading.findings()
-    if links := sum(not link.begins for link in reading.recorder.link_ends):
+    if links := sum(not link.begins for link in reading.recorder.link_ends()):
         text = plural(
             "a streamed file does not keep 1 link between a host call and device work: its device work has no launch",
             "a streamed file does not keep {n} links between host calls and device work: their device work has no "

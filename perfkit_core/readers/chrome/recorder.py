@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly import draft, labels, server_steps
-from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
@@ -48,7 +46,7 @@ class Recorder:
     def __init__(self, dialect: Dialect, partial: bool = False) -> None:
         self.thread_names: dict[str, str] = {}  # names of threads, by ``pid:tid``
         self.ids = ProcessIds()
-        self.link_ends: list[Link] = []  # of the flow events in ``Dialect.link_categories``
+        self._link_ends: list[ChromeEvent] = []  # flow events in ``Dialect.link_categories``
         self.links = self.metadata = self.blanks = 0  # number of flow events, metadata events and empty objects
         self.about_recording = 0  # number of events that describe the recording
         self.unknown: dict[str, int] = {}  # number of events of each unsupported type (``ph``)
@@ -109,6 +107,16 @@ class Recorder:
         """Return the events that were added since the last call, as a table in the order of the source."""
         table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
+
+    def link_ends(self, base_ns: int = 0) -> list[Link]:
+        """Return the ends of links that have a time and a thread. ``base_ns`` is added to their times."""
+        links = []
+        at, (time_ns, _) = timed_events(self._link_ends, partial=True)
+        for event, time in zip([self._link_ends[i] for i in at], (time_ns + base_ns).tolist(), strict=True):
+            pid, tid = self.ids.number(event.pid), self.ids.number(event.tid)
+            if pid is not None and tid is not None:
+                links.append(Link(event.cat, str(event.id), event.ph == "s", pid, tid, time))
+        return links
 
     def _add_scanned(self, portion: Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
         first = 0
@@ -221,22 +229,12 @@ class Recorder:
         if ph == "M":
             self._name(event)
         elif ph in _FLOWS:
-            self._link(event)
-        elif ph is not None and ph not in _FLOWS:
+            if event.cat in self._dialect.link_categories and event.id is not None:
+                self._link_ends.append(event)
+        elif ph is not None:
             self.unknown[ph] = self.unknown.get(ph, 0) + 1
         self._count(Skipped(ph in _FLOWS, ph == "M", ph is None))  # Paddle's list ends with {}
         return False
-
-    def _link(self, event: ChromeEvent) -> None:
-        if event.cat not in self._dialect.link_categories or event.id is None:
-            return
-        pid, tid = self.ids.number(event.pid), self.ids.number(event.tid)
-        try:
-            time_ns = int(to_ns([bytes(event.ts) or None], lambda _: "")[0])
-        except SourceError:
-            return
-        if pid is not None and tid is not None:
-            self.link_ends.append(Link(event.cat, str(event.id), event.ph == "s", pid, tid, time_ns))
 
     def _count(self, skipped: Skipped) -> None:
         self.links += skipped.links

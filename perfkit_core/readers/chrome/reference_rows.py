@@ -52,7 +52,8 @@ class RowLists:
         if not on_host or label.kind == schema.MEMORY:
             device = dialect.device(label, event.pid, args)
         row = len(self.origins)
-        self.origins.append(origin_of(label, category, name, device, event.pid, event.tid, dialect, self._ids))
+        pid, tid = thread_of(event.pid, event.tid, dialect, self._ids) if on_host else (None, None)
+        self.origins.append(origin_of(label, category, name, device, pid, tid, self._ids.rank(event.pid)))
         filled: set[str] = set()
         rest = {}  # the arguments without a column, which are stored as JSON
         for key, value in args.items():
@@ -103,18 +104,20 @@ def _spread(column: npt.NDArray[Any], cells: Mapping[int, int]) -> npt.NDArray[A
     return column
 
 
+def thread_of(process: Any, thread: Any, dialect: Dialect, ids: ProcessIds) -> tuple[int | None, int | None]:
+    """Return the numbers of the process and thread of a host event from their recorded ids."""
+    tid = dialect.thread(thread)
+    return ids.process(process), ids.number(thread) if tid is None else tid
+
+
 def origin_of(
-    label: Label, category: str, name: str, device: str, process: Any, thread: Any, dialect: Dialect, ids: ProcessIds
+    label: Label, category: str, name: str, device: str, pid: int | None, tid: int | None, rank: int | None
 ) -> rows.Origin:
     """Return the Origin of an event: values that it shares with many other events, such as its name and thread. Empty
-    texts become None, except an empty name. ``process`` and ``thread`` are the recorded ids."""
-    pid = tid = None
-    if label.backend is None:
-        pid, tid = ids.process(process), dialect.thread(thread)
-        tid = ids.number(thread) if tid is None else tid
+    texts become None, except an empty name."""
     return rows.Origin(
         name, label.kind or None, category or None, device or None, label.phase or None, label.layer or None,
-        label.copy_kind or None, pid, tid, integer(label.step), ids.rank(process),
+        label.copy_kind or None, pid, tid, None if label.step is None else integer(label.step), rank,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label
 from perfkit_core.readers.chrome.process_ids import ProcessIds
-from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, origin_of
+from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, origin_of, thread_of
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, Codes, Origin, Origins, Rows, Vocabulary
 
 START, DURATION, FIRST_INTEGER = 0, 1, 2
@@ -104,6 +104,8 @@ class Translation:
         ids: ProcessIds,
     ) -> None:
         self._words, self._dialect, self._ids = words, dialect, ids
+        self._threads: dict[tuple[int, int], tuple[int | None, int | None]] = {}
+        """Numbers of the process and thread, by the scanner's numbers of their ids."""
         self._numbered: dict[str, Any] = {_ORIGIN: origins, **vocabularies}
         # For each column, ``array[n]`` is the recording's number for the scanner's number n, or _UNSEEN if no row has
         # used n yet. The last item stays -1, because n = -1 means a missing text.
@@ -168,5 +170,9 @@ class Translation:
             return as_text(column, words.texts[number])
         pair, process, thread, place = words.origins[number]
         category, name, label = words.pairs[pair]
-        tokens = words.tokens[process], words.tokens[thread]
-        return origin_of(label, category, name, words.places[place], *tokens, self._dialect, self._ids)
+        token, pid, tid = words.tokens[process], None, None
+        if label.backend is None:
+            if (process, thread) not in self._threads:
+                self._threads[process, thread] = thread_of(token, words.tokens[thread], self._dialect, self._ids)
+            pid, tid = self._threads[process, thread]
+        return origin_of(label, category, name, words.places[place], pid, tid, self._ids.rank(token))

@@ -10,7 +10,9 @@ machine is read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -132,7 +134,8 @@ class _Export:
         self._launcher = order[0] if len(order) == 1 else None
         self._threads: set[tuple[int, int]] = set()  # process and thread
         self._ranges = False
-        self._reversed = self._graphs = self._left_out = self._untimed = self._count = 0
+        self._reversed = self._graphs = self._left_out = self._untimed = 0
+        self._read: Counter[str] = Counter()  # rows of each table
         self.clock, self.base_ns = self._clock()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -177,7 +180,7 @@ class _Export:
             [_column(columns.get(field.name), field.type, count) for field in _SCHEMA], schema=_SCHEMA
         )
         timed = batch if start.all() else batch.filter(pa.array((start != 0) | (end != 0)))
-        self._count += count
+        self._read[table.name] += count
         self._untimed += count - len(timed)
         kept = timed.filter(pc.is_valid(timed["rank"])) if self._ranks else timed
         self._left_out += len(timed) - len(kept)
@@ -242,6 +245,7 @@ class _Export:
                 devices[number] = Device(f"cuda:{number}", known["name"], known["totalMemory"], properties)
         return tuple(devices.values())
 
+    @functools.cached_property
     def _unended(self) -> int:
         count = self._database.value(tables.RANGES.name, "COUNT(*)", f"WHERE {tables.UNENDED}")
         return count if isinstance(count, int) else 0
@@ -258,16 +262,13 @@ class _Export:
 
     def _account(self) -> tuple[ReadEvents, ...]:
         """Return what became of the rows with times that are no events of the trace."""
-        entries = [ReadEvents("without_rank", self._left_out), ReadEvents("without_end", self._unended())]
+        entries = [ReadEvents("without_rank", self._left_out), ReadEvents("without_end", self._unended)]
         entries += [ReadEvents("table_not_read", count, name) for name, count in self._unread().items()]
         for table in tables.TABLES:
             if table.name in self._database.columns:
-                rows, read = (
-                    self._database.value(table.name, "COUNT(*)", where) for where in ("", f"WHERE {table.where}")
-                )
-                if table is tables.RANGES:
-                    read = (read or 0) + self._unended()
-                entries.append(ReadEvents("without_times", (rows or 0) - (read or 0), table.name))
+                read = self._read[table.name] + (self._unended if table is tables.RANGES else 0)
+                rows = self._database.value(table.name, "COUNT(*)")
+                entries.append(ReadEvents("without_times", (rows or 0) - read, table.name))
         return tuple(entry for entry in entries if entry.count > 0)
 
     def findings(self) -> tuple[Finding, ...]:
@@ -277,7 +278,7 @@ class _Export:
                 "these tables are damaged and were read only in part: {names:list}", names=[*database.damaged]
             )
             findings.append(Finding("truncated", text))
-        if unended := self._unended():
+        if unended := self._unended:
             text = plural(
                 "1 range had not ended when the recording stopped and is left out",
                 "{n} ranges had not ended when the recording stopped and are left out",
@@ -291,7 +292,7 @@ class _Export:
             )
             findings.append(Finding("no-ranges", text, note=True))
         if self._untimed:
-            findings.append(without_start(self._untimed, self._count))
+            findings.append(without_start(self._untimed, self._read.total()))
         if self._reversed:
             findings.append(negative_durations(self._reversed))
         if self._left_out:
