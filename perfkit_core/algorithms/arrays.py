@@ -36,7 +36,8 @@ class Codes:
 
     def rows(self, *wanted: str) -> BoolArray:
         """Return the mask of rows whose value is one of ``wanted``, shape (rows,)."""
-        return self.lookup(np.array([value in wanted for value in self.values], dtype=np.bool_), False)
+        has = np.array([value in wanted for value in self.values], dtype=np.bool_)
+        return self.lookup(has, False) if has.any() else np.zeros(len(self.codes), np.bool_)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
         """Return an array with ``per_value[code]`` for each code in ``codes``, and ``missing`` for null. Raises
@@ -239,6 +240,8 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
 
 def one_of(column: pa.ChunkedArray, *wanted: str) -> BoolArray:
     """Return the mask of the rows of a text column that have one of the texts ``wanted``; False for null."""
+    if pa.types.is_dictionary(column.type):
+        return Codes(*to_codes(column.chunks, len(column))).rows(*wanted)
     return np.asarray(pc.is_in(column.cast(pa.string()), value_set=pa.array(wanted, pa.string())))
 
 

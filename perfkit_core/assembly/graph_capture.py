@@ -62,24 +62,28 @@ _GRAPH_ID: Final = r'"graph[ _]id" ?: ?(?P<value>\d{1,18}) ?[,}]'
 @once
 def graph_launches(trace: Trace) -> BoolArray:
     """Return the mask of the runtime calls that launch a graph, shape (rows,)."""
-    return trace.host & trace.rows("kind", schema.RUNTIME) & named(trace, _GRAPH_LAUNCH)
+    return calls_named(trace, _GRAPH_LAUNCH)
 
 
-def named(trace: Trace, pattern: re.Pattern[str]) -> BoolArray:
-    """Return the mask of the events whose name begins with a pattern, shape (rows,)."""
-    names = trace.codes("name")
-    mask: BoolArray = names.lookup(np.array([bool(pattern.match(name)) for name in names.values], np.bool_), False)
+def calls_named(trace: Trace, pattern: re.Pattern[str], kind: str = schema.RUNTIME) -> BoolArray:
+    """Return the mask of the host events of a kind whose name begins with a pattern, shape (rows,)."""
+    names, rows = trace.codes("name"), np.flatnonzero(trace.host & trace.rows("kind", kind))
+    codes, mask = names.codes[rows], np.zeros(len(trace), np.bool_)
+    used = np.flatnonzero(np.bincount(codes[codes >= 0])).tolist()  # few of the names in the trace
+    matching = [code for code in used if pattern.match(names.values[code])]
+    if matching:
+        mask[rows] = np.isin(codes, matching)
     return mask
 
 
 @once
 def replayed(trace: Trace) -> tuple[BoolArray, BoolArray]:
     """Return the masks of the device work that graphs launched, and of the part of it that belongs to an operator."""
-    work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") != NO_ROW))
-    launch, parent = trace.ints("launched_by")[work], trace.ints("parent")
     of_graph, of_operator = np.zeros((2, len(trace)), np.bool_)
     graphs = graph_launches(trace)
     if graphs.any():
+        work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (trace.ints("launched_by") != NO_ROW))
+        launch, parent = trace.ints("launched_by")[work], trace.ints("parent")
         graph = nesting.nearest_on_path(parent, graphs)[launch]
         inner = nesting.nearest_on_path(parent, trace.operators)[launch]
         of_graph[work] = graph != NO_ROW
@@ -89,6 +93,8 @@ def replayed(trace: Trace) -> tuple[BoolArray, BoolArray]:
 
 def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Return a note on the share of the device time of replayed graphs that belongs to operators."""
+    if not graph_launches(trace).any():
+        return ()
     of_graph, of_operator = replayed(trace)
     total = int(trace.ints("dur_ns")[of_graph].sum())
     if not total:
@@ -115,10 +121,10 @@ def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ..
 def captured_graphs(trace: Trace, batch: int | None = None) -> list[CapturedGraph]:
     """Return the graphs that a recording of captures contains, in time order. ``batch`` is the batch size of those
     whose range does not say it."""
-    calls = {kind: trace.host & named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
+    calls = {kind: calls_named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
     ran = np.zeros(len(trace) + 1, np.bool_)  # calls with device work ran at once and are no nodes
     ran[trace.ints("launched_by")] = True
-    begins, ends = (np.flatnonzero(trace.host & named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(calls_named(trace, pattern)) for pattern in (_BEGIN, _END))
     nodes = np.flatnonzero(np.logical_or.reduce(list(calls.values())) & ~ran[:-1])
     kind_of = {row: kind for kind, mask in calls.items() for row in np.flatnonzero(mask).tolist()}
     name_of = dict(zip(nodes.tolist(), _kernel_names(trace, nodes), strict=True))
@@ -149,7 +155,7 @@ def _captures(trace: Trace, begins: IntArray, ends: IntArray, nodes: IntArray) -
 def captured(trace: Trace, calls: IntArray) -> BoolArray:
     """Return the mask of the ``calls`` that a graph capture records, so that they launch nothing. The beginning or the
     end of the capture may lie outside the recording."""
-    begins, ends = (np.flatnonzero(trace.host & named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(calls_named(trace, pattern)) for pattern in (_BEGIN, _END))
     if not len(begins) + len(ends):
         return np.zeros(len(calls), np.bool_)
     rows = np.concatenate([begins, ends, calls])

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, picked, to_int64
+from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
 from perfkit_core.assembly.server_steps import with_args, with_kind
 from perfkit_core.language.messages import message, plural
@@ -99,11 +99,10 @@ def corrections(trace: Trace) -> Corrections | None:
     calls = trace.host & ~memory  # memory may have been allocated days before
     compared = calls if calls.any() else np.ones(len(trace), np.bool_)
     far = _far(start, compared)
-    near = np.flatnonzero(compared & ~far)
-    last = int(start[near[-1]])
-    overlong = np.zeros(len(trace), np.bool_)
-    overlong[near] = end[near] > last + PAUSE_NS
-    window = int(start[near[0]]), int(end[near[~overlong[near]]].max(initial=last))
+    near = compared & ~far
+    last = int(start[len(near) - 1 - int(near[::-1].argmax())])
+    overlong = near & (end > last + PAUSE_NS)
+    window = int(start[near.argmax()]), int(end.max(where=near & ~overlong, initial=last))
     clock, offsets = _other_clock(trace, host, far, window)
     if offsets:
         start = start.copy()
@@ -155,8 +154,11 @@ _Offset = tuple[str, IntArray, int]
 
 
 def _far(start: IntArray, compared: BoolArray) -> BoolArray:
-    """Return the mask of the ``compared`` events that start at another time than most of them, shape (rows,)."""
+    """Return the mask of the ``compared`` events that start at another time than most of them, shape (rows,). ``start``
+    is sorted."""
     far = np.zeros(len(start), np.bool_)
+    if not len(start) or 0 <= int(start[-1]) - int(start[0]) <= PAUSE_NS:  # usually
+        return far
     rows = np.flatnonzero(compared)
     gaps = np.diff(start[rows].view(np.uint64))  # also right if a gap exceeds 63 bits
     if len(gaps) and gaps.max() > PAUSE_NS:
@@ -177,15 +179,14 @@ def _other_clock(
     if not len(device) or not host.any():
         return clock, offsets
     limits = max(window[0] - _LARGE_NS, -_NEVER), min(window[1] + _LARGE_NS, _NEVER)
-    begin, end = (np.clip(times[device], *limits) for times in (start, trace.end_ns))
-    launch = launched_by[device]
+    begin, launch = np.clip(start[device], *limits), launched_by[device]
     launched = (launch != NO_ROW) & ~far[launch]
     delay = np.where(launched, begin - start[launch], 0)
     last = max(window[1], int(begin[launched & (begin <= window[1] + IDLE_NS)].max(initial=window[1])))
     outside = ~launched & ((begin < window[0] - IDLE_NS) | (begin > last + IDLE_NS))
     if delay.min() >= -EARLY_NS and delay.max() <= IDLE_NS and not outside.any():
         return clock, offsets
-    names, length = trace.codes("device"), window[1] - window[0]
+    names, length, end = trace.codes("device"), window[1] - window[0], np.clip(trace.end_ns[device], *limits)
     for number in np.unique(names.codes[device]).tolist():
         here = names.codes[device] == number
         rows, lag, by_launch = device[here], delay[here], launched[here]
@@ -234,8 +235,9 @@ def _over_later_launches(trace: Trace, start: IntArray, good: BoolArray) -> Bool
     rows = np.flatnonzero(launched if launched.any() else work & (trace.ints("correlation") >= 0))
     if len(rows) < 2:
         return mask
-    rows = rows[np.argsort(start[rows], kind="stable")]  # moved work is no longer in order
-    stream = to_int64([picked(trace.column("stream"), rows)], len(rows), -1)
+    if start is not trace.ints("start_ns"):  # moved work is no longer in order
+        rows = rows[np.argsort(start[rows], kind="stable")]
+    stream = trace.ints("stream")[rows]
     keys = [trace.codes("device").codes[rows].astype(np.int64), stream]
     lane, first = groupby.distinct(keys, len(rows))
     order = groupby.stable_order(lane, len(first))
@@ -266,8 +268,10 @@ def _over_later_steps(trace: Trace, good: BoolArray) -> BoolArray:
     order, several loops count steps, which may be nested."""
     mask = np.zeros(len(trace), np.bool_)
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP) & good)
+    if len(rows) < 2:
+        return mask
     number, end = trace.ints("step")[rows], trace.end_ns[rows]
-    if len(rows) > 1 and number[0] >= 0 and (np.diff(number) > 0).all():
+    if number[0] >= 0 and (np.diff(number) > 0).all():
         mask[rows[:-1]] = end[:-1] - _CONTAINS_NS > np.minimum.accumulate(end[::-1])[::-1][1:]
     return mask
 

@@ -24,7 +24,7 @@ import numpy as np
 from perfkit_core.algorithms import groupby, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.assembly import server_steps
-from perfkit_core.assembly.graph_capture import captured, named
+from perfkit_core.assembly.graph_capture import calls_named, captured
 from perfkit_core.assembly.graph_replays import Replays
 from perfkit_core.language.messages import Message, mark, message, plural
 from perfkit_core.model import schema
@@ -175,8 +175,8 @@ def _due(trace: Trace, rows: IntArray) -> tuple[BoolArray, IntArray]:
         at_end = start[launched_by[mine]] >= from_ns
         if len(np.unique(stream[at_end])) == 1:
             cut_off[here] &= rows[here] > launched_by[mine].max()
-        waits = np.flatnonzero((rank == number) & trace.host & trace.rows("kind", schema.SYNC) & named(trace, _WAIT))
-        cut_off[here] &= rows[here] > waits.max(initial=NO_ROW)
+        waits = (rank == number) & calls_named(trace, _WAIT, schema.SYNC)
+        cut_off[here] &= rows[here] > np.flatnonzero(waits).max(initial=NO_ROW)
         order = np.argsort(launched_by[mine], kind="stable")
         before = np.maximum(np.searchsorted(launched_by[mine][order], rows[here]) - 1, 0)
         due_ns[here] += np.maximum(lag[order][before], 0)

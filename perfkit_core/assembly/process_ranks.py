@@ -32,8 +32,8 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
     columns = recorded.columns
     if not columns.num_rows:
         return recorded, ()
-    stated = integers(columns, "rank")
-    if (stated >= 0).any():
+    if "rank" in columns.column_names and columns["rank"].null_count < columns.num_rows:
+        stated = integers(columns, "rank")
         ranks, number = np.unique(stated[stated >= 0], return_inverse=True)
         if ranks[-1] < SEVERAL_NUMBERS:
             number = ranks[number]
@@ -41,6 +41,9 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
         rank[stated >= 0] = number
         return _split(recorded, rank)
     pid = integers(columns, "pid")
+    known = pid[pid >= 0]
+    if not len(known) or known.min() == known.max():
+        return recorded, ()
     processes = np.unique(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid >= 0)])
     if len(processes) < 2:
         return recorded, ()

@@ -24,14 +24,17 @@ def rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
     """Return the rows by category, and by the process or device on which they ran."""
     categories, devices = draft.codes("category"), draft.codes("device")
     names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
-    keys = [categories.codes.astype(np.int64), devices.codes.astype(np.int64), draft.ints("pid")]
-    group, first = groupby.distinct(keys, len(draft))
+    pid, width = draft.ints("pid"), len(devices.values) + 1
+    key = (categories.codes + 1) * np.int64(2 * width) + 2 * (devices.codes + 1) + (pid >= 0)
+    group, first = groupby.by_appearance(key, 2 * width * (len(categories.values) + 1))
+    if ((pid >= 0) & (pid != pid.max(initial=-1))).any():  # several processes
+        group, first = groupby.distinct([group, pid], len(draft))
     counts = np.bincount(group, minlength=len(first))
     times = groupby.sums(group, len(first), draft.ints("dur_ns"))
     entries = []
     for row, count, dur_ns in zip(first.tolist(), counts.tolist(), times.tolist(), strict=True):
-        category, device, pid = (int(key[row]) for key in keys)
-        process = str(pid) if pid >= 0 else devices.values[device] if device >= 0 else None
+        category, device = (int(column.codes[row]) for column in (categories, devices))
+        process = str(pid[row]) if pid[row] >= 0 else devices.values[device] if device >= 0 else None
         text = categories.values[category] if category >= 0 else None
         entries.append(ReadEvents(account.ROW, count, None, text, names.get(process or "", process), dur_ns))
     return tuple(entries)

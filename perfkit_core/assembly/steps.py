@@ -126,7 +126,8 @@ def steps_of_other_profilers(trace: Trace) -> tuple[IntArray, tuple[Finding, ...
     the one whose steps take the most time is kept."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
     pid, number = trace.ints("pid")[rows], trace.ints("step")[rows]
-    start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
+    start = trace.ints("start_ns")[rows]
+    end = start + trace.ints("dur_ns")[rows]
     shared = 2 * (np.minimum(end[:-1], end[1:]) - start[1:])
     if not (shared > np.minimum(end - start, np.roll(end - start, -1))[:-1]).any():
         return rows[:0], ()

@@ -218,7 +218,10 @@ class Trace:
         return self._columns if table is None else TableColumns(table)
 
     def _known_without(self, changed: Collection[str]) -> Cache:
-        return self._cache.of_columns(_OF_COLUMN, changed)
+        cache, end_ns = self._cache.of_columns(_OF_COLUMN, changed), self._cache.get("end_ns")
+        if end_ns is not None and not {"start_ns", "dur_ns"}.intersection(changed):
+            cache.update({"end_ns": end_ns})
+        return cache
 
     def _cached(self, key: Any, make: Callable[[], Any], cell_bytes: int = CELL_BYTES) -> Any:
         return self._cache.result(key, make, cell_bytes * len(self), "a column of the events")
