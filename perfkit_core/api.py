@@ -13,7 +13,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
-from perfkit_core.readers.choices import choosing, including
+from perfkit_core.readers.read_options import read_options
 from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
 from perfkit_core.report.display import Display
 from perfkit_core.report.summary import PARTS, choose_views, summary_report
@@ -108,16 +108,15 @@ def summarize(
     if isinstance(profile, Trace) and (step_on or step_kind or graph_capture or compile_info):
         hint = "give them to load"
         raise UsageError("step_on, step_kind, graph_capture and compile_info apply when a source is read", hint)
-    made = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
-    with choosing(made):
-        read = as_profile(profile, workers=workers, scheduler=scheduler)
-        if view is None:
-            brief = request == ViewRequest(steps=request.steps, peaks=rates)
-            shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})
-            report = summary_report(read, chosen, request, shown, brief)
-            parts = (replace(part, chart=PARTS) if part.name == "partition" else part for part in report.sections)
-            return Summary(replace(report, sections=tuple(parts)))
-        table = summary_report(read, chosen, request, Display(**display)).sections[0].table
+    options = read_options(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
+    read = as_profile(profile, options=options, workers=workers, scheduler=scheduler)
+    if view is None:
+        brief = request == ViewRequest(steps=request.steps, peaks=rates)
+        shown = Display(**{"limit": BRIEF_ROWS if limit is None else limit, **display})
+        report = summary_report(read, chosen, request, shown, brief)
+        parts = (replace(part, chart=PARTS) if part.name == "partition" else part for part in report.sections)
+        return Summary(replace(report, sections=tuple(parts)))
+    table = summary_report(read, chosen, request, Display(**display)).sections[0].table
     return table if limit is None else table.head(limit)
 
 

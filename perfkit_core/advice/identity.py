@@ -15,11 +15,12 @@ from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
 from perfkit_core.model.columns import text as text_column
 from perfkit_core.model.report_data import Report, Section
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.system.paths import PathLike
 
 
-def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    made = identities(sources, partial)
+def identity_report(sources: Sequence[PathLike], options: ReadOptions = DEFAULT) -> Report:
+    made = identities(sources, options)
     with_steps, lines = made[made["steps"].notna()], []
     if not with_steps.empty:
         median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
@@ -40,18 +41,18 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
     return Report(say("Accuracy of the replay"), (), (section,))
 
 
-def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFrame:
+def identities(sources: Sequence[PathLike], options: ReadOptions = DEFAULT) -> pd.DataFrame:
     """Return a table with one row per source. Raises SourceError.
 
     - ``source``, and its number of ``events`` and ``steps`` (NA if no steps were recorded)
     - ``step_ns``: median step time, or the time of a recording without steps
     - ``error_ratio``, ``worst_error_ratio``: median and largest error of the replay
     - ``unexplained_ratio``: share of device work that starts later than the recorded events explain"""
-    from perfkit_core.readers.load import load
+    from perfkit_core.readers.load import load_all
 
     rows = []
     for source in sources:
-        trace = load(source, partial=partial)
+        trace = load_all([source], options)
         facts = Facts(trace)
         advices = predict.identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None

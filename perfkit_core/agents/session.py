@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,8 +16,8 @@ from perfkit_core.agents.roots import Roots, below, fingerprint
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.profile import Profile, Whole, opened
-from perfkit_core.readers import choices
-from perfkit_core.readers.load import load
+from perfkit_core.readers.load import load_all
+from perfkit_core.readers.read_options import ReadOptions, read_options
 from perfkit_core.system.paths import as_path, without_secrets
 
 T = TypeVar("T")
@@ -39,27 +39,24 @@ class Session:
         self._profiles: OrderedDict[str, Profile] = OrderedDict()
         self._answers: OrderedDict[str, Content] = OrderedDict()
 
-    @contextmanager
-    def reading(self, request: Reading) -> Iterator[Profile]:
-        """Provide the profile of a request. All files that are read in this context are read as the request says."""
-        paths = self.places(request.sources)
-        chosen = self.choices(request)
-        others = map(as_path, (*chosen.graph_captures, *chosen.compile_info))
-        key = digest([*map(str, paths)], request.partial, str(chosen), fingerprint([*paths, *others]))
-        with choices.choosing(chosen):
-            yield _kept(self._profiles, key, _PROFILES, lambda: _opened(paths, request.partial))
+    def profile(self, request: Reading) -> Profile:
+        """Return the profile of a request."""
+        paths, options = self.places(request.sources), self.read_options(request)
+        others = map(as_path, (*options.graph_captures, *options.compile_info))
+        key = digest([*map(str, paths)], str(options), fingerprint([*paths, *others]))
+        return _kept(self._profiles, key, _PROFILES, lambda: _opened(paths, options))
 
-    @contextmanager
-    def trace(self, request: Reading) -> Iterator[Trace]:
-        """Provide the profile of a request as one trace."""
-        with self.reading(request) as profile:
-            paths = self.places(request.sources)
-            yield profile.trace if isinstance(profile, Whole) else _named(load(paths, partial=request.partial), paths)
+    def trace(self, request: Reading) -> Trace:
+        """Return the profile of a request as one trace."""
+        profile, paths = self.profile(request), self.places(request.sources)
+        if isinstance(profile, Whole):
+            return profile.trace
+        return _named(load_all(paths, self.read_options(request)), paths)
 
-    def choices(self, request: Reading) -> choices.Choices:
-        return choices.including(
-            step_on=request.step_on, step_kind=request.step_kind, graph_capture=self.places(request.graph_capture),
-            compile_info=self.places(request.compile_info),
+    def read_options(self, request: Reading) -> ReadOptions:
+        return read_options(
+            partial=request.partial, step_on=request.step_on, step_kind=request.step_kind,
+            graph_capture=self.places(request.graph_capture), compile_info=self.places(request.compile_info),
         )  # fmt: skip
 
     def places(self, texts: Sequence[str]) -> list[Path]:
@@ -96,9 +93,9 @@ def _kept(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]
     return cache[key]
 
 
-def _opened(paths: Sequence[Path], partial: bool) -> Profile:
-    profile = opened(paths, partial, together_bytes=TOGETHER_BYTES)
-    return Whole(_named(profile.trace, paths)) if isinstance(profile, Whole) else profile
+def _opened(paths: Sequence[Path], options: ReadOptions) -> Profile:
+    profile = opened(paths, options, together_bytes=TOGETHER_BYTES)
+    return replace(profile, trace=_named(profile.trace, paths)) if isinstance(profile, Whole) else profile
 
 
 def _named(trace: Trace, paths: Sequence[Path]) -> Trace:

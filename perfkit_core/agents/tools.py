@@ -66,9 +66,9 @@ def runs(session: Session, request: requests.Runs) -> Content:
 
 
 def summary(session: Session, request: requests.Summary) -> Content:
-    with session.reading(request) as profile:
-        report = cut(summary_report(profile, choose_views(_FIRST_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
-        return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
+    profile = session.profile(request)
+    report = cut(summary_report(profile, choose_views(_FIRST_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
+    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
 
 
 def view(session: Session, request: requests.View) -> Content:
@@ -78,14 +78,14 @@ def view(session: Session, request: requests.View) -> Content:
         peaks=rates,
     )  # fmt: skip
     display = Display(sort=request.sort, show=request.show, average=request.average, columns=tuple(request.columns))
-    with session.reading(request) as profile:
-        report = cut(summary_report(profile, choose_views([request.view]), asked, display), request.limit)
-        return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
+    profile = session.profile(request)
+    report = cut(summary_report(profile, choose_views([request.view]), asked, display), request.limit)
+    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
 
 
 def advise(session: Session, request: requests.Advise) -> Content:
-    with session.trace(request) as trace:
-        return _advice(engine.advise(trace, rules=request.rules, thresholds=request.thresholds), trace)
+    trace = session.trace(request)
+    return _advice(engine.advise(trace, rules=request.rules, thresholds=request.thresholds), trace)
 
 
 def _advice(advices: Advices, trace: Trace) -> Content:
@@ -101,15 +101,15 @@ def _advice(advices: Advices, trace: Trace) -> Content:
 
 
 def explain_advice(session: Session, request: requests.Explain) -> Content:
-    with session.trace(request) as trace:
-        advices = engine.advise(trace, rules=request.rules, thresholds=request.thresholds)
-        one = explain.meant(advices, request.id)
-        advices = replace(advices, source=" ".join(map(shell_path, request.sources)))
-        data = plain(explain.advice_data(one, advices))
-        sections = [
-            {"title": section.title, "lines": list(map(english, section.lines)), "code": section.code}
-            for section in explain.report(one, advices, trace).sections
-        ]
+    trace = session.trace(request)
+    advices = engine.advise(trace, rules=request.rules, thresholds=request.thresholds)
+    one = explain.meant(advices, request.id)
+    advices = replace(advices, source=" ".join(map(shell_path, request.sources)))
+    data = plain(explain.advice_data(one, advices))
+    sections = [
+        {"title": section.title, "lines": list(map(english, section.lines)), "code": section.code}
+        for section in explain.report(one, advices, trace).sections
+    ]
     long = [Items((name,), data.pop(name)) for name in reversed(_LONG)]
     sentence = f"{one.id}: {english(one.title)}, {one.saves()}."
     return Content({**data, "units": _UNITS}, [Items(("explanation",), sections), *long], (sentence,))
@@ -120,18 +120,18 @@ def what_if_answer(session: Session, request: requests.WhatIf) -> Content:
     if bool(chosen) == bool(request.rules):
         hint = "give remove, speed_up, overlap_copies or no_syncs; or rules, which are predicted one by one"
         raise UsageError("either changes or rules are needed, not both" if chosen else "no change is given", hint)
-    with session.trace(request) as trace:
-        if request.rules:
-            return _advice(engine.what_ifs(trace, list(request.rules.items())), trace)
-        answer = what_if.what_if(
-            trace, remove=request.remove, speed_up=request.speed_up, overlap_copies=request.overlap_copies,
-            no_syncs=request.no_syncs,
-        )  # fmt: skip
-        of = reports.subject(text.step_or_recording(trace))
-        sentence = english(reports.answer(of, answer.prediction))
-        quality = [{"code": one.code, "message": english(one.text)} for one in trace.quality]
-        head = {"source": trace.meta.source, **plain(asdict(answer)), "units": _UNITS, "headline": [sentence]}
-        return Content(head, [Items((QUALITY,), quality)], (sentence[:1].upper() + sentence[1:],))
+    trace = session.trace(request)
+    if request.rules:
+        return _advice(engine.what_ifs(trace, list(request.rules.items())), trace)
+    answer = what_if.what_if(
+        trace, remove=request.remove, speed_up=request.speed_up, overlap_copies=request.overlap_copies,
+        no_syncs=request.no_syncs,
+    )  # fmt: skip
+    of = reports.subject(text.step_or_recording(trace))
+    sentence = english(reports.answer(of, answer.prediction))
+    quality = [{"code": one.code, "message": english(one.text)} for one in trace.quality]
+    head = {"source": trace.meta.source, **plain(asdict(answer)), "units": _UNITS, "headline": [sentence]}
+    return Content(head, [Items((QUALITY,), quality)], (sentence[:1].upper() + sentence[1:],))
 
 
 def compare(session: Session, request: requests.Compare) -> Content:
@@ -159,12 +159,12 @@ def _chosen(report: Report, names: list[str]) -> tuple[Section, ...]:
 
 
 def sql(session: Session, request: requests.Sql) -> Content:
-    with session.reading(request) as profile:
-        source = profile.trace if isinstance(profile, Whole) else session.places(request.sources)
-        report = statement.report(
-            source, request.statement, request.limit + 1, partial=request.partial,
-            engine=lambda tables: bounded.opened(tables, request.seconds, session.cancelled.is_set),
-        )  # fmt: skip
+    profile = session.profile(request)
+    source = profile.trace if isinstance(profile, Whole) else session.places(request.sources)
+    report = statement.report(
+        source, request.statement, request.limit + 1, options=session.read_options(request),
+        engine=lambda tables: bounded.opened(tables, request.seconds, session.cancelled.is_set),
+    )  # fmt: skip
     (section,) = report.sections
     more = len(section.table) > request.limit
     content = of_report(cut(report, request.limit), source if isinstance(source, Trace) else None)

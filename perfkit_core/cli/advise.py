@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perfkit_core.advice.advice import Advices
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
+    from perfkit_core.readers.read_options import ReadOptions
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
 @options.format_option("text, markdown, html, json, or csv (only the table)")
 @options.output
 @options.language
-@options.partial
-@options.choices
+@options.reads
 def advise(
     sources: tuple[Path, ...],
     explain: str | None,
@@ -61,7 +61,7 @@ def advise(
     limit: int | None,
     format_name: str | None,
     output: Path | None,
-    partial: bool,
+    read_options: ReadOptions,
 ) -> None:
     """Suggest changes, and predict how much time each change saves.
 
@@ -79,7 +79,7 @@ def advise(
         raise UsageError("--explain, --what-if and --identity cannot be combined", "use only one of them")
     if only_identity:
         with working("replaying"):
-            report = identity_report(sources, partial)
+            report = identity_report(sources, read_options)
         emit(report, chosen, output)
     elif not sources and ledger is not None:
         emit(outcomes.report(ledger), chosen, output)
@@ -87,10 +87,10 @@ def advise(
         numbers = dict(map(_number, thresholds))
         places = list(map(without_secrets, sources))
         source = places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
-        trace = loaded(sources, partial).with_meta(source=source)
+        trace = loaded(sources, read_options).with_meta(source=source)
         with working("replaying"):
             advices = _advices(trace, questions, options.names(rules), numbers)
-        _show(replace(advices, source=arguments(sources)), trace, explain, ledger, limit, chosen, output)
+        _show(replace(advices, source=arguments(sources, read_options)), trace, explain, ledger, limit, chosen, output)
     say_written(output)
 
 

@@ -30,6 +30,7 @@ from perfkit_core.system.paths import as_path, exists, is_remote
 if TYPE_CHECKING:
     from perfkit_core.compare.pair import Asked
     from perfkit_core.model.report_data import Report
+    from perfkit_core.readers.read_options import ReadOptions
 
 FAILED: Final = 1
 """Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""
@@ -74,8 +75,7 @@ _UNLIMITED: Final = ("gate", "runs", "new_waterfall", "new_step_time", "waterfal
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html; markdown shows ten rows of the main tables")
 @options.output
 @options.language
-@options.partial
-@options.choices
+@options.reads
 def compare(
     runs: tuple[str, ...],
     baseline: tuple[str, ...],
@@ -84,7 +84,7 @@ def compare(
     limit: int | None,
     format_name: str | None,
     output: Path | None,
-    partial: bool,
+    read_options: ReadOptions,
     **given: Any,
 ) -> int:
     """Compare runs with the first run, or with --baseline.
@@ -115,7 +115,7 @@ def compare(
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
     places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
     refuse_overwriting(output, [place for run in places for place in run])
-    whole = [[loaded([place], partial) for place in run] for run in places]
+    whole = [[loaded([place], read_options) for place in run] for run in places]
     captures = of_one_kind(whole)
     names = [name for name, _ in named]
     with working("comparing"):
@@ -136,7 +136,7 @@ def compare(
         chosen = replace(chosen, render=comment)
     brief = chosen.name == "text" and not views
     if brief:
-        report = first_look(report, f"perfkit compare {arguments([*baseline, *runs])} --view all")
+        report = first_look(report, f"perfkit compare {arguments([*baseline, *runs], read_options)} --view all")
         limit = _SCREEN_ROWS if limit is None else limit
     report = _only(report, tables)
     if chosen.name not in FOR_PEOPLE:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, loaded, refuse_overwriting, working
 from perfkit_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
 
 
 @click.command(epilog="Example: perfkit export runs/baseline -o trace.json.gz, then open it at ui.perfetto.dev")
@@ -31,8 +35,7 @@ from perfkit_core.errors import UsageError
               "that runs during them.")  # fmt: skip
 @click.option("--keep-host", is_flag=True, help="Also write the name of the host, folders, and all keys of the header "
               "of a trace file, which may contain names of users and tokens.")  # fmt: skip
-@options.partial
-@options.choices
+@options.reads
 def export(
     sources: tuple[Path, ...],
     to: str | None,
@@ -42,7 +45,7 @@ def export(
     stream: bool,
     steps: tuple[str, ...],
     keep_host: bool,
-    partial: bool,
+    read_options: ReadOptions,
 ) -> None:
     """Write a file for another tool: a timeline, stacks or events.
 
@@ -58,7 +61,6 @@ def export(
     sources (one per rank) are read as one profile."""
     from perfkit_core.exporters import export
     from perfkit_core.plugins.contracts import ExportOptions
-    from perfkit_core.readers import choices
 
     refuse_overwriting(output, sources)
     if output is None and sys.stdout.isatty():
@@ -68,7 +70,7 @@ def export(
     chosen, export_options, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:
-        changes = align or wanted is not None or choices.chosen() != choices.Choices()
+        changes = align or wanted is not None or read_options.changes_events
         if chosen.name != "parquet" or output is None or len(sources) != 1 or changes:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
             raise UsageError(
@@ -77,10 +79,10 @@ def export(
         from perfkit_core.readers.load import stream as stream_events
 
         with working(f"streaming {sources[0].name}"):
-            count = stream_events(sources[0], output, partial=partial, keep_host=keep_host)
+            count = stream_events(sources[0], output, partial=read_options.partial, keep_host=keep_host)
         echo(f"wrote {output} with {count} events", err=True)
         return
-    trace = loaded(sources, partial)
+    trace = loaded(sources, read_options)
     if align:
         from perfkit_core.views.communication.clocks import aligned
 

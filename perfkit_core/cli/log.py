@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, working
 from perfkit_core.errors import PerfkitError, UsageError
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
 
 TRACKERS = ("mlflow", "tensorboard", "wandb")
 
@@ -20,10 +24,13 @@ TRACKERS = ("mlflow", "tensorboard", "wandb")
               "[default: the run folder]")  # fmt: skip
 @click.option("--samples-per-step", type=options.Whole(1), metavar="N", help="Also log the samples per second of steps "
               "with N samples.")  # fmt: skip
-@options.partial
-@options.choices
+@options.reads
 def log(
-    sources: tuple[Path, ...], tracker: str, output: Path | None, samples_per_step: int | None, partial: bool
+    sources: tuple[Path, ...],
+    tracker: str,
+    output: Path | None,
+    samples_per_step: int | None,
+    read_options: ReadOptions,
 ) -> None:
     """Log the head figures, tables and the page of a profile with MLflow, TensorBoard or Weights & Biases.
 
@@ -47,7 +54,7 @@ def log(
         chosen = to_tensorboard(folder, samples_per_step)
     else:
         chosen = (to_mlflow if tracker == "mlflow" else to_wandb)(samples_per_step)
-    with options.profile(sources, partial, 1, None, TOGETHER_BYTES) as profile:
+    with options.profile(sources, read_options, 1, None, TOGETHER_BYTES) as profile:
         run = logged_run(profile, sources[0].name, samples_per_step)
     try:
         with working(f"logging with {tracker}"):

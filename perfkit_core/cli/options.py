@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -18,6 +19,7 @@ from perfkit_core.system.paths import as_path, check_replaceable
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import View, ViewRequest
     from perfkit_core.ranks.profile import Profile
+    from perfkit_core.readers.read_options import ReadOptions
 
     _Number = click.ParamType[int]
 else:
@@ -71,14 +73,6 @@ def writable(text: str) -> Path:
     return path
 
 
-def _choose(context: click.Context, param: click.Parameter, value: Any) -> None:
-    """Apply the value of an option to all profiles that the command reads."""
-    if value:
-        from perfkit_core.readers.choices import choosing, including
-
-        context.with_resource(choosing(including(**{str(param.name): value})))
-
-
 def _limit_memory(context: click.Context, param: click.Parameter, value: str | None) -> None:
     from perfkit_core.system import memory_limit
 
@@ -103,26 +97,45 @@ def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 sources = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=LOCATION)
-partial = click.option("--partial", is_flag=True, help="Leave out what is damaged instead of failing: "
-                       "events of a trace file, or files of a run folder.")  # fmt: skip
-choices = adding(
+_read_options = adding(
+    click.option("--partial", is_flag=True, help="Leave out what is damaged instead of failing: events of a trace "
+                 "file, or files of a run folder."),
     click.option("--max-memory", metavar="SIZE", envvar="PERFKIT_MAX_MEMORY", expose_value=False,
                  callback=_limit_memory, help="Stop with an error when perfkit would use more memory than about "
                  "SIZE, such as 8 GiB.  [env var: PERFKIT_MAX_MEMORY; default: half of the free memory]"),
-    click.option("--step-on", metavar="RANGE", expose_value=False, callback=_choose, help="Take each recorded range "
-                 "named RANGE as one step, instead of the recorded steps. RANGE is a name, or a REGEX that matches the "
-                 "name."),
-    click.option("--step-kind", metavar="KIND", expose_value=False, callback=_choose, help="Count only steps of this "
-                 "kind of an inference server: prefill, decode, mixed, denoise or capture."),
-    click.option("--graph-capture", multiple=True, metavar="FILE", expose_value=False,
-                 callback=_choose, help="Attribute the kernels of replayed graphs to operators with FILE: a "
-                 "recording of the graph capture, or a folder of such recordings.  [default: NAME.capture.json.gz and "
-                 "the folder capture_traces next to the source]"),
-    click.option("--compile-info", multiple=True, metavar="PATH", expose_value=False, callback=_choose, help="Read "
-                 "the operators, layers and lines of code of compiled kernels from PATH: a file or folder that the "
-                 "framework's compiler wrote, such as the folder TORCH_TRACE.  [default: such files next to a SOURCE]"),
+    click.option("--step-on", metavar="RANGE", help="Take each recorded range named RANGE as one step, instead of the "
+                 "recorded steps. RANGE is a name, or a REGEX that matches the name."),
+    click.option("--step-kind", metavar="KIND", help="Count only steps of this kind of an inference server: prefill, "
+                 "decode, mixed, denoise or capture."),
+    click.option("--graph-capture", multiple=True, metavar="FILE", help="Attribute the kernels of replayed graphs to "
+                 "operators with FILE: a recording of the graph capture, or a folder of such recordings.  [default: "
+                 "NAME.capture.json.gz and the folder capture_traces next to the source]"),
+    click.option("--compile-info", multiple=True, metavar="PATH", help="Read the operators, layers and lines of code "
+                 "of compiled kernels from PATH: a file or folder that the framework's compiler wrote, such as the "
+                 "folder TORCH_TRACE.  [default: such files next to a SOURCE]"),
 )  # fmt: skip
-"""Options that apply to all profiles a command reads. Their values are not passed to the command."""
+
+
+def reads(command: Command) -> Command:
+    """Add the options that say how recordings are read. The command gets their values as one argument,
+    ``read_options``."""
+
+    @functools.wraps(command)
+    def with_read_options(
+        *args: Any, partial: bool, step_on: str | None, step_kind: str | None, graph_capture: tuple[str, ...],
+        compile_info: tuple[str, ...], **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        from perfkit_core.readers.read_options import read_options
+
+        values = read_options(
+            partial=partial, step_on=step_on, step_kind=step_kind, graph_capture=graph_capture,
+            compile_info=compile_info,
+        )  # fmt: skip
+        return command(*args, read_options=values, **kwargs)
+
+    return cast(Command, _read_options(with_read_options))
+
+
 peaks = click.option("--peaks", type=peak_rates, metavar="FILE", envvar="PERFKIT_PEAKS", help="Use the peak rates of "
                      "devices in this TOML file, in addition to the built-in rates.")  # fmt: skip
 output = click.option("-o", "--output", type=writable, metavar="FILE",
@@ -180,7 +193,7 @@ def steps(values: Iterable[str]) -> tuple[int, ...] | None:
 @contextlib.contextmanager
 def profile(
     sources: Sequence[Path],
-    keep: bool,
+    read_options: ReadOptions,
     workers: int,
     scheduler: str | None,
     together_bytes: int = 0,
@@ -194,7 +207,7 @@ def profile(
     if scheduler is not None and workers > 1:
         raise UsageError("--workers and --scheduler cannot be combined", "a Dask cluster has its own workers")
     with reading(sources) as say:
-        yield opened(sources, keep, workers, scheduler, say, together_bytes)
+        yield opened(sources, read_options, workers, scheduler, say, together_bytes)
 
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
@@ -210,12 +223,11 @@ def write_shard(
     output: Path | None,
     views: Sequence[View],
     request: ViewRequest,
-    keep: bool,
+    read_options: ReadOptions,
     average: bool = False,
 ) -> None:
     """Write the partial results of shard ``I/N`` of the ranks to ``output``. Raises UsageError and SourceError."""
     from perfkit_core.ranks import files, plan, run
-    from perfkit_core.readers.choices import chosen
     from perfkit_core.report.summary import check_average
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
@@ -226,9 +238,9 @@ def write_shard(
         raise UsageError("--shard requires an output file for partial results", f"use -o NAME{files.SUFFIX}")
     if average:
         check_average(views)
-    job = plan.Job(tuple(view.name for view in views), request, average, keep, chosen())
+    job = plan.Job(tuple(view.name for view in views), request, average, read_options)
     with reading(sources) as show:
-        whole = plan.plan(sources, keep)
+        whole = plan.plan(sources, read_options.partial)
         part = whole.share(number, of)
         count = len(part.ranks)
         partials, failed = run.run(run.Serial(), part, job, lambda done: show(f"rank {done} of {count}"))

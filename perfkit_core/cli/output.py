@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.report_data import Report
     from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
+    from perfkit_core.readers.read_options import ReadOptions
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
@@ -105,16 +106,13 @@ def write(text: str, path: Path) -> None:
         raise unwritable(path, error) from None
 
 
-def arguments(sources: Iterable[str | Path]) -> str:
+def arguments(sources: Iterable[str | Path], read_options: ReadOptions) -> str:
     """Return sources for a command to copy, with the options that apply to all profiles, and the shortest paths."""
-    from perfkit_core.readers.choices import chosen
-
     paths = [as_path(str(source)) for source in sources]
     places = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
-    choices = chosen()
-    pairs = [("--step-on", choices.step_on), ("--step-kind", choices.step_kind)]
-    pairs += [("--graph-capture", _shortest(place)) for place in choices.graph_captures]
-    pairs += [("--compile-info", _shortest(place)) for place in choices.compile_info]
+    pairs = [("--step-on", read_options.step_on), ("--step-kind", read_options.step_kind)]
+    pairs += [("--graph-capture", _shortest(place)) for place in read_options.graph_captures]
+    pairs += [("--compile-info", _shortest(place)) for place in read_options.compile_info]
     options = "".join(f" {option} {shell_word(value)}" for option, value in pairs if value)
     return (
         "SOURCE..." if len(places) > _MOST_IN_COMMAND else " ".join(map(shell_path, map(_shortest, places)))
@@ -182,8 +180,8 @@ def reading(sources: Sequence[Path]) -> contextlib.AbstractContextManager[Callab
     return working(f"reading {', '.join(source.name or str(source) for source in sources[:3])}")
 
 
-def loaded(sources: Sequence[Path], partial: bool) -> Trace:
-    from perfkit_core.readers.load import load
+def loaded(sources: Sequence[Path], read_options: ReadOptions) -> Trace:
+    from perfkit_core.readers.load import load_all
 
     with reading(sources):
-        return load(list(sources), partial=partial)
+        return load_all(sources, read_options)

@@ -12,6 +12,7 @@ import click
 from perfkit_core.cli import options
 from perfkit_core.cli.output import refuse_overwriting, renderer, say_written, write
 from perfkit_core.errors import UsageError
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 
 _SUFFIXES: Final = ("", ".html", ".htm")
 
@@ -22,14 +23,13 @@ _SUFFIXES: Final = ("", ".html", ".htm")
               metavar="FILE", help="Write the page to FILE. Missing folders are created.")  # fmt: skip
 @options.peaks
 @options.language
-@options.partial
-@options.choices
+@options.reads
 @options.many_ranks
 def report(
     sources: tuple[Path, ...],
     output: Path,
     peaks: str | None,
-    partial: bool,
+    read_options: ReadOptions,
     workers: int,
     scheduler: str | None,
     shard: str | None,
@@ -46,16 +46,16 @@ def report(
         from perfkit_core.pages.profile import REQUEST, page_views
 
         request = replace(REQUEST, peaks=peaks)
-        options.write_shard(shard, sources, output, page_views(), request, partial)
+        options.write_shard(shard, sources, output, page_views(), request, read_options)
         return
-    write_page(sources, output, partial, workers, scheduler, peaks)
+    write_page(sources, output, read_options, workers, scheduler, peaks)
     say_written(output)
 
 
 def write_page(
     sources: Sequence[Path],
     output: Path,
-    partial: bool = False,
+    read_options: ReadOptions = DEFAULT,
     workers: int = 1,
     scheduler: str | None = None,
     peaks: str | None = None,
@@ -68,7 +68,7 @@ def write_page(
     if output.suffix.lower() not in _SUFFIXES:
         hint = "use a name that ends in .html, or perfkit summary -o for other formats"
         raise UsageError(f"{output}: perfkit report writes only HTML", hint)
-    with options.profile(sources, partial, workers, scheduler, TOGETHER_BYTES) as profile:
+    with options.profile(sources, read_options, workers, scheduler, TOGETHER_BYTES) as profile:
         of_partials = options.views_of_partials(profile)
         lacking = [view.name for view in page_views() if of_partials and view.name not in of_partials]
         if lacking:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, loaded, refuse_overwriting, working
 from perfkit_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
 
 
 @click.command(epilog="Example: perfkit scrub trace.json.gz -o shared.perfkit.parquet --paths --remove aurora")
@@ -19,9 +23,10 @@ from perfkit_core.errors import UsageError
               "keep their path in the package.")  # fmt: skip
 @click.option("--remove", multiple=True, metavar="TEXT", help="Also replace TEXT by 'removed', such as the name of a "
               "project, also inside words. Upper and lower case must match. Can be repeated.")  # fmt: skip
-@options.partial
-@options.choices
-def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[str, ...], partial: bool) -> None:
+@options.reads
+def scrub(
+    sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[str, ...], read_options: ReadOptions
+) -> None:
     """Write a copy of a profile for other people.
 
     Names of hosts and users, keys of a file's header, texts among the recorded arguments, and known forms of tokens
@@ -39,7 +44,7 @@ def scrub(sources: tuple[Path, ...], output: Path, paths: bool, remove: tuple[st
         raise UsageError("--remove has an empty text", "give the text to remove, such as --remove aurora")
     place = output if output.suffix else output / f"scrubbed{SUFFIX}"
     chosen = export.choose(None, place)
-    trace = loaded(sources, partial)
+    trace = loaded(sources, read_options)
     with working(f"writing {chosen.name}"):
         missing = export.export(scrubbed(trace, paths=paths, remove=remove), place, chosen.name)
     if missing:

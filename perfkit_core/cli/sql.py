@@ -7,7 +7,7 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,6 +15,9 @@ from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, reading, refuse_overwriting, renderer, say_written
 from perfkit_core.errors import UsageError
 from perfkit_core.system.processes import shell_path
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
 
 _STDIN: Final = "-"
 
@@ -27,10 +30,13 @@ _STDIN: Final = "-"
 @options.format_option(f"{options.SUMMARY_FORMATS}, or html")
 @options.output
 @options.language
-@options.partial
-@options.choices
+@options.reads
 def sql(
-    arguments: tuple[str, ...], limit: int | None, format_name: str | None, output: Path | None, partial: bool
+    arguments: tuple[str, ...],
+    limit: int | None,
+    format_name: str | None,
+    output: Path | None,
+    read_options: ReadOptions,
 ) -> None:
     """Query the tables of a profile with SQL, in the dialect of duckdb.
 
@@ -65,7 +71,7 @@ def sql(
         most = (ROWS if limit is None else limit or None) if for_people else None
         with reading(sources):
             rows = None if for_people else limit or None
-            report = statements.report(sources, statement, rows, most, partial, engine.LimitedEngine)
+            report = statements.report(sources, statement, rows, most, read_options, engine.LimitedEngine)
         if for_people:
             (section,) = report.sections
             table = section.table.rename(columns={"depth": "Depth"})  # with a column depth, it would be a tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,9 @@ from perfkit_core.errors import UsageError
 from perfkit_core.language.units import family, parse_quantity
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
+
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
 
 filters = options.adding(
     click.option("--by", multiple=True, metavar="GROUPING", help="Split the rows of views by this grouping: shape, "
@@ -64,8 +67,7 @@ _DISPLAY: Final = ("sort", "ascending", "show", "hide", "start", "trim", "depth"
 @options.format_option(options.SUMMARY_FORMATS)
 @options.output
 @options.language
-@options.partial
-@options.choices
+@options.reads
 @options.many_ranks
 def summary(
     sources: tuple[Path, ...],
@@ -73,7 +75,7 @@ def summary(
     limit: int | None,
     format_name: str | None,
     output: Path | None,
-    partial: bool,
+    read_options: ReadOptions,
     workers: int,
     scheduler: str | None,
     shard: str | None,
@@ -102,7 +104,7 @@ def summary(
     )
     if shard is not None:
         shard_views = choose_views(options.names(views) or DEFAULT_VIEWS)
-        options.write_shard(shard, sources, output, shard_views, request, partial, given["average"])
+        options.write_shard(shard, sources, output, shard_views, request, read_options, given["average"])
         return
     minimums = options.names(given["minimums"])
     chosen = renderer(format_name, output, without=("html",))
@@ -112,7 +114,7 @@ def summary(
         columns=tuple(options.names(given["columns"])),
         limit=(ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None,
     )
-    with options.profile(sources, partial, workers, scheduler) as profile:
+    with options.profile(sources, read_options, workers, scheduler) as profile:
         of_partials = options.views_of_partials(profile)
         chosen_views = choose_views(options.names(views) or of_partials or DEFAULT_VIEWS)
         # The first look at a profile: nothing is chosen but steps.
@@ -128,7 +130,7 @@ def summary(
     if chosen.name not in FOR_PEOPLE:
         report = cut(report, limit or None)
     if brief:
-        report = replace(report, next=f"perfkit advise {arguments(sources)}")
+        report = replace(report, next=f"perfkit advise {arguments(sources, read_options)}")
     # Partial results already contain the paths of their sources.
     emit(report if of_partials else read_from(report, sources), chosen, output, brief and limit is None)
 

@@ -7,7 +7,7 @@ import re
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,6 +21,9 @@ from perfkit_core.system.machine import has_display
 from perfkit_core.system.paths import as_path, identity, user_folder
 from perfkit_core.system.processes import shell_path
 
+if TYPE_CHECKING:
+    from perfkit_core.readers.read_options import ReadOptions
+
 _LONGEST_NAME: Final = 80
 
 
@@ -29,9 +32,8 @@ _LONGEST_NAME: Final = 80
 @click.option("-o", "--output", type=options.writable, metavar="FILE", help="Write the page to FILE.  [default: a file "
               "for this SOURCE in the cache folder of the user]")  # fmt: skip
 @options.language
-@options.partial
-@options.choices
-def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
+@options.reads
+def view(sources: tuple[Path, ...], output: Path | None, read_options: ReadOptions) -> None:
     """Make the page of a profile and open it in the browser.
 
     The page is that of perfkit report. Without a SOURCE, it shows the newest run below the folder runs, in which
@@ -39,7 +41,7 @@ def view(sources: tuple[Path, ...], output: Path | None, partial: bool) -> None:
     sources = sources or (newest_run(),)
     page = output or default_page(sources)
     refuse_overwriting(page, sources)
-    write_page(sources, page, partial)
+    write_page(sources, page, read_options)
     say_written(page)
     if has_display() and webbrowser.open(page.absolute().as_uri()):
         return

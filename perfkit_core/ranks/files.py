@@ -21,14 +21,13 @@ from perfkit_core.language.messages import english, message
 from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
-from perfkit_core.readers.choices import Choices
 from perfkit_core.storage.checksums import crc
 from perfkit_core.storage.store import PARTIAL_SUFFIX
 from perfkit_core.system.paths import PathLike, as_path, open_binary, replacing
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 6
+VERSION: Final = 7
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
 _CRC_BYTES: Final = 4
@@ -113,7 +112,9 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
         # a shard that was written with --partial can be merged with other shards
-        jobs = [msgspec.structs.replace(shard.job, partial=False) for shard in (other, first)]
+        jobs = [shard.job for shard in (other, first)]
+        readings = [msgspec.structs.replace(job.reading, partial=False) for job in jobs]
+        jobs = [msgspec.structs.replace(job, reading=reading) for job, reading in zip(jobs, readings, strict=True)]
         if jobs[0] != jobs[1] or other.share[1] != first.share[1]:
             raise SourceError(
                 f"{source} and {sources[0]} were written by different commands", "merge the shards of one command"
@@ -177,7 +178,7 @@ def asked(stored: Stored, job: Job) -> Job:
             )
     made = replace(stored.job.request, sort=job.request.sort)
     other = job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps
-    if other or job.choices not in (stored.job.choices, Choices()):
+    if other or (job.reading.changes_events and job.reading != stored.job.reading):
         raise UsageError(
             "the partial results were written with other options",
             "give the same --by, --step, --filter, … as for the shards, or omit these options",

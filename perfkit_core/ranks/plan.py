@@ -18,7 +18,7 @@ from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks, load, run_folder
-from perfkit_core.readers.choices import Choices
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.storage import bytestream, store
 from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, readable
 
@@ -36,13 +36,12 @@ class Job(msgspec.Struct, frozen=True):
     views: tuple[str, ...]
     request: ViewRequest  # The steps, groupings and filters of all views.
     own_steps: bool = False  # If the request names no steps, select all steps of the rank, but no events outside them.
-    partial: bool = False  # Whether damaged files are read as far as possible.
-    choices: Choices = Choices()  # What to do with each rank after reading.
+    reading: ReadOptions = DEFAULT  # How each rank is read.
 
     @property
     def only_steps(self) -> bool:
         """Whether all steps of a rank are selected, but no events outside them."""
-        return self.request.steps is None and (self.own_steps or self.choices.step_kind is not None)
+        return self.request.steps is None and (self.own_steps or self.reading.step_kind is not None)
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files, long_recordings, reduce, run
 from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
 from perfkit_core.readers import join_ranks, load
-from perfkit_core.readers.choices import chosen
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.system import memory_limit
 from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.views.merging import reduction
@@ -183,9 +183,10 @@ class Whole:
     """A trace in memory. A trace of several ranks is reduced rank by rank."""
 
     trace: Trace
+    reading: ReadOptions = DEFAULT
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        job, meta = _job(views, request, own_steps), self.trace.meta
+        job, meta = Job(tuple(view.name for view in views), request, own_steps, self.reading), self.trace.meta
         computed = of_ranks(reduce.split(self.trace), views, job)
         findings = (*self.trace.quality, *_unknown_waits(computed.tables, meta, job))
         return replace(computed, meta=meta, quality=tuple(dict.fromkeys(findings)))
@@ -197,13 +198,13 @@ class Ranks:
     has the address ``scheduler``. ``report`` receives progress texts."""
 
     plan: Plan
-    partial: bool = False
+    reading: ReadOptions = DEFAULT
     workers: int = 1
     scheduler: str | None = None
     report: Callable[[str], None] = lambda text: None
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
-        job = _job(views, request, own_steps, self.partial)
+        job = Job(tuple(view.name for view in views), request, own_steps, self.reading)
         count = len(self.plan.ranks)
         with run.executor(self.workers, self.scheduler) as pool:
             partials, failed = run.run(pool, self.plan, job, lambda done: self.report(f"rank {done} of {count}"))
@@ -219,10 +220,11 @@ class Reduced:
     """Partial results that were read from files. Only the views in these files can be computed."""
 
     stored: files.Stored
+    reading: ReadOptions = DEFAULT
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         stored = self.stored
-        job = files.asked(stored, _job(views, request, own_steps))
+        job = files.asked(stored, Job(tuple(view.name for view in views), request, own_steps, self.reading))
         if not stored.partials and stored.left_out:
             raise SourceError(stored.left_out[min(stored.left_out)], "no rank could be read")
         findings = stored.findings + left_out(stored.left_out, stored.ranks)
@@ -233,10 +235,6 @@ Profile = Whole | Ranks | Reduced
 """A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
-def _job(views: Sequence[View], request: ViewRequest, own_steps: bool, partial: bool = False) -> Job:
-    return Job(tuple(view.name for view in views), request, own_steps, partial, chosen())
-
-
 def _of_source(computed: Computed, source: str, findings: tuple[Finding, ...]) -> Computed:
     meta = msgspec.structs.replace(computed.meta, source=source)
     return replace(computed, meta=meta, quality=tuple(dict.fromkeys((*findings, *computed.quality))))
@@ -244,7 +242,7 @@ def _of_source(computed: Computed, source: str, findings: tuple[Finding, ...]) -
 
 def opened(
     sources: Sequence[PathLike],
-    partial: bool = False,
+    options: ReadOptions = DEFAULT,
     workers: int = 1,
     scheduler: str | None = None,
     report: Callable[[str], None] = lambda text: None,
@@ -258,19 +256,19 @@ def opened(
     if scheduler is not None:  # a Dask worker may have another current folder
         sources = [absolute(source) for source in sources]
     if files.are_partials(sources):
-        if chosen().step_on is not None:
+        if options.step_on is not None:
             raise UsageError("partial results cannot be read with other steps", "give --step-on together with --shard")
-        return Reduced(files.read_all(sources, partial))
-    planned = plan(sources, partial)
+        return Reduced(files.read_all(sources, options.partial), options)
+    planned = plan(sources, options.partial)
     if len(planned.ranks) == 1:
-        return Whole(load.load(sources, partial=partial))
+        return Whole(load.load_all(sources, options), options)
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
-            trace = load.load(sources, partial=partial)
-            return Whole(trace.with_meta(source=planned.source))
-    return Ranks(planned, partial, workers, scheduler, report)
+            trace = load.load_all(sources, options)
+            return Whole(trace.with_meta(source=planned.source), options)
+    return Ranks(planned, options, workers, scheduler, report)
 
 
 def as_profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:

@@ -22,7 +22,6 @@ from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles
 from perfkit_core.readers import join_ranks, load
-from perfkit_core.readers.choices import choosing
 from perfkit_core.system.paths import as_path
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
@@ -72,16 +71,15 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
     as Failed, so that the function can run in another process."""
     try:
         paths = [as_path(path) for path in files.paths]
-        with choosing(job.choices):
-            traces = [load.named(load.load_one(path, job.partial), path) for path in paths]
+        traces = [load.named(load.load_one(path, job.reading), path) for path in paths]
         rank_recorded = all(trace.meta.ranks for trace in traces)
         if files.rank is not None:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
         join_ranks.check_apart(traces)
         whole = concat_traces(sorted(traces, key=join_ranks.in_time))
         whole = whole.with_findings(*join_ranks.cycles_by_name([trace.meta for trace in traces]))
-        if job.choices.step_on is not None:
-            whole = with_steps_on(whole, job.choices.step_on)
+        if job.reading.step_on is not None:
+            whole = with_steps_on(whole, job.reading.step_on)
         return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(whole))
     except PerfkitError as error:
         return Failed(error.message, error.hint, isinstance(error, UsageError))

@@ -121,8 +121,8 @@ def run(
 ) -> tuple[list[Partial], dict[int, Failed]]:
     """Return the :class:`Partial` of each readable rank, in plan order, and a dict: position in the plan → failure.
 
-    If ``job.partial`` allows damaged files, an unreadable rank becomes a failure in the dict. Otherwise it raises
-    SourceError. An invalid request raises UsageError. ``report`` is called with the number of finished ranks."""
+    If ``job.reading.partial`` allows damaged files, an unreadable rank becomes a failure in the dict. Otherwise it
+    raises SourceError. An invalid request raises UsageError. ``report`` is called with the number of finished ranks."""
     futures: list[Future[list[Answer]]] = []
 
     def ranks_in(answers: list[Answer]) -> int:
@@ -185,7 +185,7 @@ def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
 
 
 def _aborts(failed: Failed, job: Job) -> bool:
-    return failed.usage or not job.partial
+    return failed.usage or not job.reading.partial
 
 
 def error(failed: Failed) -> PerfkitError:

@@ -6,6 +6,7 @@ it keeps it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfkit_core.assembly.kernel_calls import origins, with_graphs
@@ -15,15 +16,14 @@ from perfkit_core.model.compiled_graph import CompiledGraph
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import Plugins
-from perfkit_core.readers.choices import chosen
 from perfkit_core.system import paths
 
 
-def attached(trace: Trace, path: Path, plugins: Plugins) -> Trace:
-    """Return the trace with its compile information. ``path`` is its source. Raises SourceError if given paths cannot
-    be read or have no compile information. A file that merely lies next to the trace is left out if it is damaged."""
+def attached(trace: Trace, path: Path, plugins: Plugins, given: Sequence[Path] = ()) -> Trace:
+    """Return the trace with its compile information. ``path`` is its source. Raises SourceError if ``given`` paths
+    cannot be read or have no compile information. A file that merely lies next to the trace is left out if it is
+    damaged."""
     code = plugins.compiled_code(trace.meta.framework)
-    given = [Path(text) for text in chosen().compile_info]
     for place in given:
         if not place.exists():
             raise SourceError(f"{place}: no such file or folder", "check --compile-info")

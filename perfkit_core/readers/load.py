@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from perfkit_core.assembly import server_steps
 from perfkit_core.assembly.chosen_steps import with_steps_on
 from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.language.units import SIZES, parse_quantity
@@ -14,7 +15,8 @@ from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, sums, trace_folder
+from perfkit_core.readers import compile_info, graph_captures, join_ranks, sums, trace_folder
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import UTF_16, head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
@@ -49,23 +51,26 @@ def load(
     inference server, such as ``decode``. ``compile_info`` names files or folders that the framework's compiler wrote
     about its kernels. By default, those next to the sources are used.
     """
-    if graph_capture or step_kind or step_on or compile_info:
-        made = choices.including(
-            step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info
-        )
-        with choices.choosing(made):
-            return load(sources, partial=partial, plugins=plugins)
-    given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    files, findings = files_of(given, plugins or get_plugins(), partial)
-    traces, lost = join_ranks.each(files, lambda path: load_one(path, partial, plugins), partial)
+    options = read_options(
+        partial=partial, step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info
+    )
+    listed = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    return load_all(listed, options, plugins)
+
+
+def load_all(
+    sources: Sequence[paths.PathLike], options: ReadOptions = DEFAULT, plugins: Plugins | None = None
+) -> Trace:
+    """Read the sources of one profile as one Trace, as :func:`load` does."""
+    files, findings = files_of(sources, plugins or get_plugins(), options.partial)
+    traces, lost = join_ranks.each(files, lambda path: load_one(path, options, plugins), options.partial)
     trace = join_ranks.one_job(traces)
     if len(traces) > 1:
         trace = sums.checked(trace)
-    chosen = choices.chosen().step_on
-    if chosen is not None:
-        trace = with_steps_on(trace, chosen)
-    if len(given) == 1 < len(files):
-        trace = named(trace, paths.as_path(given[0]))
+    if options.step_on is not None:
+        trace = with_steps_on(trace, options.step_on)
+    if len(sources) == 1 < len(files):
+        trace = named(trace, paths.as_path(sources[0]))
     return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 
@@ -113,13 +118,13 @@ def beside(path: Path, plugins: Plugins) -> list[Path]:
     return [other for other in others if other.exists() or other.is_symlink()]
 
 
-def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
+def load_one(path: Path, options: ReadOptions = DEFAULT, plugins: Plugins | None = None) -> Trace:
     """Read one file or run folder. Without --max-memory, $PERFKIT_MAX_MEMORY limits the memory of reading."""
     text = os.environ.get(memory_limit.ENVIRONMENT)
     if not text or memory_limit.is_limited():
-        return _load_one(path, partial, plugins)
+        return _load_one(path, options, plugins or get_plugins())
     with memory_limit.limited(most_memory(text)):
-        return _load_one(path, partial, plugins)
+        return _load_one(path, options, plugins or get_plugins())
 
 
 def most_memory(text: str) -> float:
@@ -134,25 +139,37 @@ def most_memory(text: str) -> float:
     return most
 
 
-def _load_one(path: Path, partial: bool, plugins: Plugins | None) -> Trace:
+def _load_one(path: Path, options: ReadOptions, plugins: Plugins) -> Trace:
     store.flush(path)
     with paths.reaching(path):
         check_exists(path)
         start = head(path) if paths.is_file(path) else b""
         if not start and paths.is_file(path) and path.stat().st_size == 0:
             raise SourceError(f"{path}: the file is empty", "the profiler may have been interrupted before writing it")
-        trace = read_with(reader(path, start, plugins or get_plugins()), path, partial)
+        trace = read_with(reader(path, start, plugins), path, options.partial)
 
     def read(other: Path) -> Trace:
         with paths.reaching(other):
-            return read_with(reader(other, head(other), plugins or get_plugins()), other, partial)
+            return read_with(reader(other, head(other), plugins), other, options.partial)
 
-    trace = named(choices.applied(trace, path, read), path)
+    trace = graph_captures.with_operators(trace, path, options.graph_captures, read)
+    if options.step_kind is not None:
+        trace = _of_step_kind(trace, options.step_kind, path)
+    trace = named(trace, path)
     with naming(path):
         trace = sums.checked(trace)
     if trace.meta.recording is None and paths.is_file(path):
         trace = trace.with_meta(recording=join_ranks.recording_of_name(path))
-    return compile_info.attached(trace, path, plugins or get_plugins())
+    return compile_info.attached(trace, path, plugins, [Path(text) for text in options.compile_info])
+
+
+def _of_step_kind(trace: Trace, kind: str, path: Path) -> Trace:
+    kinds = {step.kind for step in server_steps.serving_steps(trace)[1]}
+    if kind not in kinds:
+        names = ", ".join(kind for kind in server_steps.KINDS if kind in kinds)
+        hint = f"recorded kinds: {names}" if names else "only inference servers record kinds of steps"
+        raise UsageError(f"{path}: no step of the kind {kind} was recorded", hint)
+    return server_steps.of_kind(trace, kind)
 
 
 def named(trace: Trace, path: Path) -> Trace:

@@ -21,6 +21,7 @@ from perfkit_core.model import columns
 from perfkit_core.model.columns import Column
 from perfkit_core.model.report_data import Report, Section, Source
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.sql import table_list
 from perfkit_core.sql.engine import Engine
 from perfkit_core.sql.table_list import Profile
@@ -80,12 +81,12 @@ def report(
     statement: str,
     limit: int | None = None,
     shown: int | None = None,
-    partial: bool = False,
+    options: ReadOptions = DEFAULT,
     engine: Engines = Engine,
 ) -> Report:
     """Return a report with the result of a statement. ``limit``: maximum number of rows. ``shown``: maximum number of
     rows in text, Markdown and HTML. Raises as :func:`query`."""
-    result = run(profile, statement, limit, partial, engine)
+    result = run(profile, statement, limit, options, engine)
     empty = say("The statement returned no rows.")
     frame = result.to_pandas()
     table = Section("result", say("Result"), frame, empty=empty, limit=shown, columns=result.columns, chosen=True)
@@ -93,10 +94,10 @@ def report(
 
 
 def run(
-    profile: Profile, statement: str, limit: int | None = None, partial: bool = False, engine: Engines = Engine
+    profile: Profile, statement: str, limit: int | None = None, options: ReadOptions = DEFAULT, engine: Engines = Engine
 ) -> Result:
-    """Return the result of a statement. ``partial``: use the readable part of damaged files. ``engine(tables)`` opens
-    an engine for tables with these names. Raises as :func:`query`."""
+    """Return the result of a statement. ``options`` apply if sources are read. ``engine(tables)`` opens an engine for
+    tables with these names. Raises as :func:`query`."""
     wrong = not isinstance(profile, (Trace, str, os.PathLike, Sequence))
     if wrong or (isinstance(profile, Sequence) and not profile):
         hint = "give a Trace, or the path of a run folder or a trace file"
@@ -107,7 +108,7 @@ def run(
         raise UsageError(f"limit={reprlib.repr(limit)} is no number of rows", "give 0 or more, or None for all rows")
     with engine(table_list.known()) as opened:
         named = opened.named(statement)
-        tables, source = table_list.computed(profile, named, partial)
+        tables, source = table_list.computed(profile, named, options)
         found = opened.rows(statement, tables, limit)
     known = columns.by_name(column for name in reversed(named) for column in table_list.declarations(name))
     declared = [known.get(name) or _undeclared(name) for name in found.column_names]

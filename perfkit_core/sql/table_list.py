@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,7 +21,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
-from perfkit_core.readers.load import load
+from perfkit_core.readers.load import load_all
+from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.renderers import cells
 from perfkit_core.report import facts
 from perfkit_core.system.paths import PathLike
@@ -60,17 +62,16 @@ def schema_report() -> Report:
     return Report(say("Tables for SQL"), (), (section,))
 
 
-def computed(profile: Profile, names: Collection[str], partial: bool) -> tuple[dict[str, pa.Table], Source]:
+def computed(profile: Profile, names: Collection[str], options: ReadOptions) -> tuple[dict[str, pa.Table], Source]:
     """Return the tables with these names, and facts about the profile. If only views are named, many ranks are read
     one by one."""
     if not isinstance(profile, Trace) and not {EVENTS, ADVICE}.isdisjoint(names):
-        profile = load(profile, partial=partial)
-    reading = {} if isinstance(profile, Trace) else {"partial": partial}
+        profile = load_all([profile] if isinstance(profile, (str, os.PathLike)) else profile, options)
     views = [view for name, view in get_plugins().views().items() if name in names]
     if isinstance(profile, Trace) and not views:  # ranks are not split, which would copy the events
         source, tables = facts.source(profile), {}
     else:
-        result = as_profile(profile, **reading).compute(views, ViewRequest(by=(RANK,)))
+        result = as_profile(profile, options=options).compute(views, ViewRequest(by=(RANK,)))
         source = facts.described(result.meta, result.quality, result.steps)
         tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:

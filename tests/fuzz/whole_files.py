@@ -18,6 +18,7 @@ from perfkit_core.flops.peaks import read_peaks
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks import files as partial_results
 from perfkit_core.readers.load import load_one
+from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.runtime.build import checked as checking_indices
 from perfkit_core.runtime.compiled import Mode, in_python
 from perfkit_core.verify import ledger
@@ -115,7 +116,7 @@ def _loaded(path: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Mode, "instead", instead)
                 try:
-                    results.append(load_one(path, partial))
+                    results.append(load_one(path, ReadOptions(partial)))
                 except PerfkitError as error:
                     refused = error
                     results.append(str(error))

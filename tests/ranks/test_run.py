@@ -31,6 +31,7 @@ from perfkit_core.ranks.profile import Computed, Ranks, Whole, merge, opened
 from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
+from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.report.summary import choose_views
 from perfkit_core.storage.store import write_cycle
 from tests.support import chrome, extreme
@@ -182,7 +183,7 @@ def test_a_rank_that_cannot_be_read_is_named_or_left_out(tmp_path: Path) -> None
     (tmp_path / "rank1.json").write_bytes(b"")
     with pytest.raises(SourceError, match=r"rank1\.json: the file is empty"):
         computed(tmp_path)
-    found = opened([tmp_path], partial=True).compute(choose_views(VIEWS), ViewRequest())
+    found = opened([tmp_path], ReadOptions(partial=True)).compute(choose_views(VIEWS), ViewRequest())
     assert found.meta.ranks == (0, 2)
     (finding,) = (finding for finding in found.quality if finding.code == "ranks-left-out")
     assert finding.message.startswith("1 of 3 ranks could not be read")
@@ -192,7 +193,7 @@ def test_if_no_rank_can_be_read_the_first_is_named(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_bytes(b"")
     with pytest.raises(SourceError, match=r"rank0\.json: the file is empty"):
-        opened([tmp_path], partial=True).compute(choose_views(VIEWS), ViewRequest())
+        opened([tmp_path], ReadOptions(partial=True)).compute(choose_views(VIEWS), ViewRequest())
     with pytest.raises(SourceError, match=r"rank0\.json: the file is empty"):
         load(tmp_path, partial=True)
 
@@ -201,7 +202,7 @@ def test_an_invalid_request_is_reported_once(tmp_path: Path) -> None:
     for rank in (0, 1):
         written(tmp_path, f"rank{rank}.json", rank)
     with pytest.raises(UsageError, match="not a regular expression"):
-        opened([tmp_path], partial=True).compute(choose_views(["operators"]), ViewRequest(pattern="("))
+        opened([tmp_path], ReadOptions(partial=True)).compute(choose_views(["operators"]), ViewRequest(pattern="("))
 
 
 def test_an_average_is_over_the_steps_of_all_ranks(tmp_path: Path) -> None:

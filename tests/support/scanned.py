@@ -13,6 +13,7 @@ from perfkit_core.errors import PerfkitError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome import event_list
 from perfkit_core.readers.load import load_one
+from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.readers.scanner import chunks
 
 NEVER = 1 << 28
@@ -63,6 +64,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _read(path: Path, partial: bool) -> Trace | str:
     try:
-        return load_one(path, partial)
+        return load_one(path, ReadOptions(partial))
     except PerfkitError as error:
         return f"{error.message}; {error.hint}"

@@ -18,7 +18,6 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import compile_info
-from perfkit_core.readers.choices import Choices, choosing
 from perfkit_core.readers.load import load
 from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
@@ -180,8 +179,7 @@ def test_huge_line_numbers_are_no_lines(tmp_path: Path) -> None:
 
 def attached(rows: list[dict[str, Any]], path: Path, *given: Path, **meta: Any) -> Trace:
     recorded = trace(rows).with_meta(**{"framework": "torch"} | meta)
-    with choosing(Choices(compile_info=tuple(map(str, given)))):
-        return compile_info.attached(recorded, path, get_plugins())
+    return compile_info.attached(recorded, path, get_plugins(), given)
 
 
 KERNEL = [host("net", "annotation", 0, 100), host(GATE, "operator", 10, 5)]

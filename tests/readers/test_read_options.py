@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from perfkit_core import UsageError, load, summarize
 from perfkit_core.cli.main import main
 from perfkit_core.ranks import files
-from perfkit_core.readers.choices import choosing, including
+from perfkit_core.readers.load import load_one
+from perfkit_core.readers.read_options import read_options
 from tests.support.server_trace import Server, decode_and_prefill
 
 KERNEL = "triton_poi_fused_add_0"
@@ -43,15 +45,7 @@ def test_python_functions_take_what_the_command_takes(compiled: Path) -> None:
     assert steps["dur_ns"].tolist() == [40_000, 40_000]
 
 
-def test_other_choices_stay(compiled: Path) -> None:
-    info = compiled.parent / "info"
-    with choosing(including(compile_info=info, step_kind="decode")):
-        assert summarize(load(compiled, step_on="CompiledFxGraph"), "compiled")["lines"].tolist() == ["model.py:7"]
-        assert len(summarize(compiled, "serving", by="step", graph_capture=compiled)) == 1
-        assert including(step_on="a").step_kind == "decode"
-
-
-def test_choices_do_not_apply_to_a_trace(compiled: Path) -> None:
+def test_options_do_not_apply_to_a_trace(compiled: Path) -> None:
     trace = load(compiled)
     for name in ("step_on", "step_kind", "graph_capture", "compile_info"):
         with pytest.raises(UsageError, match="apply when a source is read"):
@@ -68,14 +62,14 @@ def test_paths_are_absolute(
         server.add("cuda_runtime", name, start, 2, correlation=start)
     server.write(given)
     monkeypatch.chdir(tmp_path)
-    made = including(graph_capture="captures.json", compile_info=["info.log", "memory://info.log"])
-    assert made.compile_info == (str(tmp_path / "info.log"), "memory://info.log")
-    with choosing(including(graph_capture="captures.json")):
-        monkeypatch.chdir("/")
-        assert any("captures.json" in each.message for each in load(path).quality)
-        monkeypatch.chdir(tmp_path)
+    options = read_options(graph_capture="captures.json", compile_info=["info.log", "memory://info.log"])
+    assert options.compile_info == (str(tmp_path / "info.log"), "memory://info.log")
+    monkeypatch.chdir("/")
+    trace = load_one(path, replace(options, compile_info=()))
+    assert any("captures.json" in finding.message for finding in trace.quality)
+    monkeypatch.chdir(tmp_path)
     command, part = ["summary", "t.json", "--graph-capture", "captures.json"], Path("a.perfkit.partial")
     assert main([*command, "--view", "serving", "--shard", "1/1", "-o", str(part)]) == 0
-    assert files.read_all([part], partial=False).job.choices.graph_captures == (str(given),)
+    assert files.read_all([part], partial=False).job.reading.graph_captures == (str(given),)
     assert main(command) == 0
     assert capsys.readouterr().out.rstrip().endswith("--graph-capture captures.json")
