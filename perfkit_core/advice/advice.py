@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from perfkit_core.advice.facts import Candidate, Method, Reason
+from perfkit_core.advice.rule_input import Candidate, Method, Reason
 from perfkit_core.language.messages import Message, Sentence, Text, english
 from perfkit_core.language.units import counted, format_duration, format_ratio
 from perfkit_core.model.columns import Column, duration, key, share, text, words

@@ -18,9 +18,9 @@ import numpy as np
 from perfkit_core.advice import experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.decode_steps import of_main_kind
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.assembly.lost_records import complete_only
 from perfkit_core.errors import UsageError, spelled_like
@@ -35,7 +35,7 @@ from perfkit_core.replay.transforms import Case
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
-Find = Callable[[Facts], Sequence[Candidate]]
+Find = Callable[[RuleInput], Sequence[Candidate]]
 
 _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
@@ -72,7 +72,7 @@ def advise(
     rule or threshold, and SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
-    evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins, outcomes)
+    evaluation = Evaluation(rule_input(source, thresholds, plugins), plugins, outcomes)
     facts = evaluation.facts
     ranked = sorted(
         (one for rule in chosen for one in evaluation.advice_of(rule, rule.find)),
@@ -108,7 +108,7 @@ def what_ifs(
     SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
-    facts = facts_of(source, thresholds, plugins)
+    facts = rule_input(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
     answers = [  # the value becomes part of the advice id, because several questions may have the same finding
         (question(name, value), replace(one, id=f"{one.id}-{value:g}"))
@@ -121,20 +121,20 @@ def what_ifs(
     )  # fmt: skip
 
 
-def facts_of(
+def rule_input(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
-) -> Facts:
-    """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Of an inference server, only the steps
-    of the kind with the most time count. Steps in which device work was not recorded do not count. Raises UsageError
-    and SourceError."""
+) -> RuleInput:
+    """Return the input of rules for a Trace, or for a source of :func:`perfkit_core.load`. Of an inference server, only
+    the steps of the kind with the most time count. Steps in which device work was not recorded do not count. Raises
+    UsageError and SourceError."""
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
-    return Facts(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
+    return RuleInput(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
 
 
 @once
-def noise_ns(facts: Facts) -> int | None:
+def noise_ns(facts: RuleInput) -> int | None:
     """Return the noise of the median step time in ns: half the width of its 80% interval. None for a single step."""
     if len(step_times(facts)) < 2:
         return None
@@ -142,7 +142,7 @@ def noise_ns(facts: Facts) -> int | None:
     return round((high - low) / 2 * facts.training.step_ns)
 
 
-def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[Facts, Candidate]]:
+def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[RuleInput, Candidate]]:
     """Return the rules with these ids (default: all). Raises UsageError for an unknown id or if there are no rules."""
     installed = plugins.rules()
     if not installed:
@@ -154,7 +154,7 @@ def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[Facts, Can
     return [installed[name] for name in wanted]
 
 
-def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[Facts, Candidate], Find]:
+def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[RuleInput, Candidate], Find]:
     """Return the rule with this id, and a function that answers its what-if question for ``value``. Raises UsageError
     for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
@@ -174,7 +174,7 @@ def question(rule: str, value: float) -> str:
 class Evaluation:
     """Evaluates rules on one recording. If a rule fails, ``not_evaluable`` contains the reason."""
 
-    def __init__(self, facts: Facts, plugins: Plugins, outcomes: Sequence[Record] | None = None) -> None:
+    def __init__(self, facts: RuleInput, plugins: Plugins, outcomes: Sequence[Record] | None = None) -> None:
         trace = facts.trace
         self.facts = facts
         self.not_evaluable: dict[str, Reason] = {}
@@ -184,7 +184,7 @@ class Evaluation:
         self._outcomes = experience.outcomes() if outcomes is None else outcomes
         self._noise_ns = noise_ns(facts) or 0
 
-    def advice_of(self, rule: Rule[Facts, Candidate], find: Find) -> list[Advice]:
+    def advice_of(self, rule: Rule[RuleInput, Candidate], find: Find) -> list[Advice]:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
         advice: list[Advice] = []
         try:
@@ -205,7 +205,7 @@ class Evaluation:
                 self.not_evaluable[rule.id] = why(error)
         return advice
 
-    def _advice(self, rule: Rule[Facts, Candidate], candidate: Candidate, name: str) -> Advice:
+    def _advice(self, rule: Rule[RuleInput, Candidate], candidate: Candidate, name: str) -> Advice:
         facts, trace, rows, words = self.facts, self.facts.trace, candidate.rows, {**candidate.fill, **candidate.words}
         runtime: Literal["host", "device"] = "device" if facts.on_device else "host"
         learned = experience.experience(self._outcomes, rule.id, rule.version, runtime)
@@ -269,7 +269,7 @@ def severity(prediction: Prediction, thresholds: Thresholds, noise_ns: int = 0) 
     return "medium" if share >= thresholds.severity_medium else "low"
 
 
-def combined(facts: Facts, advices: Advices) -> Advices:
+def combined(facts: RuleInput, advices: Advices) -> Advices:
     """Return ``advices`` with the prediction for all advice that can be combined, and with the reasons why other advice
     cannot."""
     excluded: dict[str, Text] = {}
@@ -316,7 +316,7 @@ def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
     return None
 
 
-def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
+def together_ns(facts: RuleInput, advice: Sequence[Advice]) -> float:
     """Return the step time in ns if all of this advice is followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
@@ -324,7 +324,7 @@ def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
     return step_ns(facts, changes, Case.LIKELY, 1)
 
 
-def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
+def after(facts: RuleInput, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
     """Return what an item of advice saves after other advice is followed, as a dict by advice id. Items whose saving
     changes little are left out.
 
@@ -360,7 +360,7 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 class Replays:
     """Replays combinations of advice, each combination at most once."""
 
-    facts: Facts
+    facts: RuleInput
     left: int  # number of replays that remain
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time for each set of advice ids
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
-from perfkit_core.advice.facts import listed
+from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, plural, render, say

@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.advice import predict
 from perfkit_core.advice.advice import COLUMNS
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.language.messages import mark, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
@@ -52,7 +52,7 @@ def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFra
     rows = []
     for source in sources:
         trace = load(source, partial=partial)
-        facts = Facts(trace)
+        facts = RuleInput(trace)
         advices = predict.identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
         steps = advices.steps if facts.has_steps else None

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import kernels
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.flops.peaks import peaks_of
 from perfkit_core.language.messages import Text, message
@@ -184,7 +184,7 @@ def cuda_major(device: Device) -> int | None:
     return major if isinstance(major, int) and of_cuda and not re.search("AMD|Radeon", device.name or "") else None
 
 
-def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
+def cores_and_kernels(facts: RuleInput) -> tuple[TensorCores, MatrixKernels]:
     """Return the kinds of tensor cores that all devices have, and the kernels that multiply matrices. Raises
     NotEvaluableError if there are no such kernels, or if none of their names shows the hardware unit."""
     facts.need_device()
@@ -210,7 +210,7 @@ def by_peaks(devices: Sequence[Device], usual: Quantity, now: str, then: str) ->
 
 
 def slow_products(
-    facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
+    facts: RuleInput, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
     """Return a list with one candidate, or an empty list if the kernels take too small a share of the step.
     The candidate assumes that the kernels in ``rows`` run on faster cores, in ``factor`` times the recorded time.

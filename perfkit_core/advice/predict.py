@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
 from perfkit_core.model.cache import once
@@ -35,7 +35,7 @@ _NO_EXPERIENCE: Final = Experience()
 
 
 @once
-def step_ns(facts: Facts, changes: tuple[transforms.Transform, ...], case: Case, period: int) -> float:
+def step_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], case: Case, period: int) -> float:
     """Return the median step time in ns after the changes. Raises CyclicGraphError.
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
@@ -52,7 +52,7 @@ def step_ns(facts: Facts, changes: tuple[transforms.Transform, ...], case: Case,
     return after / max(now, 1.0) * facts.training.step_ns
 
 
-def most_ns(facts: Facts, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
+def most_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
     """Return an upper limit of the saving in ns per step, for all values of the uncertain numbers. Return None if no
     limit is known. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
@@ -89,7 +89,7 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     return None
 
 
-def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
+def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
     """Return the prediction for a candidate. ``learned`` is the experience with earlier predictions of its rule. Raises
     NotEvaluableError if the prediction needs a replay that cannot be played."""
 
@@ -138,7 +138,7 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
     )  # fmt: skip
 
 
-def noise(facts: Facts) -> tuple[float, float]:
+def noise(facts: RuleInput) -> tuple[float, float]:
     """Return the ends of the 80% interval of the median step time, as factors of the median."""
     steps = step_times(facts)
     if len(steps) < 2:
@@ -148,7 +148,7 @@ def noise(facts: Facts) -> tuple[float, float]:
     return low / middle, high / middle
 
 
-def step_times(facts: Facts) -> FloatArray:
+def step_times(facts: RuleInput) -> FloatArray:
     """Return the recorded step times in ns from which noise is computed.
 
     Differences between ranks are not noise, so the time of a step is the median over its ranks. Long waits in every
@@ -159,7 +159,7 @@ def step_times(facts: Facts) -> FloatArray:
     return means
 
 
-def base(facts: Facts) -> Base | None:
+def base(facts: RuleInput) -> Base | None:
     """Return the step from which predictions start."""
     if not len(facts.steps):
         return None
@@ -167,7 +167,7 @@ def base(facts: Facts) -> Base | None:
     return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error, facts.preempted)
 
 
-def identity(facts: Facts) -> Identity:
+def identity(facts: RuleInput) -> Identity:
     """Return the accuracy of the replay of the unchanged graph."""
     unexplained = played_steps.unexplained_ratio(facts.replay)
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)

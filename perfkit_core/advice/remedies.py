@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from perfkit_core.advice import advice, matrix_products, operators
-from perfkit_core.advice.facts import NotEvaluableError
+from perfkit_core.advice.rule_input import NotEvaluableError
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace

@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
-from perfkit_core.advice.facts import listed
+from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.advice.advice import Advice, Advices, Base, Identity, Prediction
-from perfkit_core.advice.facts import Assumption, listed
+from perfkit_core.advice.rule_input import Assumption, listed
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
 from perfkit_core.model.timed_steps import NOTABLE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.advice import operators
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
@@ -16,7 +16,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Remove
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
     if not (trace.known("op_name") and operators.operators(trace).any()):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.calls import call_ns
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import backward_of, matching, operator_order, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, DATALOADER, KERNEL, OPTIMIZER
@@ -36,7 +36,7 @@ _OTHERS: Final = re.compile(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     if not facts.on_device:
         return _on_host(facts)
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
@@ -96,7 +96,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _on_host(facts: Facts) -> list[Candidate]:
+def _on_host(facts: RuleInput) -> list[Candidate]:
     """Return the advice for chains of operators on the host. Reductions count, because compilers fuse them, too."""
     trace, order = facts.trace, operator_order(facts.trace)
     canonical = trace.codes("op_name")
@@ -134,7 +134,7 @@ def _on_host(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
+def chained_kernels(facts: RuleInput) -> tuple[arrays.IntArray, arrays.IntArray]:
     """Return the rows of the kernels in chains, sorted by stream and time, and the chain number of each kernel."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # a kernel is elementwise by its name or by the operator that launched it

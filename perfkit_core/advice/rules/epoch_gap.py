@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching
+from perfkit_core.advice.rule_input import Assumption, Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
@@ -28,7 +28,7 @@ _SLOW_NS: Final = transforms.Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, rows = facts.trace, facts.batch_rows
     if len(facts.steps) < 3:
         raise NotEvaluableError(

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost, within
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
@@ -83,7 +83,7 @@ class Loop:
     whole: bool  # whether one operator does the whole update of a tensor
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, parent = facts.trace, facts.trace.ints("parent")
     # the outermost optimizer spans that update parameters
     clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
@@ -120,7 +120,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [] if facts.on_device else _fused(facts, parts[np.isin(span[parts], fusible)], outermost(trace, lists))
 
 
-def _fused(facts: Facts, parts: IntArray, calls: IntArray) -> list[Candidate]:
+def _fused(facts: RuleInput, parts: IntArray, calls: IntArray) -> list[Candidate]:
     """Return the advice to update with one operator instead of operators on lists of tensors (``calls``)."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     spent = facts.median_total(parts, dur[parts])
@@ -186,7 +186,7 @@ def tensors_of(calls: IntArray) -> int:
     return nearly_all[0] if nearly_all else max(explained)[1]
 
 
-def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
+def _updated_together(facts: RuleInput, parts: IntArray, loop: Loop) -> list[Candidate]:
     """Return the advice to update all parameters in one call, or an empty list if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     below = np.append(within(trace, parts), False)  # the index -1, for kernels without a launch, gives False

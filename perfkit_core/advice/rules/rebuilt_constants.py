@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching, names_of, operator_order, shapes_of
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -37,7 +37,7 @@ _KEEPS: Final = frozenset(
 """Operators that a computation of constants may call."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     facts.need("shapes", message("record shapes (record_shapes=True)"))
     if len(facts.steps) < 2:  # what one step computes from numbers may be its data, such as the lengths of requests
@@ -117,7 +117,7 @@ class _Sizes:
         return self._known[code]
 
 
-def _in_every_step(facts: Facts, row: IntArray, chains: list[list[int]]) -> IntArray:
+def _in_every_step(facts: RuleInput, row: IntArray, chains: list[list[int]]) -> IntArray:
     """Return the rows of the chains of at least two operators whose operators occur in every step."""
     trace, names = facts.trace, facts.trace.codes("name")
     steps: dict[tuple[int, ...], set[int]] = {}

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -30,7 +30,7 @@ _LAYERS: Final = (
 _GRADIENT: Final = "_grad"
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     trace, order = facts.trace, operator_order(facts.trace)
     if not (trace.rows("phase", BACKWARD) & facts.in_steps).any():

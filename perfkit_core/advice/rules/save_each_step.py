@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import filled
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
 _LEFT: Final = Quantity(0.0, 0.03, 0.2, message("estimate: at most every fifth step still does it"))
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     if not len(frames(facts.trace)):
         raise NotEvaluableError(

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import arrays, groupby, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
@@ -43,7 +43,7 @@ class Rounds:
     each: arrays.IntArray  # selections per iteration of this loop
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, dur, parent = facts.trace, facts.trace.ints("dur_ns"), facts.trace.ints("parent")
     rounds = find_rounds(trace, facts.thresholds.loop_selects)
     kept = facts.in_steps[rounds.rows]
@@ -82,7 +82,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
+def _gradients(facts: RuleInput, selects: arrays.IntArray) -> arrays.IntArray:
     """Return the rows of the outermost backward operators of the selections in the rows ``selects``, matched by
     sequence number. If no numbers were recorded, match by step, and leave out steps that also have other selections."""
     trace = facts.trace

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import NO_ROWS, Candidate, Facts, assume
 from perfkit_core.advice.gaps import filled
 from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.rule_input import NO_ROWS, Candidate, RuleInput, assume
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import DATALOADER
@@ -29,13 +29,13 @@ _TWICE: Final = 2
 """Reading the type and the size of a list takes at most this factor of the time of reading its numbers."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return the advice from operators that receive such tensors, else from sampled frames of the conversion and of the
     code that builds the lists."""
     return _received(facts) or _sampled(facts)
 
 
-def _sampled(facts: Facts) -> list[Candidate]:
+def _sampled(facts: RuleInput) -> list[Candidate]:
     converting = filled(facts, lambda sampled: sampled.preparing(_CONVERTS)) if facts.has_steps else None
     if converting is None or not facts.exceeds(converting.spent_ns, facts.thresholds.conversion_share):
         return []
@@ -64,7 +64,7 @@ def _candidate(
     )
 
 
-def _received(facts: Facts) -> list[Candidate]:
+def _received(facts: RuleInput) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
     starts, ends = trace.ints("start_ns")[order.row], trace.end_ns[order.row]
     receives = matching(trace, "name", _RECEIVES.search)[order.row]

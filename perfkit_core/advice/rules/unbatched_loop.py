@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.calls import calling_factor
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
@@ -41,7 +41,7 @@ _MOST: Final = 3
 """Maximum number of loops that are reported."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
     kinds: dict[int, list[Loop]] = {}
     for loop in forward_loops(trace):
@@ -83,7 +83,7 @@ def find(facts: Facts) -> list[Candidate]:
     return candidates
 
 
-def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
+def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
     trace = facts.trace
     both = np.append(rows, gradients)
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
@@ -123,13 +123,13 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     )  # fmt: skip
 
 
-def _is_recurrent(facts: Facts, loops: Sequence[Loop], rows: IntArray) -> bool:
+def _is_recurrent(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> bool:
     """Return whether the loops call a recurrent cell that consists of several operators."""
     gates, squashed = (int(facts.trace.rows("op_name", name)[rows].sum()) for name in ("sigmoid", "tanh"))
     return gates >= _GATES * sum(loop.rounds for loop in loops) and squashed > 0
 
 
-def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:
+def _rounds(facts: RuleInput, loops: Sequence[Loop]) -> IntArray:
     """Return the numbers of rounds that backward passes of the loops may have: also those of all loops of a step."""
     rounds = np.array([loop.rounds for loop in loops])
     step = facts.trace.ints("step")[operator_order(facts.trace).row[[loop.first for loop in loops]]]
@@ -137,7 +137,7 @@ def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:
     return np.unique(np.append(rounds, np.bincount(at, rounds).astype(np.int64)))
 
 
-def _gaps(facts: Facts, rows: IntArray) -> Gaps:
+def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
     """Return the time between neighbouring operators of a phase that are both in ``rows``, for each rank."""
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = marked(trace, rows)[order.row]
@@ -154,7 +154,7 @@ def _gaps(facts: Facts, rows: IntArray) -> Gaps:
     return gaps
 
 
-def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
+def _is_stack_of_layers(facts: RuleInput, loops: Sequence[Loop]) -> bool:
     """Return whether the rounds may be the layers of a network, which have parameters of their own. They are not if
 
     - the round begins with a lookup, which takes a part of the data;
@@ -186,7 +186,7 @@ def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
     return not known or known[0][0] == known[-1][1]
 
 
-def _features(facts: Facts, row: int) -> tuple[int, int] | None:
+def _features(facts: RuleInput, row: int) -> tuple[int, int] | None:
     """Return the number of features that a layer takes and returns, None if its shapes are unknown."""
     shapes = facts.trace.codes("shapes")
     inputs = shapes_of(shapes.values[shapes.codes[row]]) if shapes.codes[row] >= 0 else []

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import name_of, operators, within
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message
@@ -24,7 +24,7 @@ _BLOCKED: Final = 0.5
 """An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return advice on each operator that waits for a device in its long calls, the one with the most time first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
 
 
-def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
+def _waiting(facts: RuleInput, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return a list with advice on an operator if its long calls wait, else an empty list.
 
     Calls wait if a device does other work during them, and if runtime calls take most of their time. The second

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
@@ -28,7 +28,7 @@ _MAPPING: Final = 4
 _GONE: Final = Quantity(0, 0, 1, message("a gradient with other references to it is copied, not assigned"))
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, parent, dur = facts.trace, facts.trace.ints("parent"), facts.trace.ints("dur_ns")
     recorded = (facts.replay.first >= 0) & facts.in_steps
     clears = trace.host & trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)

@@ -1,4 +1,4 @@
-"""Input and output of rules: ``Facts`` is a recording with its replay, and a ``Candidate`` is a finding."""
+"""Input and output of rules: ``RuleInput`` is a recording with its replay, and a ``Candidate`` is a finding."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RuleInput:
     """A recording with the numbers that rules need. Each property is computed once. Times are mostly in ns per step."""
 
     trace: Trace
