@@ -19,8 +19,8 @@ from perfkit_core.system.paths import PathLike
 
 
 def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Report:
-    made = identities(sources, partial)
-    with_steps, lines = made[made["steps"].notna()], []
+    table = identities(sources, partial)
+    with_steps, lines = table[table["steps"].notna()], []
     if not with_steps.empty:
         median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
         summary = mark("Recordings with steps: {count}. Median error: {median}; largest error of a step: {worst}.")
@@ -36,7 +36,7 @@ def identity_report(sources: Sequence[PathLike], partial: bool = False) -> Repor
         share("unexplained_ratio", "Unexplained"),
     )
     title = say("Replay of unchanged recordings")
-    section = Section("identity", title, made, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
+    section = Section("identity", title, table, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
     return Report(say("Accuracy of the replay"), (), (section,))
 
 
@@ -58,5 +58,5 @@ def identities(sources: Sequence[PathLike], partial: bool = False) -> pd.DataFra
         steps = advices.steps if facts.has_steps else None
         rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))
     names = ["source", "events", "steps", "step_ns", "error_ratio", "worst_error_ratio", "unexplained_ratio"]
-    made = pd.DataFrame(rows, columns=names)
-    return made.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))
+    table = pd.DataFrame(rows, columns=names)
+    return table.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))

@@ -154,8 +154,8 @@ def step_times(facts: RuleInput) -> FloatArray:
     Differences between ranks are not noise, so the time of a step is the median over its ranks. Long waits in every
     N-th step (``facts.period`` is N) are not noise either, so each N steps give one mean, shape (steps // N,)."""
     times = pd.Series(facts.usual_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
-    whole = len(times) // facts.period * facts.period
-    means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
+    complete = len(times) // facts.period * facts.period
+    means: FloatArray = times[:complete].reshape(-1, facts.period).mean(axis=1)
     return means
 
 
@@ -163,8 +163,8 @@ def base(facts: RuleInput) -> Base | None:
     """Return the step from which predictions start."""
     if not len(facts.steps):
         return None
-    it = facts.training
-    return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error, facts.preempted)
+    run = facts.training
+    return Base(facts.step_ns, round(run.step_ns), run.measured_ns, run.event_ns, run.speed, run.error, facts.preempted)
 
 
 def identity(facts: RuleInput) -> Identity:

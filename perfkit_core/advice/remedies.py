@@ -89,7 +89,7 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
     ]
     if not fitting:
         return None
-    in_mode = [remedy for wanted in (run_mode, ANY) for remedy in fitting if remedy.mode == wanted]
+    in_mode = [remedy for preferred in (run_mode, ANY) for remedy in fitting if remedy.mode == preferred]
     remedy = in_mode[0] if in_mode else fitting[0]
     texts = (remedy.code, remedy.api, remedy.verify)
     code, api, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)

@@ -64,8 +64,8 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.row)
 
-    def only(self, kept: BoolArray) -> Transfers:
-        return Transfers(*(getattr(self, name)[kept] for name in self.__slots__))
+    def only(self, mask: BoolArray) -> Transfers:
+        return Transfers(*(getattr(self, name)[mask] for name in self.__slots__))
 
     @property
     def syncs(self) -> IntArray:
@@ -130,11 +130,11 @@ def _bytes(trace: Trace, rows: IntArray, call: IntArray) -> IntArray:
     for index, (shape, dtype) in enumerate(distinct.T.tolist()):
         if shape >= 0 and dtype >= 0:
             try:
-                found = arguments(shapes.values[shape], dtypes.values[dtype], None)
+                inputs = arguments(shapes.values[shape], dtypes.values[dtype], None)
             except ValueError:
                 continue
-            own = {one.bytes for one in found if isinstance(one, Tensor)}
-            sizes[index] = next(iter(own)) or -1 if len(own) == 1 else -1
+            tensor_bytes = {argument.bytes for argument in inputs if isinstance(argument, Tensor)}
+            sizes[index] = next(iter(tensor_bytes)) or -1 if len(tensor_bytes) == 1 else -1
     result: IntArray = np.where(recorded > 0, recorded, -1)
     result[moves] = sizes[at.ravel()]
     return result
@@ -221,8 +221,8 @@ class RoundTrips:
     def copies_ns(self, facts: RuleInput) -> float:
         """Return the host time of the copies in ns per step, including all calls that wait for them."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
-        apart = (copies.sync >= 0) & (copies.owner == copies.call)
-        return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
+        separate = (copies.sync >= 0) & (copies.owner == copies.call)
+        return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[separate]].sum()))
 
 
 def round_trips(facts: RuleInput, least_bytes: int, computing: bool) -> RoundTrips:
@@ -246,13 +246,13 @@ def round_trips(facts: RuleInput, least_bytes: int, computing: bool) -> RoundTri
     before = np.append(0, np.cumsum(computes))  # before[i]: number of computing operators among the first i
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
-    kept = np.zeros(len(moved), np.bool_)
-    kept[there], kept[back] = True, True
+    in_trip = np.zeros(len(moved), np.bool_)
+    in_trip[there], in_trip[back] = True, True
     change = np.zeros(len(order) + 1, np.int64)  # +1 at the beginning of a round trip, -1 at its end
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     inside = np.cumsum(change)[: len(order)] > 0
-    return RoundTrips(len(there), moved.only(kept), np.flatnonzero(inside & computes), order)
+    return RoundTrips(len(there), moved.only(in_trip), np.flatnonzero(inside & computes), order)
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
@@ -286,7 +286,7 @@ def calibrated(trace: Trace) -> Calibration | None:
 
     models = {device.name for device in trace.meta.devices if device.name}
     calibrations = (calibrate.newest(trace.meta.framework or "", model) for model in sorted(models))
-    return next((one for one in calibrations if one is not None), None)
+    return next((calibration for calibration in calibrations if calibration is not None), None)
 
 
 def on_host_ns(facts: RuleInput, order: OuterOperators, canonical: str) -> Quantity:

@@ -44,5 +44,5 @@ def find(facts: RuleInput) -> list[Candidate]:
         conflicts=("launch-bound",),
     )  # fmt: skip
     predicted = launch_bound.of_launches(facts)
-    return [replace(each, what=shared.what, evidence={**shared.evidence, **each.evidence}, conflicts=shared.conflicts)
-            for each in predicted] or [shared]  # fmt: skip
+    return [replace(candidate, what=shared.what, evidence={**shared.evidence, **candidate.evidence},
+                    conflicts=shared.conflicts) for candidate in predicted] or [shared]  # fmt: skip

@@ -73,9 +73,9 @@ def _own_ns(facts: RuleInput, gaps: Gaps) -> float:
 
 
 def _median_ns(facts: RuleInput, gaps: Gaps) -> float:
-    own = gaps[facts.rank]
+    rank_gaps = gaps[facts.rank]
     # the lower of two medians: a gap in one of two steps is not typical
-    return float(np.quantile(facts.within_steps(own), 0.5, method="lower")) if len(own[0]) else 0.0
+    return float(np.quantile(facts.within_steps(rank_gaps), 0.5, method="lower")) if len(rank_gaps[0]) else 0.0
 
 
 def _long(facts: RuleInput, gaps: Gaps) -> Candidate:
@@ -152,33 +152,33 @@ def _short(facts: RuleInput, gaps: Gaps, count: float) -> Candidate:
 def _shared(facts: RuleInput, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
     """Return a Candidate with the fields that are the same for long and for short gaps. Also return the names of the
     Python functions with the most gap time. The rows of the Candidate are the innermost events around the gaps."""
-    trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
+    trace, graph, rank_gaps = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)
-    within = intervals.covered_ns(own, start, start + graph.dur_ns[nodes])
+    within = intervals.covered_ns(rank_gaps, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
     python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
-    functions, place = [names.values[code] for code in most], None
+    functions, line = [names.values[code] for code in most], None
     if not functions:
         sampled = frames(trace)
-        functions = [line for line, _ in sampled.most_common(sampled.inside(own))[:_FRAMES]]
-        place = functions[0] if functions else None
+        functions = [line for line, _ in sampled.most_common(sampled.inside(rank_gaps))[:_FRAMES]]
+        line = functions[0] if functions else None
     distinct, at = np.unique(rows, return_inverse=True)
     total, recorded = _median_ns(facts, gaps), facts.steps.recorded_ns[facts.mine]
     return Candidate(
         "",
         evidence={
-            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(own[0]),
-            "longest_ns": int((own[1] - own[0]).max()), "step_ns": facts.step_ns, "python": functions,
+            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(rank_gaps[0]),
+            "longest_ns": int((rank_gaps[1] - rank_gaps[0]).max()), "step_ns": facts.step_ns, "python": functions,
         },
-        place=place,
+        place=line,
         rows=distinct,
         rows_ns=groupby.sums(at, len(distinct), within),
         transforms=(Shorten(gaps, factor),),
         method="replay" if functions and facts.on_device else "none",
-        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
+        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(rank_gaps))),
         preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
         assumptions=assume(gap_factor=factor),
     ), functions  # fmt: skip

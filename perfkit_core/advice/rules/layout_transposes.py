@@ -80,9 +80,9 @@ def converting(trace: Trace) -> arrays.IntArray:
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
     """Return the ``rows`` of device work, followed by the rows of the calls that launched only this work."""
     launched_by = trace.ints("launched_by")
-    wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
+    in_rows = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))
-    return np.concatenate([rows, np.flatnonzero((wanted > 0) & (wanted == every))])
+    return np.concatenate([rows, np.flatnonzero((in_rows > 0) & (in_rows == every))])
 
 
 def _evidence(facts: RuleInput, spent: float, work: arrays.IntArray) -> dict[str, float]:

@@ -91,8 +91,8 @@ def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidat
 def _slower_clock(facts: RuleInput, steps: pd.DataFrame) -> list[Candidate]:
     """Return advice to check the device if most kernels take longer by the same factor in the last third of steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
-    place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
-    early, late = order[place < 1 / 3], order[place >= 2 / 3]
+    position = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
+    early, late = order[position < 1 / 3], order[position >= 2 / 3]
     computing = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
     time = _by_name(trace, computing, trace.ints("dur_ns"))
     first, last = (
@@ -142,10 +142,10 @@ def _growth_ns(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> pd.
     time = _by_name(trace, busy > 0, busy)
     is_late = _within(time, late)
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)
-    others = steps.drop(late.index)
-    usual = time[~is_late & _within(time, others)].groupby("name", observed=True)["time"]
+    usual_steps = steps.drop(late.index)
+    usual = time[~is_late & _within(time, usual_steps)].groupby("name", observed=True)["time"]
     # a step in which no event has this name counts as 0 ns
-    before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(others) - len(values)), values))))
+    before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(usual_steps) - len(values)), values))))
     growth = (after - before.reindex(after.index).fillna(0.0)).round().astype("int64")
     growth = growth.sort_values(ascending=False, kind="stable")
     return growth[growth > _LEAST_GROWTH_SHARE * growth.clip(lower=0).sum()].head(_MOST)

@@ -54,11 +54,11 @@ def find(facts: RuleInput) -> list[Candidate]:
     rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
     # for each canonical operator: move its calls to the host, with the time that they take there
     canonical = trace.codes("op_name")
-    own, costs, changes = canonical.codes[rows], {}, list[Transform]()
-    for code in np.unique(own):
+    codes, costs, changes = canonical.codes[rows], {}, list[Transform]()
+    for code in np.unique(codes):
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
-        changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
+        changes.append(Move(rows[codes == code], True, costs[f"{name}_on_host_ns"]))
     # Copies of values that the moved operators create are removed. Other copies are removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])

@@ -62,10 +62,10 @@ def find(facts: RuleInput) -> list[Candidate]:
         groups[group] += free
         for loop in free:
             owner[loop.first : loop.last] = group
-    found = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
-    found.sort(key=lambda one: -int(trace.ints("dur_ns")[one[1]].sum()))
+    ranked = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
+    ranked.sort(key=lambda pair: -int(trace.ints("dur_ns")[pair[1]].sum()))
     candidates, claimed = [], np.zeros(len(order.row), np.bool_)
-    for loops, rows in found[:_MOST]:
+    for loops, rows in ranked[:_MOST]:
         gradients = backward_of(trace, rows)
         if not len(gradients):  # no sequence numbers: the loops of the backward pass with about as many rounds
             rounds = _rounds(facts, loops)
@@ -76,7 +76,7 @@ def find(facts: RuleInput) -> list[Candidate]:
             ])  # fmt: skip
             for loop in behind:
                 claimed[loop.first : loop.last] = True
-            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in behind)])
+            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[loop.first : loop.last] for loop in behind)])
         candidate = _candidate(facts, loops, rows, gradients)
         if candidate is not None:
             candidates.append(candidate)
@@ -145,10 +145,10 @@ def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
     begin, end = trace.end_ns[order.row[both]], trace.ints("start_ns")[order.row[both + 1]]
     rank = trace.ints("rank")[order.row[both]]
     phase, step = trace.codes("phase").codes[order.row], trace.ints("step")[order.row]
-    apart = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
+    is_gap = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
     gaps = Gaps()
     for number in facts.ranks:
-        here = apart & (rank == number)
+        here = is_gap & (rank == number)
         sort = np.argsort(begin[here], kind="stable")
         gaps[number] = begin[here][sort], end[here][sort]
     return gaps
@@ -175,15 +175,15 @@ def _is_stack_of_layers(facts: RuleInput, loops: Sequence[Loop]) -> bool:
     inside = order.row[loop.first : loop.last][uses[loop.first : loop.last]]
     if not len(inside):
         return False
-    in_loops = sum(int(uses[one.first : one.last].sum()) for one in loops)
+    in_loops = sum(int(uses[loop.first : loop.last].sum()) for loop in loops)
     parameters = int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum())
     if 0 < in_loops <= parameters and trace.rows("op_name", "embedding")[inside].all():
         return True
     if (first >= 0 and canonical.values[first] in _LOOKUPS) or in_loops > parameters > 0:
         return False
     shapes = [_features(facts, row) for row in order.row[second][uses[second]]]
-    known = [one for one in shapes if one is not None]
-    return not known or known[0][0] == known[-1][1]
+    features = [pair for pair in shapes if pair is not None]
+    return not features or features[0][0] == features[-1][1]
 
 
 def _features(facts: RuleInput, row: int) -> tuple[int, int] | None:
@@ -192,7 +192,7 @@ def _features(facts: RuleInput, row: int) -> tuple[int, int] | None:
     inputs = shapes_of(shapes.values[shapes.codes[row]]) if shapes.codes[row] >= 0 else []
     if len(inputs) < 2 or len(inputs[1]) < 2 or not inputs[0]:
         return None
-    (out, taken), values = inputs[1][:2], inputs[0]
+    (out, in_features), values = inputs[1][:2], inputs[0]
     if len(inputs[1]) > 2:  # a convolution: its channels come after the batch
         return (values[1], out) if len(values) > 1 else None
-    return values[-1], out if values[-1] == taken else taken
+    return values[-1], out if values[-1] == in_features else in_features

@@ -34,12 +34,12 @@ def find(facts: RuleInput) -> list[Candidate]:
     nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     inside = np.flatnonzero(trace.host & (nearest >= 0))
     np.add.at(own_ns, nearest[inside], np.maximum(trace.ints("self_ns")[inside], 0))
-    own = own_ns[rows]
+    call_ns = own_ns[rows]
     code, first = groupby.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
-    shortest, longest = groupby.extremes(code, len(first), own)
+    shortest, longest = groupby.extremes(code, len(first), call_ns)
     usual = np.maximum(shortest, _CLOCK_NS)
-    long = own > _LONG_PER_SHORTEST * usual[code]
-    total = groupby.sums(code, len(first), np.where(long, own, 0))
+    long = call_ns > _LONG_PER_SHORTEST * usual[code]
+    total = groupby.sums(code, len(first), np.where(long, call_ns, 0))
     least_ns = limits.waiting_share * facts.step_ns * max(len(facts.steps), 1)
     candidates = []
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):

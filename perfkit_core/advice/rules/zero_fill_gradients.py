@@ -53,8 +53,8 @@ def find(facts: RuleInput) -> list[Candidate]:
     if len(adds):
         # first: the share of the additions that directly follow a fill and therefore become assignments
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
-        taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
-        low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
+        assigning_ns = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
+        low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in assigning_ns)
         changes.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
         changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
     large = np.empty(0, np.int64) if facts.on_device else fills[dur[fills] > _LARGE_NS]
