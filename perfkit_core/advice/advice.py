@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import pandas as pd
 
-from perfkit_core.advice.facts import Candidate, Method, Reason
+from perfkit_core.advice.rule_input import Candidate, Method, Reason
 from perfkit_core.language.messages import Message, Sentence, Text, english
 from perfkit_core.language.units import counted, format_duration, format_ratio
 from perfkit_core.model.columns import Column, duration, key, share, text, words
@@ -172,7 +172,7 @@ class Advices:
     without_saving: tuple[Advice, ...] = ()  # advice that saves nothing or too little
     noise_ns: int | None = None  # half the width of the 80% interval of the median step time; None for a single step
     after: Mapping[str, After] = field(default_factory=dict)  # advice id → its saving, if other advice changes it much
-    asked: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
+    questions: tuple[str, ...] = ()  # what-if question of each item of ``advice``, such as ``loader-workers=4``
     source: str = "SOURCE"  # source as given on the command line
     base: Base | None = None  # the step without the profiler; None if the recording has no host events
     trace: Trace | None = field(default=None, compare=False)  # the recording

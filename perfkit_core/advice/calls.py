@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.replay.transforms import Quantity
 
@@ -19,14 +19,14 @@ _LONG_WORK: Final = 0.7, 1.0, 1.1
 """Factors by which their time may change."""
 
 
-def call_ns(facts: Facts) -> float:
+def call_ns(facts: RuleInput) -> float:
     """Return the time in ns of calling an operator: the median time of all outermost operators, if it is short enough
     to be mostly the call."""
     rows = operator_order(facts.trace).row
     return min(float(np.median(facts.trace.ints("dur_ns")[rows])), _MOST_NS) if len(rows) else 0.0
 
 
-def calling_factor(facts: Facts, rows: IntArray, left: float, work: Quantity) -> Quantity:
+def calling_factor(facts: RuleInput, rows: IntArray, left: float, work: Quantity) -> Quantity:
     """Return by which factor the time of the operators in ``rows`` changes if only the share ``left`` of the calls
     remains, and the work in all calls takes ``work`` times as long. Long operators use the processor well already, so
     their work takes as long in one call."""

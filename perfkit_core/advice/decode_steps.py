@@ -7,7 +7,7 @@ from collections import Counter
 
 import pandas as pd
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.assembly.server_steps import CAPTURE, DECODE, of_kind, serving_steps
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
@@ -25,14 +25,14 @@ def of_main_kind(trace: Trace) -> Trace:
     return of_kind(trace, kinds[0]) if kinds and len(total) > 1 else trace
 
 
-def is_served(facts: Facts) -> bool:
+def is_served(facts: RuleInput) -> bool:
     """Return whether the steps are those of an inference server."""
     return bool(len(serving_steps(facts.trace)[0]))
 
 
-def decode_steps(facts: Facts) -> pd.DataFrame:
-    """Return the decode steps of :attr:`Facts.rank` with a known time, with the columns of the view ``serving``. Return
-    no rows for a training."""
+def decode_steps(facts: RuleInput) -> pd.DataFrame:
+    """Return the decode steps of :attr:`RuleInput.rank` with a known time, with the columns of the view ``serving``.
+    Return no rows for a training."""
     steps = serving.by_step(facts.trace, ViewRequest())
     mine = steps["rank"].fillna(-1) == facts.rank
     return steps[mine & (steps["kind"] == DECODE) & steps["step_ns"].notna()]

@@ -18,9 +18,9 @@ import numpy as np
 from perfkit_core.advice import experience, place, remedies
 from perfkit_core.advice.advice import Advice, Advices, After, Prediction, Severity
 from perfkit_core.advice.decode_steps import of_main_kind
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, Reason
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
 from perfkit_core.assembly.lost_records import complete_only
 from perfkit_core.errors import UsageError, spelled_like
@@ -35,7 +35,7 @@ from perfkit_core.replay.transforms import Case
 from perfkit_core.system.paths import PathLike
 from perfkit_core.verify.ledger import Record
 
-Find = Callable[[Facts], Sequence[Candidate]]
+Find = Callable[[RuleInput], Sequence[Candidate]]
 
 _HASH_DIGITS: Final = 4
 _PROPOSED: Final = frozenset({"threads", "workers"})
@@ -72,21 +72,21 @@ def advise(
     rule or threshold, and SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
     chosen = chosen_rules(plugins, rules)
-    evaluation = Evaluation(facts_of(source, thresholds, plugins), plugins, outcomes)
+    evaluation = Evaluation(rule_input(source, thresholds, plugins), plugins, outcomes)
     facts = evaluation.facts
     ranked = sorted(
-        (one for rule in chosen for one in evaluation.advice_of(rule, rule.find)),
+        (advice for rule in chosen for advice in evaluation.advice_of(rule, rule.find)),
         # the largest saving first, unknown savings last
-        key=lambda one: (
-            one.prediction.saving_ns is None, -(one.prediction.saving_ns or 0), f"{one.number:04}{one.id}",
+        key=lambda advice: (
+            advice.prediction.saving_ns is None, -(advice.prediction.saving_ns or 0), f"{advice.number:04}{advice.id}",
         ),
     )  # fmt: skip
     with_saving, without = list[Advice](), list[Advice]()
-    for one in ranked:
-        p = one.prediction
+    for advice in ranked:
+        p = advice.prediction
         least_ns = max(round(facts.thresholds.least_saving * p.base_ns), 0)
         promises = p.saving_ns is None or (p.saving_ns > least_ns and (p.saving_p10_ns or 0) >= 0)
-        (with_saving if promises else without).append(one)
+        (with_saving if promises else without).append(advice)
     advices = Advices(
         identity(facts), tuple(with_saving), evaluation.not_evaluable, without_saving=tuple(without),
         base=base(facts), trace=facts.trace,
@@ -104,37 +104,37 @@ def what_ifs(
     """Return the advice for each what-if question, even if the change saves nothing.
 
     A question consists of a rule and a value, such as ``loader-workers`` and 4. Each prediction is for its change
-    alone. The field ``asked`` of the result lists the questions. Raises UsageError for a rule that takes no value, and
-    SourceError if the source cannot be read."""
+    alone. The field ``questions`` of the result lists the questions. Raises UsageError for a rule that takes no value,
+    and SourceError if the source cannot be read."""
     plugins = plugins or get_plugins()
-    asked = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
-    facts = facts_of(source, thresholds, plugins)
+    rules = [(rule, value, *asked_rule(plugins, rule, value)) for rule, value in questions]
+    facts = rule_input(source, thresholds, plugins)
     evaluation = Evaluation(facts, plugins)
     answers = [  # the value becomes part of the advice id, because several questions may have the same finding
-        (question(name, value), replace(one, id=f"{one.id}-{value:g}"))
-        for name, value, rule, find in asked
-        for one in evaluation.advice_of(rule, find)
+        (question(name, value), replace(advice, id=f"{advice.id}-{value:g}"))
+        for name, value, rule, find in rules
+        for advice in evaluation.advice_of(rule, find)
     ]
     return Advices(
-        identity(facts), tuple(one for _, one in answers), evaluation.not_evaluable, noise_ns=noise_ns(facts),
-        asked=tuple(text for text, _ in answers), base=base(facts), trace=facts.trace,
+        identity(facts), tuple(advice for _, advice in answers), evaluation.not_evaluable, noise_ns=noise_ns(facts),
+        questions=tuple(text for text, _ in answers), base=base(facts), trace=facts.trace,
     )  # fmt: skip
 
 
-def facts_of(
+def rule_input(
     source: Trace | PathLike | Sequence[PathLike], thresholds: Mapping[str, float] | None, plugins: Plugins
-) -> Facts:
-    """Return the facts of a Trace, or of a source for :func:`perfkit_core.load`. Of an inference server, only the steps
-    of the kind with the most time count. Steps in which device work was not recorded do not count. Raises UsageError
-    and SourceError."""
+) -> RuleInput:
+    """Return the input of rules for a Trace, or for a source of :func:`perfkit_core.load`. Of an inference server, only
+    the steps of the kind with the most time count. Steps in which device work was not recorded do not count. Raises
+    UsageError and SourceError."""
     from perfkit_core.readers.load import as_trace
 
     numbers = overridden(thresholds or {})  # an unknown threshold is reported before a long read
-    return Facts(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
+    return RuleInput(of_main_kind(complete_only(as_trace(source, plugins))), numbers)
 
 
 @once
-def noise_ns(facts: Facts) -> int | None:
+def noise_ns(facts: RuleInput) -> int | None:
     """Return the noise of the median step time in ns: half the width of its 80% interval. None for a single step."""
     if len(step_times(facts)) < 2:
         return None
@@ -142,19 +142,19 @@ def noise_ns(facts: Facts) -> int | None:
     return round((high - low) / 2 * facts.training.step_ns)
 
 
-def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[Facts, Candidate]]:
+def chosen_rules(plugins: Plugins, rules: Iterable[str]) -> list[Rule[RuleInput, Candidate]]:
     """Return the rules with these ids (default: all). Raises UsageError for an unknown id or if there are no rules."""
     installed = plugins.rules()
     if not installed:
         raise UsageError("no plugin provides a rule", "run perfkit plugins to see which plugin does not load")
-    wanted = list(dict.fromkeys(rules)) or list(installed)
-    for name in wanted:
+    rule_ids = list(dict.fromkeys(rules)) or list(installed)
+    for name in rule_ids:
         if name not in installed:
             raise UsageError(f"unknown rule {name!r}", spelled_like(name, installed))
-    return [installed[name] for name in wanted]
+    return [installed[name] for name in rule_ids]
 
 
-def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[Facts, Candidate], Find]:
+def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[RuleInput, Candidate], Find]:
     """Return the rule with this id, and a function that answers its what-if question for ``value``. Raises UsageError
     for a rule that takes no what-if value, and for a value that is not finite."""
     if not math.isfinite(value):
@@ -162,8 +162,8 @@ def asked_rule(plugins: Plugins, name: str, value: float) -> tuple[Rule[Facts, C
     (rule,) = chosen_rules(plugins, [name])
     ask = rule.what_if
     if ask is None:
-        others = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
-        raise UsageError(f"{name} takes no --what-if value", f"these rules take a --what-if value: {others}")
+        with_what_if = ", ".join(other.id for other in plugins.rules().values() if other.what_if is not None)
+        raise UsageError(f"{name} takes no --what-if value", f"these rules take a --what-if value: {with_what_if}")
     return rule, lambda facts: [ask(facts, value)]
 
 
@@ -174,7 +174,7 @@ def question(rule: str, value: float) -> str:
 class Evaluation:
     """Evaluates rules on one recording. If a rule fails, ``not_evaluable`` contains the reason."""
 
-    def __init__(self, facts: Facts, plugins: Plugins, outcomes: Sequence[Record] | None = None) -> None:
+    def __init__(self, facts: RuleInput, plugins: Plugins, outcomes: Sequence[Record] | None = None) -> None:
         trace = facts.trace
         self.facts = facts
         self.not_evaluable: dict[str, Reason] = {}
@@ -184,7 +184,7 @@ class Evaluation:
         self._outcomes = experience.outcomes() if outcomes is None else outcomes
         self._noise_ns = noise_ns(facts) or 0
 
-    def advice_of(self, rule: Rule[Facts, Candidate], find: Find) -> list[Advice]:
+    def advice_of(self, rule: Rule[RuleInput, Candidate], find: Find) -> list[Advice]:
         """Return the advice of one rule. If the rule cannot be evaluated, store the reason and return an empty list."""
         advice: list[Advice] = []
         try:
@@ -198,14 +198,14 @@ class Evaluation:
             return []
         for candidate, name in zip(candidates, names, strict=True):
             try:
-                one = self._advice(rule, candidate, name)
-                if one.remedy is not None or not candidate.needs_remedy:
-                    advice.append(one)
+                predicted = self._advice(rule, candidate, name)
+                if predicted.remedy is not None or not candidate.needs_remedy:
+                    advice.append(predicted)
             except Exception as error:
                 self.not_evaluable[rule.id] = why(error)
         return advice
 
-    def _advice(self, rule: Rule[Facts, Candidate], candidate: Candidate, name: str) -> Advice:
+    def _advice(self, rule: Rule[RuleInput, Candidate], candidate: Candidate, name: str) -> Advice:
         facts, trace, rows, words = self.facts, self.facts.trace, candidate.rows, {**candidate.fill, **candidate.words}
         runtime: Literal["host", "device"] = "device" if facts.on_device else "host"
         learned = experience.experience(self._outcomes, rule.id, rule.version, runtime)
@@ -218,11 +218,11 @@ class Evaluation:
             runtime=runtime, mode=self._mode, candidate=candidate, prediction=prediction,
             severity=severity(prediction, facts.thresholds, self._noise_ns),
             steps=(int(steps.min()), int(steps.max())) if len(steps) else None,
-            place=candidate.place or self._place(candidate),
+            place=candidate.place or self._line_of(candidate),
             remedy=remedies.remedied(self._remedies, rule.id, self._mode, {**self._words, **words}),
         )  # fmt: skip
 
-    def _place(self, candidate: Candidate) -> str | None:
+    def _line_of(self, candidate: Candidate) -> str | None:
         """Return the line of code of a candidate. Frames that were recorded as events are only used if there are no
         samples, because they have the first line of their function. Stacks may be known of compiled kernels only."""
         trace = self.facts.trace
@@ -269,89 +269,90 @@ def severity(prediction: Prediction, thresholds: Thresholds, noise_ns: int = 0) 
     return "medium" if share >= thresholds.severity_medium else "low"
 
 
-def combined(facts: Facts, advices: Advices) -> Advices:
+def combined(facts: RuleInput, advices: Advices) -> Advices:
     """Return ``advices`` with the prediction for all advice that can be combined, and with the reasons why other advice
     cannot."""
     excluded: dict[str, Text] = {}
-    kept: list[Advice] = []
+    chosen: list[Advice] = []
     candidates: list[Advice] = []
-    for one in advices.advice:
-        reason = _exclusion(one, candidates)
+    for advice in advices.advice:
+        reason = _exclusion(advice, candidates)
         if reason is None:
-            candidates.append(one)
+            candidates.append(advice)
         else:
-            excluded[one.id] = reason
+            excluded[advice.id] = reason
     least_ns = math.inf
-    for one in candidates:
+    for advice in candidates:
         try:
-            step = together_ns(facts, [*kept, one])
+            step = together_ns(facts, [*chosen, advice])
         except graph.CyclicGraphError:
-            excluded[one.id] = message("it cannot be replayed together with the others")
+            excluded[advice.id] = message("it cannot be replayed together with the others")
             continue
         if step > least_ns:
-            excluded[one.id] = message("combined with the others, it would cost {time:ns}", time=step - least_ns)
+            excluded[advice.id] = message("combined with the others, it would cost {time:ns}", time=step - least_ns)
         else:
             least_ns = step
-            kept.append(one)
-    if not kept:
+            chosen.append(advice)
+    if not chosen:
         return replace(advices, excluded=excluded)
-    all_changes = tuple(transform for one in kept for transform in one.candidate.transforms)
+    all_changes = tuple(transform for advice in chosen for transform in advice.candidate.transforms)
     # a ceiling is defined for one kind of change, and the combined advice contains several kinds
     together = replace(predict(facts, Candidate("", {}, transforms=all_changes)), ceiling_ns=None)
-    others = [one for one in advices.without_saving if one.candidate.transforms and _exclusion(one, kept) is None]
+    replayed = (advice for advice in advices.without_saving if advice.candidate.transforms)
+    without_saving = [advice for advice in replayed if _exclusion(advice, chosen) is None]
     return replace(
-        advices, combined=together, together=tuple(one.id for one in kept), excluded=excluded,
-        after=after(facts, kept, others),
+        advices, combined=together, together=tuple(advice.id for advice in chosen), excluded=excluded,
+        after=after(facts, chosen, without_saving),
     )  # fmt: skip
 
 
-def _exclusion(one: Advice, kept: Sequence[Advice]) -> Text | None:
-    if one.prediction.saving_ns is None:
+def _exclusion(advice: Advice, chosen: Sequence[Advice]) -> Text | None:
+    if advice.prediction.saving_ns is None:
         return message("the saving is unknown")
-    for other in kept:
-        if other.rule in one.candidate.conflicts or one.rule in other.candidate.conflicts:
+    for other in chosen:
+        if other.rule in advice.candidate.conflicts or advice.rule in other.candidate.conflicts:
             return message("replaced by {id}", id=other.id)
-    if one.prediction.method != "replay":
-        return message("its saving is not from a replay ({method})", method=one.prediction.method)
+    if advice.prediction.method != "replay":
+        return message("its saving is not from a replay ({method})", method=advice.prediction.method)
     return None
 
 
-def together_ns(facts: Facts, advice: Sequence[Advice]) -> float:
+def together_ns(facts: RuleInput, advice: Sequence[Advice]) -> float:
     """Return the step time in ns if all of this advice is followed. Raises CyclicGraphError."""
     if len(advice) == 1 and advice[0].prediction.p50_ns is not None:
         return advice[0].prediction.p50_ns
-    changes = tuple(transform for one in advice for transform in one.candidate.transforms)
+    changes = tuple(transform for item in advice for transform in item.candidate.transforms)
     return step_ns(facts, changes, Case.LIKELY, 1)
 
 
-def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) -> dict[str, After]:
+def after(facts: RuleInput, together: Sequence[Advice], without_saving: Sequence[Advice]) -> dict[str, After]:
     """Return what an item of advice saves after other advice is followed, as a dict by advice id. Items whose saving
     changes little are left out.
 
     - ``together``: items that can be combined, largest saving first; each is tried after all other items of the list
-    - ``others``: items that save too little alone; each is tried after all items of ``together``"""
+    - ``without_saving``: items that save too little alone; each is tried after all items of ``together``"""
     replays = Replays(facts, REPLAYS - _FOR_REASONS)
     changed: list[tuple[Advice, Sequence[Advice], int]] = []
-    for one in others:  # is there a saving after the advice in ``together`` is followed?
-        saving, own = replays.saving_ns(one, together), one.prediction.saving_ns or 0
-        if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * own):
-            changed.append((one, together, saving))
-    for one in together:  # does the saving change much after the other advice is followed?
-        others = [other for other in together if other is not one]
-        saving, own = replays.saving_ns(one, others) if others else None, one.prediction.saving_ns or 0
-        if saving is not None and not _LITTLE * own <= saving <= _MUCH * own:
-            changed.append((one, others, saving))
+    for advice in without_saving:  # is there a saving after the advice in ``together`` is followed?
+        saving, alone_ns = replays.saving_ns(advice, together), advice.prediction.saving_ns or 0
+        if saving is not None and saving > max(facts.thresholds.least_saving * facts.step_ns, _MUCH * alone_ns):
+            changed.append((advice, together, saving))
+    for advice in together:  # does the saving change much after the other advice is followed?
+        rest: Sequence[Advice] = [other for other in together if other is not advice]
+        saving, alone_ns = replays.saving_ns(advice, rest) if rest else None, advice.prediction.saving_ns or 0
+        if saving is not None and not _LITTLE * alone_ns <= saving <= _MUCH * alone_ns:
+            changed.append((advice, rest, saving))
     replays.left += _FOR_REASONS
     result = {}
-    for one, rest, saving in changed:
-        own = one.prediction.saving_ns or 0
-        result[one.id] = After(tuple(other.id for other in rest), max(saving, 0))
+    for advice, rest, saving in changed:
+        alone_ns = advice.prediction.saving_ns or 0
+        result[advice.id] = After(tuple(other.id for other in rest), max(saving, 0))
         for other in rest:
-            alone = replays.saving_ns(one, [other])
-            if alone is None or (alone > own) != (saving > own):
+            after_other = replays.saving_ns(advice, [other])
+            if after_other is None or (after_other > alone_ns) != (saving > alone_ns):
                 continue
-            if abs(alone - own) >= _MOST_OF_IT * abs(saving - own):
-                result[one.id] = After((other.id,), max(alone, 0))
+            if abs(after_other - alone_ns) >= _MOST_OF_IT * abs(saving - alone_ns):
+                result[advice.id] = After((other.id,), max(after_other, 0))
                 break
     return result
 
@@ -360,18 +361,18 @@ def after(facts: Facts, together: Sequence[Advice], others: Sequence[Advice]) ->
 class Replays:
     """Replays combinations of advice, each combination at most once."""
 
-    facts: Facts
+    facts: RuleInput
     left: int  # number of replays that remain
     times_ns: dict[frozenset[str], float | None] = field(default_factory=dict)  # step time for each set of advice ids
 
-    def saving_ns(self, one: Advice, rest: Sequence[Advice]) -> int | None:
-        """Return the saving in ns of the advice ``one`` if all advice in ``rest`` is already followed. Return None if
+    def saving_ns(self, advice: Advice, rest: Sequence[Advice]) -> int | None:
+        """Return the saving in ns of ``advice`` if all advice in ``rest`` is already followed. Return None if
         they cannot be combined, or if no further replay is allowed."""
-        without, with_it = self._step_ns(rest), self._step_ns([*rest, one])
+        without, with_it = self._step_ns(rest), self._step_ns([*rest, advice])
         return None if without is None or with_it is None else round(without - with_it)
 
     def _step_ns(self, advice: Sequence[Advice]) -> float | None:
-        key = frozenset(one.id for one in advice)
+        key = frozenset(item.id for item in advice)
         if key not in self.times_ns:
             if len(advice) > 1:  # a single advice needs no replay: its prediction contains the step time
                 if not self.left:

@@ -94,16 +94,16 @@ def miss(record: Record) -> float | None:
     replayed, measured = record.replayed_saving_ratio, record.saving_ratio
     if replayed is None or measured is None:
         return None
-    found = (gain(measured) - gain(replayed)) / (abs(gain(replayed)) + LEAST)
-    return min(max(found, -_WORST), _WORST)
+    error = (gain(measured) - gain(replayed)) / (abs(gain(replayed)) + LEAST)
+    return min(max(error, -_WORST), _WORST)
 
 
 def experience(records: Iterable[Record], rule: str, version: int, runtime: str) -> Experience:
     """Return the experience with a rule's predictions. Outcomes of another version of the rule and on another kind of
     device do not count, because the misses depend on them."""
-    same = [one for one in records if (one.rule, one.rule_version, one.runtime) == (rule, version, runtime)]
-    harmful = any(one.saving_high_ratio is not None and one.saving_high_ratio < 0 for one in same)
-    return Experience(tuple(found for one in same if (found := miss(one)) is not None), harmful, _SPREADS[0])
+    same = [entry for entry in records if (entry.rule, entry.rule_version, entry.runtime) == (rule, version, runtime)]
+    harmful = any(entry.saving_high_ratio is not None and entry.saving_high_ratio < 0 for entry in same)
+    return Experience(tuple(missed for entry in same if (missed := miss(entry)) is not None), harmful, _SPREADS[0])
 
 
 @functools.cache

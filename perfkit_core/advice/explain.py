@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, predict, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, table
-from perfkit_core.advice.facts import listed
+from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import assumed, likely, sentence, span, value
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import Message, Text, english, mark, message, plural, render, say
@@ -36,10 +36,10 @@ _NAMES: Final = 2
 _OUTCOME: Final = ("outcome", "saving_ratio", "saving_low_ratio", "saving_high_ratio", "saving_error", "step_error")
 
 
-def meant(advices: Advices, wanted: str) -> Advice:
-    """Return the advice whose id is or begins with ``wanted``. Raises UsageError if no or several ids match."""
+def meant(advices: Advices, prefix: str) -> Advice:
+    """Return the advice whose id is or begins with ``prefix``. Raises UsageError if no or several ids match."""
     every = {advice.id: advice for advice in (*advices.advice, *advices.without_saving)}
-    return every[one_of(wanted, list(every))]
+    return every[one_of(prefix, list(every))]
 
 
 def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
@@ -49,48 +49,48 @@ def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Rec
 
 
 def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:
-    it = advice.candidate
+    candidate = advice.candidate
     rule = say(
         "Rule {number}, {rule}, version {version}; {framework}, {mode} mode",
         number=advice.number, rule=advice.rule, version=advice.version, framework=advice.framework, mode=advice.mode,
     )  # fmt: skip
-    if it.direction:
-        rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(it.direction, it.direction)))
-    place = [part for part in (advice.place, text.steps(advice)) if part]
-    where = message("{parts:parts}", parts=place) if place else message("no line of code was recorded")
+    if candidate.direction:
+        rule += say("; moved {direction}", direction=say(_DIRECTIONS.get(candidate.direction, candidate.direction)))
+    parts = [part for part in (advice.place, text.steps(advice)) if part]
+    where = message("{parts:parts}", parts=parts) if parts else message("no line of code was recorded")
     severity = say("Severity: {severity}. It depends only on the predicted saving.", severity=say(advice.severity))
     if advice.severity == "none":
         severity = say("No severity: the change saves nothing.")
     elif advice.severity == "note":
         severity = say("No severity: the saving is unknown.")
-    what = (sentence(it.what), rule, say("Where: {where}", where=where), severity)
+    what = (sentence(candidate.what), rule, say("Where: {where}", where=where), severity)
     yield Section("what", say("Finding"), pd.DataFrame(), lines=what)
 
-    checked = [say("Confirmed: {what}", what=condition) for condition in it.preconditions]
-    checked += [say("Excluded: {what}", what=condition) for condition in it.vetoes]
-    if len(it.rows):
+    checked = [say("Confirmed: {what}", what=condition) for condition in candidate.preconditions]
+    checked += [say("Excluded: {what}", what=condition) for condition in candidate.vetoes]
+    if len(candidate.rows):
         template = mark("Evidence: rows {rows} of the event table")
-        if len(it.rows) == 1:
+        if len(candidate.rows) == 1:
             template = mark("Evidence: row {rows} of the event table")
-        checked.append(say(template, rows=listed(list(map(str, it.rows.tolist())), text.SHOWN)))
-    values = [value(name, number) for name, number in it.evidence.items()]
-    numbers = pd.DataFrame({"name": text.names(list(it.evidence)), "value": values}, dtype=object)
+        checked.append(say(template, rows=listed(list(map(str, candidate.rows.tolist())), text.SHOWN)))
+    values = [value(name, number) for name, number in candidate.evidence.items()]
+    numbers = pd.DataFrame({"name": text.names(list(candidate.evidence)), "value": values}, dtype=object)
     empty = say("the rule gives no numbers")
     yield Section("evidence", say("Evidence"), numbers, lines=tuple(checked), empty=empty)
 
-    changes = tuple(transform_text(transform, trace) for transform in it.transforms)
+    changes = tuple(transform_text(transform, trace) for transform in candidate.transforms)
     changes = changes or (say("No replay was made for this advice, so there are no changes to list."),)
     yield Section("transform", say("Changes to the recording"), pd.DataFrame(), lines=changes)
 
 
 def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
-    p, it = advice.prediction, advice.candidate
+    p, candidate, assumptions = advice.prediction, advice.candidate, advice.candidate.assumptions
     now = mark("Now: the recording takes {now:ns} (80% interval: {low:ns} to {high:ns})")
     naive = mark("For comparison: the time of the recording minus the time of the detected problem is {time:ns}.")
     if of == "step":
         now = mark("Now: the median step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
         naive = mark("For comparison: the step time minus the time of the detected problem is {time:ns}.")
-    if it.base_ns is not None:
+    if candidate.base_ns is not None:
         now = mark("Now: the mean step takes {now:ns} (80% interval: {low:ns} to {high:ns})")
     low, high = p.base_p10_ns or p.base_ns, p.base_p90_ns or p.base_ns
     lines: list[Text] = [message(now, now=p.base_ns, low=low, high=high), *text.expected(p, of)]
@@ -123,17 +123,18 @@ def _prediction(advice: Advice, advices: Advices, of: str) -> Iterator[Section]:
             "The replay alone gives a saving of {share:ratio}. {n} earlier outcomes of this rule adjusted it.",
             p.outcomes, share=p.replayed_ratio,
         ))  # fmt: skip
-    trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in it.assumptions]
-    if not it.assumptions:
+    trust += [say("Assumed: {what} ({source}).", what=assumed(advice.rule, a), source=a.source) for a in assumptions]
+    if not assumptions:
         trust.append(say("No assumptions: the prediction uses only what was recorded."))
     why = advices.excluded.get(advice.id)
     if why:
         trust.append(say("Not in the combined saving: {why}.", why=why))
     yield Section("trust", say("Confidence"), pd.DataFrame(), lines=tuple(trust))
 
-    risks = [sentence(risk) for risk in it.risks]
-    if it.conflicts:
-        risks.append(say("This advice replaces or contradicts advice of {rules}.", rules=say(", ").join(it.conflicts)))
+    risks = [sentence(risk) for risk in candidate.risks]
+    if candidate.conflicts:
+        rules = say(", ").join(candidate.conflicts)
+        risks.append(say("This advice replaces or contradicts advice of {rules}.", rules=rules))
     none = (say("No risks are known."),)
     yield Section("risks", say("Risks and conflicts"), pd.DataFrame(), lines=tuple(risks) or none)
 
@@ -204,15 +205,15 @@ def change(transform: Any) -> str:
                 times.append(say("{time} longer on the device", time=likely("_ns", transform.device_ns)))
             return say("take {times:and}", times=times) if times else say("take as long as before")
         case transforms.Load():
-            made = ""
+            batch_time = ""
             if transform.batch_ns is not None:
-                made = say(", which make a batch in {time}", time=likely("_ns", transform.batch_ns))
+                batch_time = say(", which make a batch in {time}", time=likely("_ns", transform.batch_ns))
             template = mark(
                 "get batches from {workers} worker processes{made}; handing over a batch takes {time}; each worker "
                 "works up to {ahead} batches ahead"
             )
             workers, time = likely("workers", transform.workers), likely("_ns", transform.handover_ns)
-            return say(template, workers=workers, made=made, time=time, ahead=transform.ahead)
+            return say(template, workers=workers, made=batch_time, time=time, ahead=transform.ahead)
         case transforms.Overlap():
             return say("run in another thread and take {time}", time=_their_time(transform.factor))
         case transforms.Batch():
@@ -292,30 +293,30 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
 
 
 def advice_data(advice: Advice, advices: Advices, records: Sequence[Record] = ()) -> dict[str, Any]:
-    it, then, record = advice.candidate, advices.after.get(advice.id), ledger.latest(records, advice.id)
+    candidate, then, record = advice.candidate, advices.after.get(advice.id), ledger.latest(records, advice.id)
     remedy = None if advice.remedy is None else asdict(advice.remedy) | {"note": english(advice.remedy.note)}
     outcome = {"outcome": "predicted", "saving_ratio": None, "saving_error": None, "step_error": None}
     if record is not None:
         outcome = {name: getattr(record, name) for name in _OUTCOME}
     assumptions = [
         {"name": a.name, "value": plain(a.value), "source": english(a.source), "text": english(assumed(advice.rule, a))}
-        for a in it.assumptions
+        for a in candidate.assumptions
     ]
     return {
         "id": advice.id, "rule": advice.rule, "number": advice.number, "version": advice.version,
-        "title": english(advice.title), "what": english(it.what), "severity": advice.severity,
+        "title": english(advice.title), "what": english(candidate.what), "severity": advice.severity,
         "framework": advice.framework, "framework_version": advice.framework_version, "runtime": advice.runtime,
-        "mode": advice.mode, "direction": it.direction, "evidence": plain(it.evidence),
-        "rows": it.rows.tolist(), "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
-        "preconditions": list(map(english, it.preconditions)), "vetoes": list(map(english, it.vetoes)),
-        "transform": [plain(transform) for transform in it.transforms], "prediction": asdict(advice.prediction),
+        "mode": advice.mode, "direction": candidate.direction, "evidence": plain(candidate.evidence),
+        "rows": candidate.rows.tolist(), "steps": list(advice.steps) if advice.steps else None, "place": advice.place,
+        "preconditions": list(map(english, candidate.preconditions)), "vetoes": list(map(english, candidate.vetoes)),
+        "transform": [plain(transform) for transform in candidate.transforms], "prediction": asdict(advice.prediction),
         "trust": {
             "assumptions": assumptions, "identity_error": advices.identity.error, "noise_ns": advices.noise_ns,
         },
-        "risks": list(map(english, it.risks)), "conflicts": list(it.conflicts),
+        "risks": list(map(english, candidate.risks)), "conflicts": list(candidate.conflicts),
         "excluded_because": english(advices.excluded.get(advice.id)) or None,
         "after": None if then is None else {"once": list(then.once), "saving_ns": then.saving_ns},
-        "what_if": advices.asked[advices.advice.index(advice)] if advices.asked else None,
+        "what_if": advices.questions[advices.advice.index(advice)] if advices.questions else None,
         "remedy": remedy, "outcome": outcome,
     }  # fmt: skip
 

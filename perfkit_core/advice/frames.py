@@ -65,7 +65,7 @@ class Frames:
     @cached_property
     def reports(self) -> BoolArray:
         """Whether each sample was taken while the training wrote checkpoints, logs or statistics, shape (samples,)."""
-        return self._where(lambda stack: bool(REPORTS.search(_own(stack))))
+        return self._where(lambda stack: bool(REPORTS.search(_without_folders(stack))))
 
     def naming(self, pattern: re.Pattern[str]) -> BoolArray:
         """Return the mask of the samples in whose stack the pattern occurs, shape (samples,)."""
@@ -84,8 +84,8 @@ class Frames:
 
     def time_ns(self, mask: BoolArray) -> IntArray:
         """Return the time that each sample stands for: up to the next sample. 0 for samples outside the mask."""
-        apart = np.diff(self.at_ns, append=self.at_ns[-1:])
-        times: IntArray = np.where(mask, np.minimum(apart, _LONGEST_NS), 0)
+        elapsed_ns = np.diff(self.at_ns, append=self.at_ns[-1:])
+        times: IntArray = np.where(mask, np.minimum(elapsed_ns, _LONGEST_NS), 0)
         return times
 
     def line_of(self, trace: Trace, rows: IntArray) -> str | None:
@@ -125,11 +125,11 @@ def _caller(stack: str, pattern: re.Pattern[str]) -> str | None:
 def _innermost_function(stack: str) -> str | None:
     """Return file and name of the function that ran, None for an empty stack. A comprehension belongs to the function
     around it."""
-    own = (frame for frame in stack.split(";") if frame and not frame.endswith("comp>"))
-    return next((_LINE.sub("", frame) for frame in own), None)
+    functions = (frame for frame in stack.split(";") if frame and not frame.endswith("comp>"))
+    return next((_LINE.sub("", frame) for frame in functions), None)
 
 
-def _own(stack: str) -> str:
+def _without_folders(stack: str) -> str:
     """Return a stack without the folders of its files, whose names say nothing about the work."""
     return ";".join(frame.rpartition("/")[2] for frame in stack.split(";"))
 
@@ -137,5 +137,5 @@ def _own(stack: str) -> str:
 @once
 def frames(trace: Trace) -> Frames:
     """Return the samples of the first rank that has any."""
-    samples = next((one for _, one in sorted(trace.meta.samples.items()) if one.stack), FrameSamples())
+    samples = next((of_rank for _, of_rank in sorted(trace.meta.samples.items()) if of_rank.stack), FrameSamples())
     return Frames(samples, trace.meta.framework)

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.frames import Frames, frames
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.algorithms import intervals
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.algorithms.intervals import Intervals
@@ -30,7 +30,7 @@ Gaps = dict[int, Intervals]
 
 
 @once
-def idle_gaps(facts: Facts) -> Gaps:
+def idle_gaps(facts: RuleInput) -> Gaps:
     """Return the gaps in all steps. Python code and waits fill them, and so does the profiler itself."""
     trace, gaps = facts.trace, Gaps()
     for rank in facts.ranks:
@@ -61,7 +61,7 @@ class Filled:
         return Shorten({rank: self.gaps}, Quantity(low, mid, high, left.source))
 
 
-def filled(facts: Facts, chosen: Callable[[Frames], BoolArray]) -> Filled | None:
+def filled(facts: RuleInput, chosen: Callable[[Frames], BoolArray]) -> Filled | None:
     """Return the gaps and the share of the samples in them that ``chosen`` selects. None if they are too few.
 
     A gap may be shorter than the time between two samples. So shares of all gaps are compared, not single gaps."""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.advice import predict
 from perfkit_core.advice.advice import COLUMNS
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.language.messages import mark, say
 from perfkit_core.language.units import format_ratio
 from perfkit_core.model.columns import share
@@ -20,8 +20,8 @@ from perfkit_core.system.paths import PathLike
 
 
 def identity_report(sources: Sequence[PathLike], options: ReadOptions = DEFAULT) -> Report:
-    made = identities(sources, options)
-    with_steps, lines = made[made["steps"].notna()], []
+    table = identities(sources, options)
+    with_steps, lines = table[table["steps"].notna()], []
     if not with_steps.empty:
         median, worst = float(with_steps["error_ratio"].median()), float(with_steps["worst_error_ratio"].max())
         summary = mark("Recordings with steps: {count}. Median error: {median}; largest error of a step: {worst}.")
@@ -37,7 +37,7 @@ def identity_report(sources: Sequence[PathLike], options: ReadOptions = DEFAULT)
         share("unexplained_ratio", "Unexplained"),
     )
     title = say("Replay of unchanged recordings")
-    section = Section("identity", title, made, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
+    section = Section("identity", title, table, note, lines=tuple(lines), columns=(*COLUMNS, *columns))
     return Report(say("Accuracy of the replay"), (), (section,))
 
 
@@ -53,11 +53,11 @@ def identities(sources: Sequence[PathLike], options: ReadOptions = DEFAULT) -> p
     rows = []
     for source in sources:
         trace = load_all([source], options)
-        facts = Facts(trace)
+        facts = RuleInput(trace)
         advices = predict.identity(facts)
         step_ns = int(np.median(facts.steps.recorded_ns)) if len(facts.steps) else None
         steps = advices.steps if facts.has_steps else None
         rows.append((str(source), len(trace), steps, step_ns, advices.error, advices.worst, advices.unexplained))
     names = ["source", "events", "steps", "step_ns", "error_ratio", "worst_error_ratio", "unexplained_ratio"]
-    made = pd.DataFrame(rows, columns=names)
-    return made.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))
+    table = pd.DataFrame(rows, columns=names)
+    return table.astype({"steps": "Int64", "step_ns": "Int64"} | dict.fromkeys(names[4:], "Float64"))

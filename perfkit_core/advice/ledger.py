@@ -100,11 +100,11 @@ def latest(records: Sequence[Record], advice: str) -> Record | None:
 def lines(advice: Advice, records: Sequence[Record]) -> Iterator[str]:
     """Yield a line with the last measurement of this advice, else of other advice of the same rule and framework. The
     line names the measured command, because advice on another training may have the same id."""
-    same, others = of_advice(advice, records), of_rule(advice, records)
+    same, related = of_advice(advice, records), of_rule(advice, records)
     if same:
         yield say("Measured: {what}", what=_last(same))
-    elif others:
-        yield say("Measured elsewhere: {what}", what=f"{others[-1].advice}, {_last(others)}")
+    elif related:
+        yield say("Measured elsewhere: {what}", what=f"{related[-1].advice}, {_last(related)}")
 
 
 def _last(records: Sequence[Record]) -> str:
@@ -198,8 +198,8 @@ def table(records: Sequence[Record]) -> pd.DataFrame:
         for record in records
     ]  # fmt: skip
     ratios = (*_RATIOS, "saving_error_ratio", "step_error_ratio")
-    made = pd.DataFrame(rows, columns=["name", "date", "outcome", *ratios, "base", "change"])
-    return made.astype(dict.fromkeys(ratios, "Float64"))
+    frame = pd.DataFrame(rows, columns=["name", "date", "outcome", *ratios, "base", "change"])
+    return frame.astype(dict.fromkeys(ratios, "Float64"))
 
 
 def grouped(records: Sequence[Record]) -> pd.DataFrame:
@@ -207,8 +207,8 @@ def grouped(records: Sequence[Record]) -> pd.DataFrame:
     of all records (``ratio``). Each record is in exactly one group."""
     summary = ledger.summary(records)
     counts = [getattr(summary, group) for group in _GROUPS]
-    made = pd.DataFrame({"group": list(map(say, _GROUPS.values())), "records": counts})
-    return made.assign(ratio=made["records"] / max(len(records), 1))
+    groups = pd.DataFrame({"group": list(map(say, _GROUPS.values())), "records": counts})
+    return groups.assign(ratio=groups["records"] / max(len(records), 1))
 
 
 def by_rule(records: Sequence[Record]) -> pd.DataFrame:
@@ -232,5 +232,5 @@ def by_rule(records: Sequence[Record]) -> pd.DataFrame:
             "sign_right": summary.sign_right, "saving_error_ratio": summary.saving_error,
             "step_error_ratio": summary.step_error, "covered_ratio": summary.covered, "bias_ratio": summary.bias,
         })  # fmt: skip
-    made = pd.DataFrame(rows).sort_values("records", ascending=False, kind="stable", ignore_index=True)
-    return made.astype({name: "Float64" for name in made.columns if name.endswith("_ratio")})
+    frame = pd.DataFrame(rows).sort_values("records", ascending=False, kind="stable", ignore_index=True)
+    return frame.astype({name: "Float64" for name in frame.columns if name.endswith("_ratio")})

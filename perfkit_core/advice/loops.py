@@ -64,11 +64,11 @@ def backward_loops(trace: Trace) -> tuple[Loop, ...]:
 
 def outermost_loops(loops: Sequence[Loop]) -> list[Loop]:
     """Return the loops that lie in no other loop. A loop must precede the loops in it."""
-    found: list[Loop] = []
+    outer: list[Loop] = []
     for loop in loops:
-        if not found or loop.first >= found[-1].last:
-            found.append(loop)
-    return found
+        if not outer or loop.first >= outer[-1].last:
+            outer.append(loop)
+    return outer
 
 
 def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop, ...]:
@@ -84,7 +84,7 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
     first = np.insert(at, where, at[where])
     last = first + 1  # the range of the operators of each symbol
     size = np.insert(np.ones(len(at), np.int64), where, 0)
-    found: list[Loop] = []
+    loops: list[Loop] = []
     kinds: dict[tuple[int, ...], int] = {}
     for _ in range(_LEVELS):
         runs = _runs(symbol)
@@ -98,18 +98,18 @@ def _loops(trace: Trace, order: OperatorOrder, chosen: BoolArray) -> tuple[Loop,
             kind = kinds.setdefault(least, len(trace.codes("name").values) + len(kinds))
             operators = int(size[begin : begin + period].sum())
             low, high = int(first[begin]), int(last[stop - 1])
-            found.append(Loop(low, high, (stop - begin) // period, operators, kind))
+            loops.append(Loop(low, high, (stop - begin) // period, operators, kind))
             symbol[begin], size[begin], last[begin] = kind, operators, high
             keep[begin + 1 : stop] = False
         symbol, first, last, size = symbol[keep], first[keep], last[keep], size[keep]
-    return tuple(sorted(found, key=lambda loop: (loop.first, -loop.last)))
+    return tuple(sorted(loops, key=lambda loop: (loop.first, -loop.last)))
 
 
 def _runs(symbol: IntArray) -> list[tuple[int, int, int]]:
     """Return the runs of at least ``LEAST`` equal groups: begin, end and length of a group. Shorter groups come first,
     and runs do not overlap."""
     used = np.zeros(len(symbol), np.bool_)
-    found: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int, int]] = []
     for period in range(1, min(LONGEST, len(symbol) // LEAST) + 1):
         equal = np.append(symbol[:-period] == symbol[period:], False)
         edges = np.diff(np.concatenate([[0], equal.astype(np.int8)]))
@@ -119,8 +119,8 @@ def _runs(symbol: IntArray) -> list[tuple[int, int, int]]:
             stop = begin + (end - begin + period) // period * period
             if not used[begin:stop].any():
                 used[begin:stop] = True
-                found.append((begin, stop, period))
-    return sorted(found)
+                runs.append((begin, stop, period))
+    return sorted(runs)
 
 
 LEAST: Final = 4

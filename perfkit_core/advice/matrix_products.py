@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import kernels
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.flops.peaks import peaks_of
 from perfkit_core.language.messages import Text, message
@@ -138,9 +138,9 @@ def type_of_inputs(dtypes: str) -> int:
     first = _TENSORS.findall(dtypes.lower())[:2]
     if len(first) < 2:
         return UNKNOWN
-    if all(one in ("half", "float16", "bfloat16") for one in first):
+    if all(dtype in ("half", "float16", "bfloat16") for dtype in first):
         return HALF
-    return SINGLE if all(one in ("float", "float32") for one in first) else OTHER
+    return SINGLE if all(dtype in ("float", "float32") for dtype in first) else OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ def tensor_cores(devices: Sequence[Device]) -> TensorCores:
     """Return the kinds of tensor cores that all devices have. Raises NotEvaluableError if a capability is unknown."""
     if not devices:
         raise NotEvaluableError(message("the compute capability of the device was not recorded"))
-    each = [tensor_cores_of(device) for device in devices]
-    half, tf32, bfloat16 = (all(getattr(one, kind) for one in each) for kind in ("half", "tf32", "bfloat16"))
-    return TensorCores(each[0].name, half, tf32, bfloat16)
+    per_device = [tensor_cores_of(device) for device in devices]
+    half, tf32, bfloat16 = (all(getattr(cores, kind) for cores in per_device) for kind in ("half", "tf32", "bfloat16"))
+    return TensorCores(per_device[0].name, half, tf32, bfloat16)
 
 
 def tensor_cores_of(device: Device) -> TensorCores:
@@ -184,7 +184,7 @@ def cuda_major(device: Device) -> int | None:
     return major if isinstance(major, int) and of_cuda and not re.search("AMD|Radeon", device.name or "") else None
 
 
-def cores_and_kernels(facts: Facts) -> tuple[TensorCores, MatrixKernels]:
+def cores_and_kernels(facts: RuleInput) -> tuple[TensorCores, MatrixKernels]:
     """Return the kinds of tensor cores that all devices have, and the kernels that multiply matrices. Raises
     NotEvaluableError if there are no such kernels, or if none of their names shows the hardware unit."""
     facts.need_device()
@@ -200,9 +200,9 @@ def by_peaks(devices: Sequence[Device], usual: Quantity, now: str, then: str) ->
     """Return the time of products on matrix units with the data type ``then``, divided by their time on vector units
     with the type ``now``. At best, it is the ratio of the peak rates of the devices. ``usual`` holds for devices whose
     rates are unknown, and its highest value for all devices. The likely value is the geometric mean."""
-    rates = [peaks_of(device) for device in devices]
-    each = [(one.vector_tflop_per_s.get(now), one.matrix_tflop_per_s.get(then)) for one in rates if one is not None]
-    ratios = [vector / matrix for vector, matrix in each if vector is not None and matrix is not None]
+    rates = [peaks for device in devices if (peaks := peaks_of(device)) is not None]
+    pairs = [(peaks.vector_tflop_per_s.get(now), peaks.matrix_tflop_per_s.get(then)) for peaks in rates]
+    ratios = [vector / matrix for vector, matrix in pairs if vector is not None and matrix is not None]
     if not ratios or len(ratios) < len(devices):
         return usual
     best = min(max(ratios), usual.high)
@@ -210,7 +210,7 @@ def by_peaks(devices: Sequence[Device], usual: Quantity, now: str, then: str) ->
 
 
 def slow_products(
-    facts: Facts, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
+    facts: RuleInput, device: TensorCores, rows: IntArray, factor: Quantity, how: Text, risk: Text, conflict: str
 ) -> list[Candidate]:
     """Return a list with one candidate, or an empty list if the kernels take too small a share of the step.
     The candidate assumes that the kernels in ``rows`` run on faster cores, in ``factor`` times the recorded time.

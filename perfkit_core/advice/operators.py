@@ -110,10 +110,10 @@ def backward_of(trace: Trace, rows: IntArray) -> IntArray:
     """Return the rows of the outermost backward operators with the same sequence numbers as these forward operators and
     the operators inside them."""
     sequence = trace.ints("sequence")
-    wanted = np.unique(sequence[within(trace, rows)])
+    numbers = np.unique(sequence[within(trace, rows)])
     order = operator_order(trace)
     backward = order.row[trace.rows("phase", BACKWARD)[order.row]]
-    return backward[np.isin(sequence[backward], wanted[wanted >= 0])]
+    return backward[np.isin(sequence[backward], numbers[numbers >= 0])]
 
 
 def shapes_of(text: str) -> Shapes:

@@ -41,10 +41,10 @@ class Places:
         rows = np.where(launched_by != arrays.NO_ROW, launched_by, rows)
         spent = self._trace.ints("dur_ns")[rows] if time_ns is None else time_ns
         codes, names = self._lines.codes[rows], self._lines.categories
-        known = codes >= 0
-        if not known.any():
+        has_line = codes >= 0
+        if not has_line.any():
             return None
-        time = np.bincount(codes[known], spent[known] + 1, len(names))
+        time = np.bincount(codes[has_line], spent[has_line] + 1, len(names))
         users = np.array([not name.startswith(IN) for name in names], np.bool_)
         return str(names[int(np.where(users, time, 0).argmax() if time[users].any() else time.argmax())])
 
@@ -59,7 +59,7 @@ class Places:
         owners = [owner_of(match["file"], framework) if match else Owner.RUNTIME for match in matches]
         users, libraries = (
             nesting.nearest_on_path(
-                parent, frame & names.lookup(np.array([one is who for one in owners], np.bool_), False)
+                parent, frame & names.lookup(np.array([owner is who for owner in owners], np.bool_), False)
             )
             for who in (Owner.USER, Owner.LIBRARY)
         )
@@ -71,10 +71,10 @@ class Places:
                 if match is None:
                     lines.append(None)
                     continue
-                function, place = match["function"].strip(), match["file"]
+                function, file = match["function"].strip(), match["file"]
                 if with_line and function != _MODULE:  # the first line of a module says nothing
                     kind = "def " if function.isidentifier() else ""  # a <lambda> usually has one line
-                    place, function = f"{place}:{match['line'] or match['line2']}", f"{kind}{function}"
-                lines.append(f"{'' if owner is Owner.USER else IN}{place} ({function})")
+                    file, function = f"{file}:{match['line'] or match['line2']}", f"{kind}{function}"
+                lines.append(f"{'' if owner is Owner.USER else IN}{file} ({function})")
         line = names.codes + np.where(running_before(trace), len(matches), 0)
         return categorical(np.append(line, -1)[around], lines)

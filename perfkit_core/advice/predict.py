@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import sample_statistics
 from perfkit_core.algorithms.sample_statistics import FloatArray
 from perfkit_core.model.cache import once
@@ -35,7 +35,7 @@ _NO_EXPERIENCE: Final = Experience()
 
 
 @once
-def step_ns(facts: Facts, changes: tuple[transforms.Transform, ...], case: Case, period: int) -> float:
+def step_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], case: Case, period: int) -> float:
     """Return the median step time in ns after the changes. Raises CyclicGraphError.
 
     If one of every N consecutive steps differs from the others, ``period`` is N. A median over steps would ignore the
@@ -52,7 +52,7 @@ def step_ns(facts: Facts, changes: tuple[transforms.Transform, ...], case: Case,
     return after / max(now, 1.0) * facts.training.step_ns
 
 
-def most_ns(facts: Facts, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
+def most_ns(facts: RuleInput, changes: tuple[transforms.Transform, ...], period: int = 1) -> int | None:
     """Return an upper limit of the saving in ns per step, for all values of the uncertain numbers. Return None if no
     limit is known. ``period`` means the same as in :func:`step_ns`. Raises CyclicGraphError."""
     limits = [limit(transform) for transform in changes]
@@ -89,7 +89,7 @@ def limit(change: Any) -> tuple[transforms.Transform, ...] | None:
     return None
 
 
-def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
+def predict(facts: RuleInput, candidate: Candidate, learned: Experience = _NO_EXPERIENCE) -> Prediction:
     """Return the prediction for a candidate. ``learned`` is the experience with earlier predictions of its rule. Raises
     NotEvaluableError if the prediction needs a replay that cannot be played."""
 
@@ -138,7 +138,7 @@ def predict(facts: Facts, candidate: Candidate, learned: Experience = _NO_EXPERI
     )  # fmt: skip
 
 
-def noise(facts: Facts) -> tuple[float, float]:
+def noise(facts: RuleInput) -> tuple[float, float]:
     """Return the ends of the 80% interval of the median step time, as factors of the median."""
     steps = step_times(facts)
     if len(steps) < 2:
@@ -148,26 +148,26 @@ def noise(facts: Facts) -> tuple[float, float]:
     return low / middle, high / middle
 
 
-def step_times(facts: Facts) -> FloatArray:
+def step_times(facts: RuleInput) -> FloatArray:
     """Return the recorded step times in ns from which noise is computed.
 
     Differences between ranks are not noise, so the time of a step is the median over its ranks. Long waits in every
     N-th step (``facts.period`` is N) are not noise either, so each N steps give one mean, shape (steps // N,)."""
     times = pd.Series(facts.usual_ns).groupby(facts.steps.number).median().to_numpy(np.float64)
-    whole = len(times) // facts.period * facts.period
-    means: FloatArray = times[:whole].reshape(-1, facts.period).mean(axis=1)
+    complete = len(times) // facts.period * facts.period
+    means: FloatArray = times[:complete].reshape(-1, facts.period).mean(axis=1)
     return means
 
 
-def base(facts: Facts) -> Base | None:
+def base(facts: RuleInput) -> Base | None:
     """Return the step from which predictions start."""
     if not len(facts.steps):
         return None
-    it = facts.training
-    return Base(facts.step_ns, round(it.step_ns), it.measured_ns, it.event_ns, it.speed, it.error, facts.preempted)
+    run = facts.training
+    return Base(facts.step_ns, round(run.step_ns), run.measured_ns, run.event_ns, run.speed, run.error, facts.preempted)
 
 
-def identity(facts: Facts) -> Identity:
+def identity(facts: RuleInput) -> Identity:
     """Return the accuracy of the replay of the unchanged graph."""
     unexplained = played_steps.unexplained_ratio(facts.replay)
     unrecorded_events = waits.waits_for_unrecorded_events(facts.trace)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from perfkit_core.advice import advice, matrix_products, operators
-from perfkit_core.advice.facts import NotEvaluableError
+from perfkit_core.advice.rule_input import NotEvaluableError
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.model.trace import Trace
@@ -89,7 +89,7 @@ def remedied(remedies: Iterable[Remedy], rule: str, run_mode: str, words: Mappin
     ]
     if not fitting:
         return None
-    in_mode = [remedy for wanted in (run_mode, ANY) for remedy in fitting if remedy.mode == wanted]
+    in_mode = [remedy for preferred in (run_mode, ANY) for remedy in fitting if remedy.mode == preferred]
     remedy = in_mode[0] if in_mode else fitting[0]
     texts = (remedy.code, remedy.api, remedy.verify)
     code, api, verify = (_WORD.sub(lambda word: words.get(word[1], word[0]), text) for text in texts)

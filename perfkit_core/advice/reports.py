@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit_core.advice import ledger, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
-from perfkit_core.advice.facts import listed
+from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
 from perfkit_core.assembly.lost_records import is_measured
 from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
@@ -46,9 +46,9 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
     """Return a report in words: all advice, the combined saving, and the rules that could not be evaluated. Long
     lists of these rules are cut short, except with ``every``. ``records`` are earlier measurements."""
     of, source = step_or_recording(trace), facts.source(trace)
-    texts = [in_words(number, one, advices, of, records) for number, one in enumerate(advices.advice, 1)]
+    texts = [in_words(number, advice, advices, of, records) for number, advice in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
-    first = [say(more, source=advices.source, id=one.id) for one in advices.advice[:1]]
+    first = [say(more, source=advices.source, id=advice.id) for advice in advices.advice[:1]]
     total = Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=(*first, *sentences(advices, of, every)))
     title = say("Advice on {name}", name=source.label)
     return Report(title, (source,), (*texts, total), headline=tuple(headline(advices, of)))
@@ -58,17 +58,17 @@ def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: 
     """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
     items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
     of, source = step_or_recording(trace), facts.source(trace)
-    saving = [one for one in advices.advice if one.prediction.saving_ns is not None or advices.asked]
+    saving = [advice for advice in advices.advice if advice.prediction.saving_ns is not None or advices.questions]
     shown = (saving or list(advices.advice))[:most]
-    rest = [one for one in advices.advice if one not in shown]
-    texts = [in_words(number, one, advices, of, records, short=True) for number, one in enumerate(shown, 1)]
+    rest = [advice for advice in advices.advice if advice not in shown]
+    texts = [in_words(number, advice, advices, of, records, short=True) for number, advice in enumerate(shown, 1)]
     lines: list[Text] = []
     if rest:
-        others = [
-            message("{id} (saving unknown)", id=one.id) if one.prediction.saving_ratio is None
-            else message("{id} ({share:ratio})", id=one.id, share=one.prediction.saving_ratio) for one in rest
+        other_advice = [
+            message("{id} (saving unknown)", id=advice.id) if advice.prediction.saving_ratio is None
+            else message("{id} ({share:ratio})", id=advice.id, share=advice.prediction.saving_ratio) for advice in rest
         ]  # fmt: skip
-        lines.append(message("More advice: {others:list}.", others=others))
+        lines.append(message("More advice: {others:list}.", others=other_advice))
     unsure = uncertain(advices) if not saving else []
     lines += uncertain_in_words(unsure)
     lines += filter(None, [text.profiler_time(advices.base, of)])
@@ -103,7 +103,7 @@ def in_words(
             lines.append(say("Do ({api}):", api=api) if remedy.api else say("Do:"))
         elif remedy.api:
             lines.append(say("See {api}.", api=api))
-    title = text.title(number, advice, advices.asked[number - 1] if advices.asked else None)
+    title = text.title(number, advice, advices.questions[number - 1] if advices.questions else None)
     code = remedy.code if remedy else ""
     return Section(f"advice-{advice.id}", title, pd.DataFrame(), lines=tuple(lines), code=code)
 
@@ -124,25 +124,26 @@ def combined_in_words(advices: Advices, of: str) -> Iterator[Message]:
         return
     _, *saving = text.expected(advices.combined, of)
     if saving:
-        count, savings = len(advices.together), sum(one.prediction.saving_ns is not None for one in advices.advice)
-        which = message("The {count} changes that can be combined", count=count)
+        count, savings = len(advices.together), sum(item.prediction.saving_ns is not None for item in advices.advice)
+        changes = message("The {count} changes that can be combined", count=count)
         if count == savings:
-            which = message("Both changes") if count == 2 else message("All {count} changes", count=count)
+            changes = message("Both changes") if count == 2 else message("All {count} changes", count=count)
         first = text.now_and_then(advices.combined, of, within=True)
-        yield message("{which} together: {first}. {second}.", which=which, first=first, second=saving[0])
+        yield message("{which} together: {first}. {second}.", which=changes, first=first, second=saving[0])
 
 
 def gains_in_words(advices: Advices) -> Iterator[Message]:
-    for one in advices.without_saving:
-        if one.id in advices.after:
+    for advice in advices.without_saving:
+        if advice.id in advices.after:
             template = mark("Useful after other changes: {id} ({title}) {after}.")
-            yield message(template, id=one.id, title=one.title, after=text.after(one, advices))
+            yield message(template, id=advice.id, title=advice.title, after=text.after(advice, advices))
 
 
 def without_saving_in_words(advices: Advices) -> Iterator[Message]:
-    rest = [one for one in advices.without_saving if one.id not in advices.after]
-    none = [one.id for one in rest if (one.prediction.saving_ns or 0) <= 0]
-    little = [_with_saving(one) for one in rest if one.id not in none and (one.prediction.saving_p10_ns or 0) >= 0]
+    rest = [item for item in advices.without_saving if item.id not in advices.after]
+    none = [item.id for item in rest if (item.prediction.saving_ns or 0) <= 0]
+    saving = [item for item in rest if item.id not in none]
+    little = [_with_saving(item) for item in saving if (item.prediction.saving_p10_ns or 0) >= 0]
     if none:
         yield message("Detected problems whose changes save nothing: {ids:list}.", ids=none)
     if little:
@@ -152,18 +153,18 @@ def without_saving_in_words(advices: Advices) -> Iterator[Message]:
 
 def uncertain(advices: Advices) -> list[Advice]:
     """Return the advice whose change is expected to save time, but may also cost time."""
-    rest = [one for one in advices.without_saving if one.id not in advices.after]
-    return [one for one in rest if (one.prediction.saving_ns or 0) > 0 > (one.prediction.saving_p10_ns or 0)]
+    rest = [item for item in advices.without_saving if item.id not in advices.after]
+    return [item for item in rest if (item.prediction.saving_ns or 0) > 0 > (item.prediction.saving_p10_ns or 0)]
 
 
 def uncertain_in_words(unsure: Sequence[Advice]) -> Iterator[Message]:
     if unsure:
-        ids = [_with_saving(one) for one in unsure]
+        ids = [_with_saving(advice) for advice in unsure]
         yield message("Detected problems whose changes may also cost time: {ids:list}.", ids=ids)
 
 
-def _with_saving(one: Advice) -> Message:
-    return message("{id} ({saving:ns})", id=one.id, saving=one.prediction.saving_ns)
+def _with_saving(advice: Advice) -> Message:
+    return message("{id} ({saving:ns})", id=advice.id, saving=advice.prediction.saving_ns)
 
 
 def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Message]:
@@ -191,11 +192,11 @@ def not_evaluable_in_words(advices: Advices, every: bool = False) -> Iterator[Me
 def headline(advices: Advices, of: str) -> Iterator[Text]:
     """Yield one sentence about all advice, or one answer to each what-if question. ``of`` is "step" or "recording"."""
     unit = subject(of)
-    if advices.asked:
-        for question, one in zip(advices.asked, advices.advice, strict=True):
-            yield message("{question}: {answer}", question=question, answer=answer(unit, one.prediction))
+    if advices.questions:
+        for question, advice in zip(advices.questions, advices.advice, strict=True):
+            yield message("{question}: {answer}", question=question, answer=answer(unit, advice.prediction))
         return
-    savings = [one.prediction for one in advices.advice if one.prediction.saving_ns is not None]
+    savings = [advice.prediction for advice in advices.advice if advice.prediction.saving_ns is not None]
     if not savings:
         if advices.trace is not None and not is_measured(advices.trace):
             yield message("No saving can be predicted, because device work was not recorded completely.")
@@ -212,20 +213,20 @@ def headline(advices: Advices, of: str) -> Iterator[Text]:
         unknown = message("; the saving of the advice below is unknown") if advices.advice else None
         yield text.sentence(message("{nothing}{unknown}", nothing=message(NOTHING), unknown=unknown))
         return
-    changes, best, which = len(savings), savings[0], None
+    changes, best, applied = len(savings), savings[0], None
     # the largest single saving may exceed the combined saving, if it does not come from a replay
     if advices.combined is not None and (advices.combined.saving_ns or 0) >= (best.saving_ns or 0):
         best = advices.combined
     if changes > 1:
-        which = message(" with the {count} changes that can be combined", count=len(advices.together))
+        applied = message(" with the {count} changes that can be combined", count=len(advices.together))
         if len(advices.together) < 2 or best is not advices.combined:
-            which = message(" with the first change")
+            applied = message(" with the first change")
         elif len(advices.together) == changes:
-            which = message(" with both changes") if changes == 2 else message(" with all changes")
+            applied = message(" with both changes") if changes == 2 else message(" with all changes")
     count = plural("One change", "{n} changes", changes)
     if changes < len(advices.advice):
         count = plural("One change with a known saving", "{n} changes with a known saving", changes)
-    yield message("{question}: {answer}", question=count, answer=answer(unit, best, which))
+    yield message("{question}: {answer}", question=count, answer=answer(unit, best, applied))
 
 
 def subject(of: str) -> Message:
@@ -233,8 +234,8 @@ def subject(of: str) -> Message:
     return message("a step") if of == "step" else message("the recording")
 
 
-def answer(unit: Message, p: Prediction, which: Message | None = None) -> Message:
-    """Return the time of the ``unit`` before and after the changes, with its interval. ``which`` names the changes."""
+def answer(unit: Message, p: Prediction, applied: Message | None = None) -> Message:
+    """Return the time of the ``unit`` before and after the changes, with interval. ``applied`` names the changes."""
     if p.p50_ns is None:
         return message("the new time of {what} cannot be predicted from this recording.", what=unit)
     values = {"what": unit, "now": p.base_ns, "then": p.p50_ns, "low": p.p10_ns or 0, "high": p.p90_ns or 0}
@@ -242,7 +243,7 @@ def answer(unit: Message, p: Prediction, which: Message | None = None) -> Messag
         template = mark("{what} takes {now:ns} now, and would take {then:ns} ({low:ns} to {high:ns}): no saving.")
         return message(template, **values)
     template = mark("{what} takes {now:ns} now, and should take {then:ns} ({low:ns} to {high:ns}){which}.")
-    return message(template, which=which, **values)
+    return message(template, which=applied, **values)
 
 
 def table_report(advices: Advices, trace: Trace) -> Report:
@@ -268,11 +269,11 @@ def of_page(trace: Trace) -> tuple[Section, ...]:
     except Exception as error:
         return without_advice(say("no advice could be given ({error})", error=f"{type(error).__name__}: {error}"))
     of = step_or_recording(trace)
-    texts = [in_words(number, one, advices, of) for number, one in enumerate(advices.advice[:_IN_WORDS], 1)]
+    texts = [in_words(number, advice, advices, of) for number, advice in enumerate(advices.advice[:_IN_WORDS], 1)]
     total, *parts = sections(advices, of)
-    whole = replace(overview(advices), lines=total.lines)
-    named = (replace(part, name=f"{whole.name}-{part.name}") for part in parts)
-    return declared((whole, *(replace(part, within=whole.name) for part in (*texts, *named))), COLUMNS)
+    summary = replace(overview(advices), lines=total.lines)
+    named = (replace(part, name=f"{summary.name}-{part.name}") for part in parts)
+    return declared((summary, *(replace(part, within=summary.name) for part in (*texts, *named))), COLUMNS)
 
 
 def elsewhere() -> tuple[Section, ...]:
@@ -288,22 +289,22 @@ def overview(advices: Advices) -> Section:
 
     The column ``advice`` is a text such as ``1. Load data in worker processes: −34%``. If several changes can be
     combined, the last row predicts all of them together. It has no id."""
-    asked = [f"{question}: " for question in advices.asked] or [""] * len(advices.advice)
+    prefixes = [f"{question}: " for question in advices.questions] or [""] * len(advices.advice)
     labels = [
-        with_change(f"{number}. {question}{one.title}", one.prediction)
-        for number, (one, question) in enumerate(zip(advices.advice, asked, strict=True), 1)
+        with_change(f"{number}. {question}{advice.title}", advice.prediction)
+        for number, (advice, question) in enumerate(zip(advices.advice, prefixes, strict=True), 1)
     ]
     rows = list(map(row, advices.advice))
     count = len(advices.together)
     if advices.combined is not None and count > 1:
         label = say("Both changes") if count == 2 else say("All {count} changes", count=count)
-        if count < sum(one.prediction.saving_ns is not None for one in advices.advice):
+        if count < sum(advice.prediction.saving_ns is not None for advice in advices.advice):
             label = say("The {count} changes that can be combined", count=count)
         labels.append(with_change(label, advices.combined))
         rows.append({"id": pd.NA, "severity": pd.NA, **numbers(advices.combined)})
-    made = frame(rows).assign(advice=labels)[list(_OVERVIEW)]
+    all_advice = frame(rows).assign(advice=labels)[list(_OVERVIEW)]
     note = say("Times are per step, or for the whole recording if it has no steps. Savings refer to the median step.")
-    return Section("advice", say("Advice"), made, note=note, empty=say(NOTHING), chart=intervals("advice"))
+    return Section("advice", say("Advice"), all_advice, note=note, empty=say(NOTHING), chart=intervals("advice"))
 
 
 def intervals(x: str) -> Chart:
@@ -324,7 +325,7 @@ def sections(advices: Advices, of: str) -> Iterator[Section]:
     significant saving, and the rules that could not be evaluated. Empty tables are left out."""
     lines = (*combined_in_words(advices, of), *gains_in_words(advices), text.replayed(advices.identity, of))
     yield Section(IN_SUM, say("In sum"), pd.DataFrame(), lines=lines)
-    if len(advices.advice) > 1 and not advices.asked:
+    if len(advices.advice) > 1 and not advices.questions:
         yield Section("together", say("What can be combined"), together(advices), within=IN_SUM)
     if advices.without_saving:
         title = say("Detected, but without a significant saving ({count})", count=len(advices.without_saving))
@@ -354,16 +355,16 @@ def without_saving(advices: Advices) -> pd.DataFrame:
 
 def _savings(advices: Advices, advice: Sequence[Advice], *columns: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    for one in advice:
-        then = advices.after.get(one.id)
+    for item in advice:
+        then = advices.after.get(item.id)
         rows.append({
-            "id": one.id, "title": Sentence(one.title), "saving_ns": one.prediction.saving_ns,
-            "combined": one.id in advices.together, "why": render(advices.excluded.get(one.id)) or None,
+            "id": item.id, "title": Sentence(item.title), "saving_ns": item.prediction.saving_ns,
+            "combined": item.id in advices.together, "why": render(advices.excluded.get(item.id)) or None,
             "afterwards_ns": None if then is None else then.saving_ns,
             "after": None if then is None else ", ".join(then.once),
         })  # fmt: skip
-    made = pd.DataFrame(rows)[list(columns)].astype({"saving_ns": "Int64", "afterwards_ns": "Int64"})
-    return made.drop(columns=[name for name in _SELDOM if name in made and made[name].isna().all()])
+    savings = pd.DataFrame(rows)[list(columns)].astype({"saving_ns": "Int64", "afterwards_ns": "Int64"})
+    return savings.drop(columns=[name for name in _SELDOM if name in savings and savings[name].isna().all()])
 
 
 def not_evaluable(advices: Advices) -> pd.DataFrame:

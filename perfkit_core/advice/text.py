@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from perfkit_core.advice.advice import Advice, Advices, Base, Identity, Prediction
-from perfkit_core.advice.facts import Assumption, listed
+from perfkit_core.advice.rule_input import Assumption, listed
 from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
 from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
 from perfkit_core.model.timed_steps import NOTABLE
@@ -80,8 +80,8 @@ def names(texts: Sequence[str]) -> list[str]:
     what each id measures is added: ``gap, time`` for ``gap_ns``, and ``gap, factor`` for ``gap_factor``."""
     shown = [name(text) for text in texts]
     return [
-        f"{one}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(one) > 1 else one
-        for one, text in zip(shown, texts, strict=True)
+        f"{label}{say(_KINDS.get(_suffix(text), ''))}" if shown.count(label) > 1 else label
+        for label, text in zip(shown, texts, strict=True)
     ]
 
 
@@ -109,9 +109,9 @@ def value(named: str, number: Any) -> str:
     if isinstance(number, (Quantity, int, float)):
         return likely(named, number)
     if isinstance(number, Mapping):
-        return say(", ").join(f"{name(str(key))} {value(str(key), one)}" for key, one in number.items())
+        return say(", ").join(f"{name(str(key))} {value(str(key), entry)}" for key, entry in number.items())
     if isinstance(number, (list, tuple)):
-        return render(listed([value(named, one) for one in number], SHOWN))
+        return render(listed([value(named, entry) for entry in number], SHOWN))
     return str(number)
 
 
@@ -164,10 +164,10 @@ def capitalized(text: Text) -> str:
     return f"{first.capitalize()}{shown[len(first) :]}" if first.isalpha() and first.islower() else shown
 
 
-def title(number: int, advice: Advice, asked: str | None = None) -> str:
-    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. If ``asked`` is a what-if
+def title(number: int, advice: Advice, question: str | None = None) -> str:
+    """Return a title such as ``1. Load data in worker processes: saves 66% of the time``. If ``question`` is a what-if
     question, it is inserted after the number."""
-    parts = [part for part in (asked, render(advice.title), render(saves(advice.prediction))) if part]
+    parts = [part for part in (question, render(advice.title), render(saves(advice.prediction))) if part]
     return f"{number}. {say(': ').join(parts)}"
 
 
@@ -237,7 +237,7 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
     p = advice.prediction
     saving, low, high = p.saving_ns or 0, p.saving_p10_ns or 0, p.saving_p90_ns or 0
     yield message(_METHODS[p.method])
-    assumptions = [assumed(advice.rule, one) for one in advice.candidate.assumptions]
+    assumptions = [assumed(advice.rule, assumption) for assumption in advice.candidate.assumptions]
     yield message("estimate: {what:list}", what=assumptions) if assumptions else message("no assumptions")
     if saving >= 0 > low:
         yield message("the change may also cost time: measure it")
@@ -253,19 +253,19 @@ def how_sure(advice: Advice, advices: Advices) -> Iterator[Message]:
 
 def after(advice: Advice, advices: Advices) -> Message:
     """Return how other advice changes the saving: ``saves nothing by itself, 12.0 ms once casts-1a2b is applied``."""
-    own, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
-    others = message("{names:and}", names=then.once)
+    saving, then = advice.prediction.saving_ns or 0, advices.after[advice.id]
+    other_changes = message("{names:and}", names=then.once)
     if len(then.once) > 2 and set(then.once) == set(advices.together) - {advice.id}:
-        others = message("the {count} changes that can be combined", count=len(then.once))
+        other_changes = message("the {count} changes that can be combined", count=len(then.once))
         if advice.id in advices.together:
-            others = message("the other {count} changes that can be combined", count=len(then.once))
-    values = {"others": others, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
-    if 0 < then.saving_ns < own:
+            other_changes = message("the other {count} changes that can be combined", count=len(then.once))
+    values = {"others": other_changes, "verb": "is" if len(then.once) == 1 else "are", "then": then.saving_ns}
+    if 0 < then.saving_ns < saving:
         return message("saves only {then:ns} once {others} {verb} applied", **values)
-    if then.saving_ns < own:
+    if then.saving_ns < saving:
         return message("saves nothing once {others} {verb} applied", **values)
-    if own > 0:
-        return message("saves {own:ns} by itself, {then:ns} once {others} {verb} applied", own=own, **values)
+    if saving > 0:
+        return message("saves {own:ns} by itself, {then:ns} once {others} {verb} applied", own=saving, **values)
     return message("saves nothing by itself, {then:ns} once {others} {verb} applied", **values)
 
 

@@ -77,16 +77,16 @@ class Thresholds:
     clock_share: float = 0.05  # rule 36: least relative slowdown of kernels from the first to the last third of steps
 
 
-def overridden(given: Mapping[str, float]) -> Thresholds:
-    """Return the default thresholds, overridden by the ``given`` values. Raises UsageError for an unknown name, a
+def overridden(overrides: Mapping[str, float]) -> Thresholds:
+    """Return the default thresholds, overridden by ``overrides``. Raises UsageError for an unknown name, a
     negative or infinite value, and a count that is not a whole number."""
     types = {field.name: int if field.type == "int" else float for field in fields(Thresholds)}
-    for name, value in given.items():
+    for name, value in overrides.items():
         if name not in types:
             raise UsageError(f"unknown threshold: {name}", f"choose among {', '.join(types)}")
         if not 0 <= value < math.inf:
             raise UsageError(f"threshold {name}={value}: must be a finite number of 0 or more")
         if types[name](value) != value:
             raise UsageError(f"threshold {name}={value}: must be a whole number")
-    numbers: dict[str, Any] = {name: types[name](value) for name, value in given.items()}
+    numbers: dict[str, Any] = {name: types[name](value) for name, value in overrides.items()}
     return replace(Thresholds(), **numbers)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import launched, matching, operators
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.algorithms import groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.flops.arguments import Tensor, arguments
@@ -64,8 +64,8 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.row)
 
-    def only(self, kept: BoolArray) -> Transfers:
-        return Transfers(*(getattr(self, name)[kept] for name in self.__slots__))
+    def only(self, mask: BoolArray) -> Transfers:
+        return Transfers(*(getattr(self, name)[mask] for name in self.__slots__))
 
     @property
     def syncs(self) -> IntArray:
@@ -78,7 +78,7 @@ class Transfers:
 
 
 @once
-def transfers(facts: Facts) -> Transfers:
+def transfers(facts: RuleInput) -> Transfers:
     """Return the copies between host and device in the steps. If no steps were recorded, return all copies."""
     trace, thread = facts.trace, threads(facts.trace).code
     rows = np.flatnonzero(trace.rows("kind", schema.MEMCPY) & (trace.ints("launched_by") >= 0) & facts.in_steps)
@@ -130,17 +130,17 @@ def _bytes(trace: Trace, rows: IntArray, call: IntArray) -> IntArray:
     for index, (shape, dtype) in enumerate(distinct.T.tolist()):
         if shape >= 0 and dtype >= 0:
             try:
-                found = arguments(shapes.values[shape], dtypes.values[dtype], None)
+                inputs = arguments(shapes.values[shape], dtypes.values[dtype], None)
             except ValueError:
                 continue
-            own = {one.bytes for one in found if isinstance(one, Tensor)}
-            sizes[index] = next(iter(own)) or -1 if len(own) == 1 else -1
+            tensor_bytes = {argument.bytes for argument in inputs if isinstance(argument, Tensor)}
+            sizes[index] = next(iter(tensor_bytes)) or -1 if len(tensor_bytes) == 1 else -1
     result: IntArray = np.where(recorded > 0, recorded, -1)
     result[moves] = sizes[at.ravel()]
     return result
 
 
-def unexplained_ns(facts: Facts, calls: IntArray) -> IntArray:
+def unexplained_ns(facts: RuleInput, calls: IntArray) -> IntArray:
     """Return the part of each call's wait in which no device of the rank does recorded work, shape (calls,).
 
     What the host waits for then was not recorded, for example work of another process. The wait would remain without
@@ -157,7 +157,7 @@ def unexplained_ns(facts: Facts, calls: IntArray) -> IntArray:
     return np.where(rest > UNEXPLAINED_NS, rest, 0)
 
 
-def wait_ceiling_ns(facts: Facts, own_ns: float) -> int:
+def wait_ceiling_ns(facts: RuleInput, own_ns: float) -> int:
     """Return the largest saving in ns per step from removing calls that wait.
 
     With waits, a step takes at most ``host + device``. Without waits, it takes at least ``max(host, device)``. So waits
@@ -184,7 +184,7 @@ class OuterOperators:
         return len(self.row)
 
 
-def outer_operators(facts: Facts, copies: IntArray) -> OuterOperators:
+def outer_operators(facts: RuleInput, copies: IntArray) -> OuterOperators:
     """Return the outermost operators of the steps, or of the entire recording if no steps were recorded. The host
     events ``copies`` count as operators, because some frameworks read results outside of operators."""
     trace = facts.trace
@@ -218,14 +218,14 @@ class RoundTrips:
     operators: IntArray  # positions in ``order`` of the operators that compute on the host in a round trip
     order: OuterOperators
 
-    def copies_ns(self, facts: Facts) -> float:
+    def copies_ns(self, facts: RuleInput) -> float:
         """Return the host time of the copies in ns per step, including all calls that wait for them."""
         dur, copies = facts.trace.ints("dur_ns"), self.copies
-        apart = (copies.sync >= 0) & (copies.owner == copies.call)
-        return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[apart]].sum()))
+        separate = (copies.sync >= 0) & (copies.owner == copies.call)
+        return facts.per_step(int(dur[np.unique(copies.owner)].sum() + dur[copies.sync[separate]].sum()))
 
 
-def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
+def round_trips(facts: RuleInput, least_bytes: int, computing: bool) -> RoundTrips:
     """Return the round trips of at least ``least_bytes``. If ``computing`` is true, return those during which the host
     computes, else the others.
 
@@ -246,13 +246,13 @@ def round_trips(facts: Facts, least_bytes: int, computing: bool) -> RoundTrips:
     before = np.append(0, np.cumsum(computes))  # before[i]: number of computing operators among the first i
     placed &= (before[last] - before[first] > 0) == computing
     there, back, first, last = there[placed], back[placed], first[placed], last[placed]
-    kept = np.zeros(len(moved), np.bool_)
-    kept[there], kept[back] = True, True
+    in_trip = np.zeros(len(moved), np.bool_)
+    in_trip[there], in_trip[back] = True, True
     change = np.zeros(len(order) + 1, np.int64)  # +1 at the beginning of a round trip, -1 at its end
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
     inside = np.cumsum(change)[: len(order)] > 0
-    return RoundTrips(len(there), moved.only(kept), np.flatnonzero(inside & computes), order)
+    return RoundTrips(len(there), moved.only(in_trip), np.flatnonzero(inside & computes), order)
 
 
 def elements(trace: Trace, rows: IntArray) -> IntArray:
@@ -286,10 +286,10 @@ def calibrated(trace: Trace) -> Calibration | None:
 
     models = {device.name for device in trace.meta.devices if device.name}
     calibrations = (calibrate.newest(trace.meta.framework or "", model) for model in sorted(models))
-    return next((one for one in calibrations if one is not None), None)
+    return next((calibration for calibration in calibrations if calibration is not None), None)
 
 
-def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
+def on_host_ns(facts: RuleInput, order: OuterOperators, canonical: str) -> Quantity:
     """Return the host time of a canonical operator on tiny tensors. The time comes from this recording, else from the
     calibration of this machine, else from public recordings."""
     trace = facts.trace
@@ -301,7 +301,7 @@ def on_host_ns(facts: Facts, order: OuterOperators, canonical: str) -> Quantity:
     return _recorded(trace.ints("dur_ns")[order.row[same]], elsewhere or HOST_NS)
 
 
-def launching_ns(facts: Facts, order: OuterOperators) -> Quantity:
+def launching_ns(facts: RuleInput, order: OuterOperators) -> Quantity:
     """Return the host time of an operator that launches one kernel, from this recording or from public recordings."""
     launches_one = (order.works == 1) & (order.kernels == 1)
     return _recorded(facts.trace.ints("dur_ns")[order.row[launches_one]], LAUNCH_NS)

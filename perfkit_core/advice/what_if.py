@@ -12,7 +12,7 @@ import numpy as np
 from perfkit_core.advice import engine, predict
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.explain import transform_text
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.transfers import transfers
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
@@ -66,7 +66,7 @@ def what_if(
     Steps are never changed. Events that waited for a changed event wait less. Raises UsageError if a change affects no
     recorded event, for a factor that is not positive, or if the recording cannot be replayed, and SourceError if the
     source cannot be read."""
-    facts = engine.facts_of(source, None, get_plugins())
+    facts = engine.rule_input(source, None, get_plugins())
     patterns = [remove] if isinstance(remove, str) else list(remove)
     changes: list[Transform] = [Remove(_rows(facts.trace, pattern)) for pattern in patterns]
     for pattern, factor in (speed_up or {}).items():
@@ -87,7 +87,7 @@ def what_if(
     return _predicted(facts, changes)
 
 
-def _predicted(facts: Facts, changes: Sequence[Transform]) -> WhatIf:
+def _predicted(facts: RuleInput, changes: Sequence[Transform]) -> WhatIf:
     try:
         prediction = predict.predict(facts, Candidate("", {}, transforms=tuple(changes)))
         identity, base = predict.identity(facts), predict.base(facts)
@@ -97,7 +97,7 @@ def _predicted(facts: Facts, changes: Sequence[Transform]) -> WhatIf:
     return WhatIf(words, prediction, identity, base, engine.noise_ns(facts))
 
 
-def _need(facts: Facts, count: int, problem: str) -> None:
+def _need(facts: RuleInput, count: int, problem: str) -> None:
     if not count:
         raise UsageError(f"{facts.trace.meta.source}: {problem}", "record a training on a device")
 

@@ -71,18 +71,18 @@ class Calibration:
     measurements: tuple[Measurement, ...]
 
     def quantity(self, name: str) -> Quantity | None:
-        return next((one.quantity for one in self.measurements if one.name == name), None)
+        return next((timing.quantity for timing in self.measurements if timing.name == name), None)
 
     def host_ns(self, canonical: str | None = None) -> Quantity | None:
         """Return the host time of the operator ``canonical`` on tensors of 1 to 64 elements. If it was not measured,
         return the range and median over all measured operators. Return None if no operator was measured."""
-        every = [one for one in self.measurements if one.name.startswith("host_")]
-        same = [one for one in every if canonical and one.name.rpartition("_")[0] == f"host_{canonical}"]
+        every = [timing for timing in self.measurements if timing.name.startswith("host_")]
+        same = [timing for timing in every if canonical and timing.name.rpartition("_")[0] == f"host_{canonical}"]
         measured = same or every
         if not measured:
             return None
-        low, high = min(one.p10_ns for one in measured), max(one.p90_ns for one in measured)
-        return Quantity(low, statistics.median(one.p50_ns for one in measured), high, SOURCE)
+        low, high = min(timing.p10_ns for timing in measured), max(timing.p90_ns for timing in measured)
+        return Quantity(low, statistics.median(timing.p50_ns for timing in measured), high, SOURCE)
 
     def copy_ns(self, direction: Direction, size: int, pinned: bool = False) -> Quantity | None:
         """Return the time of a copy, including the wait for its end. It is computed from the latency and the time per

@@ -29,7 +29,7 @@ def folder() -> Path:
     return paths.user_folder("XDG_CACHE_HOME", ".cache") / "calibrations"
 
 
-def place(calibration: bench.Calibration) -> Path:
+def file_of(calibration: bench.Calibration) -> Path:
     parts = (calibration.framework, calibration.version, calibration.cpu, str(calibration.cpus))
     key = "\n".join((*parts, calibration.device or ""))
     return folder() / f"{calibration.framework}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
@@ -39,7 +39,7 @@ def save(calibration: bench.Calibration) -> Path:
     """Write the file of a calibration and return its path. An older file is replaced atomically. Raises UsageError."""
     import msgspec
 
-    path = place(calibration)
+    path = file_of(calibration)
     try:
         with paths.replacing(path) as file:
             file.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
@@ -88,9 +88,9 @@ def measured(
     times: dict[tuple[str, int], list[float]] = {key: [] for key in calls.operators}
     for turn in range(-WARMUP, TURNS):
         for key, call in calls.operators.items():
-            taken = _row(call, clock, 1) - reading
+            call_ns = _row(call, clock, 1) - reading
             if turn >= 0:
-                times[key].append(max(taken, 0.0))
+                times[key].append(max(call_ns, 0.0))
     measurements = [_percentiles(bench.operator_name(*key), samples) for key, samples in times.items()]
     if calls.recording is not None:
         report("timing the profiler")
@@ -170,8 +170,8 @@ def newest(framework: str, device: str | None = None) -> bench.Calibration | Non
     given. Return None if there is none. Nothing is measured, and the framework is not imported."""
     calibrator = get_plugins().calibrators().get(framework)
     version = calibrator.version() if calibrator else None
-    fits = (one for one in stored(framework) if (one.version, one.cpu) == (version, machine.cpu_model()))
-    return next((one for one in fits if device is None or one.device == device), None)
+    fits = (entry for entry in stored(framework) if (entry.version, entry.cpu) == (version, machine.cpu_model()))
+    return next((entry for entry in fits if device is None or entry.device == device), None)
 
 
 def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> bench.Calibration:

@@ -107,20 +107,21 @@ def measured(meta: TraceMeta, kind: Kind, total_ns: int) -> Measured | None:
     and framework of a recording. Return None for a recording of another machine, and without records."""
     if not machine.is_this_host(meta.hostname):
         return None
-    return pooled([one for one in stored() if (one.framework, one.kind) == (meta.framework, kind)][:NEWEST], total_ns)
+    records = [record for record in stored() if (record.framework, record.kind) == (meta.framework, kind)]
+    return pooled(records[:NEWEST], total_ns)
 
 
 def pooled(records: Sequence[EqualRuns], total_ns: int) -> Measured | None:
     """Return how much recordings differ whose steps take ``total_ns`` in total. ``records`` are of one kind. Return
     None without records."""
-    freedom = sum(len(one.median_ns) - 1 for one in records)
+    freedom = sum(len(record.median_ns) - 1 for record in records)
     if not freedom:
         return None
     squares = 0.0
-    for one in records:
-        run_ns = one.steps * float(np.median(one.median_ns))
-        longer = short(total_ns, min(MOMENT_NS, run_ns)) if one.kind == HOST else 1.0
-        squares += (len(one.median_ns) - 1) * (one.ratio * longer) ** 2
+    for record in records:
+        run_ns = record.steps * float(np.median(record.median_ns))
+        longer = short(total_ns, min(MOMENT_NS, run_ns)) if record.kind == HOST else 1.0
+        squares += (len(record.median_ns) - 1) * (record.ratio * longer) ** 2
     return Measured(math.sqrt(squares / freedom), freedom, freedom + len(records))
 
 

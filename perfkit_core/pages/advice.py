@@ -24,7 +24,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = No
     of, source = text.step_or_recording(trace), facts.source(trace)
     parts = [reports.overview(advices)]
     for number, advice in enumerate(advices.advice):
-        title = text.title(number + 1, advice, advices.asked[number] if advices.asked else None)
+        title = text.title(number + 1, advice, advices.questions[number] if advices.questions else None)
         parts += _parts(advice, title, advices, trace, records or ())
     parts += reports.sections(advices, of)
     parts += () if records is None else ledger.sections(records)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perfkit_core.model.report_data import Report
     from perfkit_core.model.trace import Trace
 
-Facts = TypeVar("Facts")
+RuleInput = TypeVar("RuleInput")
 Candidate = TypeVar("Candidate")
 
 
@@ -293,13 +293,13 @@ class Exporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[Facts, Candidate]):
+class Rule(Generic[RuleInput, Candidate]):
     """A pattern that costs time, and how to detect it.
 
     - ``id``: name of the rule in commands. ``number``: its number in docs/rules.
     - ``version``: number that increases when the predictions change.
     - ``find(facts)`` returns the detected problems as Candidates, or an empty sequence if the rule does not apply. If
-      data is missing, it raises :class:`perfkit_core.advice.facts.NotEvaluableError`, which names the data.
+      data is missing, it raises :class:`perfkit_core.advice.rule_input.NotEvaluableError`, which names the data.
     - ``what_if(facts, value)`` returns the Candidate for ``--what-if ID=VALUE``, even if the rule does not apply.
       ``what_if`` is None if the rule does not support ``--what-if``."""
 
@@ -307,8 +307,8 @@ class Rule(Generic[Facts, Candidate]):
     number: int
     version: int
     title: str
-    find: Callable[[Facts], Sequence[Candidate]]
-    what_if: Callable[[Facts, float], Candidate] | None = None
+    find: Callable[[RuleInput], Sequence[Candidate]]
+    what_if: Callable[[RuleInput, float], Candidate] | None = None
 
 
 VERIFY: Final = "--base 'python train.py' --change 'python train_changed.py'"

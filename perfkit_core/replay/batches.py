@@ -43,14 +43,14 @@ def period(waited_ns: IntArray, begins: BoolArray) -> int:
         return 1
     long = np.flatnonzero(waits & (waited_ns >= _LONG * np.quantile(waited_ns[waits], _LONGEST)))
     epoch = np.cumsum(begins)[long]
-    apart = np.diff(long)[epoch[1:] == epoch[:-1]]
-    if len(apart) < 2:
+    distances = np.diff(long)[epoch[1:] == epoch[:-1]]
+    if len(distances) < 2:
         return 1
-    usual, mean = int(np.median(apart)), round(float(np.mean(apart)))
-    equal = int((apart == usual).sum())
-    if equal >= max(min(_EQUAL, len(apart)), len(apart) / 2) and usual <= _MOST:
+    usual, mean = int(np.median(distances)), round(float(np.mean(distances)))
+    equal = int((distances == usual).sum())
+    if equal >= max(min(_EQUAL, len(distances)), len(distances) / 2) and usual <= _MOST:
         return usual
-    return mean if len(apart) >= _MANY * mean else 1
+    return mean if len(distances) >= _MANY * mean else 1
 
 
 _IN_WORKERS: Final = re.compile(r"multi[-_ ]?process", re.IGNORECASE)
@@ -120,10 +120,10 @@ def batch_waits(trace: Trace, segments: Segments, leads: BoolArray) -> tuple[Int
     - the edges that delay the following segments until the batches arrive."""
     rows = loads(trace)
     begins = begins_epoch(trace, rows)
-    kept = segments.first[rows] >= 0
-    kept[kept] = leads[segments.thread[segments.first[rows[kept]]]]
-    kept &= in_workers(trace, rows) | in_thread(trace, rows)
-    rows, begins = rows[kept], begins[kept]
+    may_wait = segments.first[rows] >= 0
+    may_wait[may_wait] = leads[segments.thread[segments.first[rows[may_wait]]]]
+    may_wait &= in_workers(trace, rows) | in_thread(trace, rows)
+    rows, begins = rows[may_wait], begins[may_wait]
     of_segment = _idle_calls(trace, segments, rows)
     length = segments.end_ns - segments.start_ns
     longest = np.zeros(len(rows), np.int64)
@@ -181,13 +181,13 @@ def _since(
     waits = np.zeros(len(rows), np.int64)
     np.add.at(waits, call, waited_ns)
     for number in np.unique(thread):
-        own = np.flatnonzero(thread == number)
-        own = own[np.argsort(segments.first[rows[own]], kind="stable")]
-        starts = begins[own] & ~np.append(False, begins[own][:-1])
-        latest = np.maximum.accumulate(np.where(starts, segments.first[rows[own]], -1))  # the epoch starts the workers
-        asked = _AHEAD * max(period(waits[own], starts), _WORKERS)  # the batch was requested this many calls earlier
-        latest[asked:] = np.maximum(latest[asked:], segments.after[rows[own[:-asked]]])
-        since[own] = np.maximum(since[own], latest)
+        here = np.flatnonzero(thread == number)
+        here = here[np.argsort(segments.first[rows[here]], kind="stable")]
+        starts = begins[here] & ~np.append(False, begins[here][:-1])
+        latest = np.maximum.accumulate(np.where(starts, segments.first[rows[here]], -1))  # the epoch starts the workers
+        ahead = _AHEAD * max(period(waits[here], starts), _WORKERS)  # the batch was requested this many calls earlier
+        latest[ahead:] = np.maximum(latest[ahead:], segments.after[rows[here[:-ahead]]])
+        since[here] = np.maximum(since[here], latest)
     before = np.append(0, node[:-1] + 1)[: len(node)]  # a worker begins after the end of the previous wait
     same = np.append(False, segments.thread[node[1:]] == segments.thread[node[:-1]])[: len(node)]
     return np.maximum(since[call], np.where(same, before, 0))

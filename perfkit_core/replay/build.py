@@ -78,15 +78,15 @@ def handoffs(segments: Segments, leaders: BoolArray, rank: IntArray, batches: In
 def _bursts(segments: Segments, leader: int, other: int) -> IntArray:
     """Return the bursts of the thread ``other`` during segments of the thread ``leader``, shape (5, bursts). The rows
     are the fields of :class:`Handoffs`."""
-    theirs, own = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
-    low, high = int(own[0]), int(own[1]) - 1  # leave out the thread's last segment, which is empty
+    of_leader, of_other = (np.searchsorted(segments.thread, [thread, thread + 1]) for thread in (leader, other))
+    low, high = int(of_other[0]), int(of_other[1]) - 1  # leave out the thread's last segment, which is empty
     at = np.arange(low, high)
     idle = (segments.row[at] < 0) & (segments.end_ns[at] > segments.start_ns[at])
     begins = np.unique(np.append(at[idle] + 1, low))
     begins = begins[begins < high]
     if not len(begins):
         return np.empty((5, 0), np.int64)
-    leads = slice(int(theirs[0]), int(theirs[1]) - 1)
+    leads = slice(int(of_leader[0]), int(of_leader[1]) - 1)
     waiter = leads.start + np.searchsorted(segments.start_ns[leads], segments.start_ns[begins], side="right") - 1
     within = (waiter >= leads.start) & (segments.end_ns[np.maximum(waiter, 0)] > segments.start_ns[begins])
     idle_since = np.where(begins > low, segments.start_ns[np.maximum(begins - 1, low)], np.iinfo(np.int64).min)

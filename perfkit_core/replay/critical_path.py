@@ -181,8 +181,8 @@ def _with_unlaunched_work(replay: Replay, path: Path) -> Path:
     added = Path(path.step[split], np.full(len(split), -1), np.full(len(split), UNLAUNCHED), covered[split],
                  path.until_ns[split], path.source[split])  # fmt: skip
     path = replace(path, time_ns=path.time_ns - covered)
-    kept = path.time_ns > 0
-    return Path(*(np.append(getattr(path, f.name)[kept], getattr(added, f.name)) for f in fields(Path)))
+    has_time = path.time_ns > 0
+    return Path(*(np.append(getattr(path, f.name)[has_time], getattr(added, f.name)) for f in fields(Path)))
 
 
 def _device(replay: Replay, node: IntArray) -> IntArray:
@@ -224,17 +224,17 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     if contradiction(replay) is not None:
         return pd.DataFrame()
     steps, path = critical_path(trace)
-    wanted = _wanted(trace, request, steps)
-    at = np.flatnonzero(wanted[path.step])
+    chosen = _chosen_steps(trace, request, steps)
+    at = np.flatnonzero(chosen[path.step])
     parts = _Rows(path.node[at], path.cause[at], path.step[at], path.time_ns[at], np.full(len(at), -1))
     on_path = np.zeros(len(replay.graph), np.bool_)
     on_path[parts.node[parts.node >= 0]] = True
-    rest = _off_path(replay, steps, wanted, on_path)
+    rest = _off_path(replay, steps, chosen, on_path)
     both = (_summed(replay, steps, request, rows).assign(root=root) for root, rows in ((PATH, parts), (OFF, rest)))
     return _tree(pd.concat(both, ignore_index=True), request)
 
 
-def _wanted(trace: Trace, request: ViewRequest, steps: Steps) -> BoolArray:
+def _chosen_steps(trace: Trace, request: ViewRequest, steps: Steps) -> BoolArray:
     if request.steps is None or not len(steps) or steps.number[0] < 0:
         in_steps(trace, request)  # raises UsageError for unknown steps
         return np.ones(len(steps), np.bool_)
@@ -248,12 +248,12 @@ def _named(trace: Trace, played: Graph, node: IntArray, cause: IntArray | None =
     row = played.row[node]
     code = np.append(names.codes, -1)[row]
     code[code < 0] = len(names.values)
-    place = np.where(played.on_host[node], 0, 1)
+    place_code = np.where(played.on_host[node], 0, 1)
     if cause is not None:
         waits = len(names.values) + 1 + cause % (len(_WAITS) + 1)
-        code, place = np.where(node >= 0, code, waits), np.where(node >= 0, place, 2)
+        code, place_code = np.where(node >= 0, code, waits), np.where(node >= 0, place_code, 2)
     values = [*names.values, OUTSIDE, *_WAITS.values(), UNEXPLAINED]
-    return {"place": categorical(place, (HOST, DEVICE, WAITS)), "name": categorical(code, values)}
+    return {"place": categorical(place_code, (HOST, DEVICE, WAITS)), "name": categorical(code, values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +267,14 @@ class _Rows:
     slack_ns: IntArray  # -1 if unknown
 
 
-def _off_path(replay: Replay, steps: Steps, wanted: BoolArray, on_path: BoolArray) -> _Rows:
+def _off_path(replay: Replay, steps: Steps, chosen: BoolArray, on_path: BoolArray) -> _Rows:
     """Return the nodes of events in the wanted steps that are not on the path."""
     played = replay.graph
     node = np.flatnonzero((played.row >= 0) & (played.dur_ns > 0) & ~on_path)
     step = steps.position(replay.trace, played.row[node])
-    kept = (step >= 0) & np.append(wanted, False)[step]
-    node = node[kept]
-    return _Rows(node, np.full(len(node), -1), step[kept], played.dur_ns[node], slack(replay, steps)[node])
+    in_chosen = (step >= 0) & np.append(chosen, False)[step]
+    node = node[in_chosen]
+    return _Rows(node, np.full(len(node), -1), step[in_chosen], played.dur_ns[node], slack(replay, steps)[node])
 
 
 def _summed(replay: Replay, steps: Steps, request: ViewRequest, rows: _Rows) -> pd.DataFrame:
@@ -331,8 +331,8 @@ def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     table = table.iloc[preorder(parents(table["depth"].to_numpy(np.int64)), _weight(table))].reset_index(drop=True)
     root = (table["depth"] == 0).cumsum()
     on_path = table["name"].where(table["depth"] == 0).ffill() == PATH
-    whole = table["time_ns"].groupby(root).transform("first")
-    ratio = (table["time_ns"] / whole.where(whole > 0)).astype("Float64")
+    root_ns = table["time_ns"].groupby(root).transform("first")
+    ratio = (table["time_ns"] / root_ns.where(root_ns > 0)).astype("Float64")
     return table.assign(ratio=ratio.where(on_path, pd.NA))[[c.name for c in COLUMNS if c.name in {*table, "ratio"}]]
 
 

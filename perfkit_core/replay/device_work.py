@@ -109,12 +109,12 @@ def _other_stream(trace: Trace, work: DeviceWork, start: IntArray, end: IntArray
     for number in np.unique(device[open_work]):
         here = np.flatnonzero(device == number)
         by_end = here[np.argsort(end[here], kind="stable")]
-        wanted = here[open_work[here]]
-        at = np.searchsorted(end[by_end], start[wanted], side="right") - 1
+        delayed = here[open_work[here]]
+        at = np.searchsorted(end[by_end], start[delayed], side="right") - 1
         hit = by_end[np.maximum(at, 0)]
-        close = (at >= 0) & (work.lane[hit] != work.lane[wanted]) & (start[wanted] - end[hit] <= UNEXPLAINED_NS)
-        close &= start[hit] < start[wanted]
-        other[wanted[close]] = hit[close]
+        close = (at >= 0) & (work.lane[hit] != work.lane[delayed]) & (start[delayed] - end[hit] <= UNEXPLAINED_NS)
+        close &= start[hit] < start[delayed]
+        other[delayed[close]] = hit[close]
     return other
 
 
@@ -141,16 +141,16 @@ def queue_limits(trace: Trace, work: DeviceWork, segments: Segments, nodes: IntA
     first = np.searchsorted(work.lane[begins], work.lane[begins])
     usable = (made_room >= first) & (launched_by[begins] >= 0)
     at, made_room = begins[usable], begins[made_room[usable]]
-    kept = segments.after[launched_by[at]] >= 0
-    at, made_room = at[kept], made_room[kept]
+    has_node = segments.after[launched_by[at]] >= 0
+    at, made_room = at[has_node], made_room[has_node]
     if not len(at):
         nothing = np.empty(0, np.int64)
         return Waits(nothing, nothing, all_edges([]))
     call, room = launched_by[at], made_room
     begun, end = trace.ints("start_ns")[work.row[room]], trace.end_ns[call]
     within = (begun > trace.ints("start_ns")[call]) & (begun <= end)
-    others = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # launches that did not wait for room
-    usual = int(np.median(trace.ints("dur_ns")[others])) if len(others) else 0
+    unblocked = np.setdiff1d(launched_by[launched_by >= 0], call[within])  # launches that did not wait for room
+    usual = int(np.median(trace.ints("dur_ns")[unblocked])) if len(unblocked) else 0
     blocked = within & (trace.ints("dur_ns")[call] > _BLOCKED * usual)
     lag = np.where(blocked, end - begun, np.minimum(end - begun, 0))
     limits = edges(QUEUE, nodes[room], segments.after[call], lag, call, from_start=True)

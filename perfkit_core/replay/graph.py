@@ -50,7 +50,7 @@ class Edges:
         return replace(self, **arrays, in_order=False)
 
 
-_OF_EDGES: Final = tuple(one.name for one in fields(Edges) if one.name != "in_order")
+_OF_EDGES: Final = tuple(column.name for column in fields(Edges) if column.name != "in_order")
 
 
 def edges(
@@ -127,21 +127,21 @@ class Replay:
     after: IntArray  # node that starts when each host event ends, -1 for other events, shape (rows,)
     work: IntArray  # node of each piece of device work, -1 for other events, shape (rows,)
     tied: int  # number of collectives replayed with waits for other ranks, counted once for each rank
-    apart: int  # number of collectives replayed as recorded, counted once for each rank; 0 if there is one rank
+    untied: int  # number of collectives replayed as recorded, counted once for each rank; 0 if there is one rank
     rank: IntArray  # rank of each thread and stream, shape (lanes,)
     ahead_ns: IntArray  # time by which the rank's clock is ahead of the graph's clock, shape (lanes,)
-    known: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = field(default_factory=dict, repr=False)
+    results: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = field(default_factory=dict, repr=False)
 
     def once(self, purpose: str, make: Callable[[], T], *of: object) -> T:
         """Return ``make()``, which is called once for each purpose and objects ``of``. Objects are distinguished by
         identity. Arrays in the result become read-only, because several replays share them."""
         key = (purpose, *map(id, of))
-        if key not in self.known:
+        if key not in self.results:
             result: Any = make()
             for part in result if isinstance(result, tuple) else (result,):
                 part.setflags(write=False)
-            self.known[key] = of, result  # with the objects, so that no other object gets their ids
-        return cast(T, self.known[key][1])
+            self.results[key] = of, result  # with the objects, so that no other object gets their ids
+        return cast(T, self.results[key][1])
 
     def recorded_ns(self, nodes: IntArray) -> IntArray:
         """Return the recorded start of the nodes in ns on the clock of the trace, shape (len(nodes),)."""

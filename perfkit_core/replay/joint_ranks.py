@@ -55,15 +55,15 @@ def shown_elsewhere(
         ends["stream"], ends["name"], ends["into"] = places.stream[other], places.name[other], into
         ends["distance"] = other - places.launched_after(places.lane[other], ends["at"].to_numpy(np.int64))
         shown.append(ends.drop(columns=["at", "other", "rank"]))
-    known = pd.concat(shown).sort_values(["match", "stream", "into", "distance"])
-    wanted = known.drop_duplicates(["match", "stream", "into"]).merge(members, on="match")
-    lane = places.lane_of(wanted["rank"].to_numpy(np.int64), wanted["stream"].to_numpy(np.int64))
-    wanted, lane = wanted[lane >= 0], lane[lane >= 0]
-    at, into_collective = wanted["at"].to_numpy(np.int64), wanted["into"].to_numpy(np.bool_)
-    other = places.launched_after(lane, at) + wanted["distance"].to_numpy(np.int64)
+    recorded = pd.concat(shown).sort_values(["match", "stream", "into", "distance"])
+    expected = recorded.drop_duplicates(["match", "stream", "into"]).merge(members, on="match")
+    lane = places.lane_of(expected["rank"].to_numpy(np.int64), expected["stream"].to_numpy(np.int64))
+    expected, lane = expected[lane >= 0], lane[lane >= 0]
+    at, into_collective = expected["at"].to_numpy(np.int64), expected["into"].to_numpy(np.bool_)
+    other = places.launched_after(lane, at) + expected["distance"].to_numpy(np.int64)
     same = (other >= places.first[lane]) & (other < places.first[lane + 1])
     other = np.where(same, other, at)
-    same &= (places.name[other] == wanted["name"].to_numpy()) & (places.lane[other] != places.lane[at])
+    same &= (places.name[other] == expected["name"].to_numpy()) & (places.lane[other] != places.lane[at])
     before, behind = np.where(into_collective, other, at), np.where(into_collective, at, other)
     same &= places.end_ns[before] <= places.start_ns[behind]
     return graph.edges(graph.EVENT, nodes[before[same]], nodes[behind[same]])
@@ -86,8 +86,8 @@ class _Places:
 
     def lane_of(self, rank: IntArray, stream: IntArray) -> IntArray:
         """Return the lane of each pair of a rank and a stream id. The lane is -1 if no or several streams match."""
-        wanted = pd.MultiIndex.from_arrays([rank, stream])
-        return self._lanes.reindex(wanted).fillna(-1).to_numpy(np.int64)
+        keys = pd.MultiIndex.from_arrays([rank, stream])
+        return self._lanes.reindex(keys).fillna(-1).to_numpy(np.int64)
 
     def launched_after(self, lane: IntArray, at: IntArray) -> IntArray:
         position = np.empty(len(at), np.int64)
@@ -142,8 +142,8 @@ def meet(replay: graph.Replay, work: DeviceWork, leads: BoolArray) -> graph.Repl
         with suppress(graph.CyclicGraphError):
             graph.play(tied)
             count = len(those.node)
-            return replace(replay, graph=tied, tied=count, apart=len(collectives) - count, ahead_ns=ahead_ns)
-    return replace(replay, graph=steps_graph, apart=len(collectives), ahead_ns=ahead_ns)
+            return replace(replay, graph=tied, tied=count, untied=len(collectives) - count, ahead_ns=ahead_ns)
+    return replace(replay, graph=steps_graph, untied=len(collectives), ahead_ns=ahead_ns)
 
 
 def _members(

@@ -135,7 +135,7 @@ class Steps:
         if len(self) == 1 and self.number[0] < 0:
             return np.zeros(len(rows), np.int64)
         columns = (self.rank, "rank"), (self.number, "step")
-        keys = [np.concatenate([own, trace.ints(name)[rows]]) for own, name in columns]
+        keys = [np.concatenate([of_steps, trace.ints(name)[rows]]) for of_steps, name in columns]
         code, first = groupby.sorted_codes(keys, len(keys[0]))
         position = np.full(len(first), -1, np.int64)
         position[code[: len(self)]] = np.arange(len(self))

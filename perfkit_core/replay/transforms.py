@@ -185,14 +185,14 @@ class Shorten:
     def _within(self, replay: Replay) -> tuple[IntArray, IntArray]:
         """Return the nodes in the gaps, and how much of their time lies in a gap. Nodes that other transforms add are
         excluded."""
-        found = []
+        parts = []
         for rank, gaps in self.gaps.items():
             nodes = replay.hosts(rank)
             start = replay.recorded_ns(nodes)
             within = intervals.covered_ns(gaps, start, start + replay.graph.dur_ns[nodes])
-            found.append((nodes[within > 0], within[within > 0]))
+            parts.append((nodes[within > 0], within[within > 0]))
         empty = np.empty(0, np.int64)
-        nodes, times = (np.concatenate(part) for part in zip((empty, empty), *found, strict=True))
+        nodes, times = (np.concatenate(part) for part in zip((empty, empty), *parts, strict=True))
         return nodes, times
 
 
@@ -213,10 +213,10 @@ class Remove:
         caused = np.flatnonzero((links.owner >= 0) & (links.cause > max(CHAIN, LAUNCH, STREAM)))
         dropped = caused[rows[links.owner[caused]]]
         if len(dropped):
-            kept = np.ones(len(links), np.bool_)
-            kept[dropped] = False
-            links = links.only(kept)
-        lag, launch, stream = links.lag_ns.copy(), *(np.flatnonzero(links.cause == one) for one in (LAUNCH, STREAM))
+            remaining = np.ones(len(links), np.bool_)
+            remaining[dropped] = False
+            links = links.only(remaining)
+        lag, launch, stream = links.lag_ns.copy(), *(np.flatnonzero(links.cause == cause) for cause in (LAUNCH, STREAM))
         lag[launch[gone[links.dst[launch]]]] = 0
         stream = stream[gone[links.src[stream]]]
         lag[stream] = np.minimum(lag[stream], 0)
@@ -360,16 +360,16 @@ class Load:
         waits = (graph.edges.cause == BATCH) & np.isin(graph.edges.owner, rows)
         first, after = replay.first[rows], replay.after[rows]
         if self.batch_ns is None:
-            made = inclusive_ns(replay, graph, rows, inside)
+            making_ns = inclusive_ns(replay, graph, rows, inside)
             dur = np.where(inside, 0, graph.dur_ns)
             dur[first] += handover
         else:
-            made = np.full(len(rows), value(self.batch_ns, case))
+            making_ns = np.full(len(rows), value(self.batch_ns, case))
             dur, waiting = graph.dur_ns.copy(), graph.edges.dst[waits] - 1
             dur[waiting] = np.minimum(dur[waiting], handover)
         new = np.arange(len(graph), len(graph) + len(rows))
         begins = np.append(True, rank[1:] != rank[:-1])[: len(rows)]
-        every = np.where(begins, 0, np.rint(made / workers).astype(np.int64))
+        every = np.where(begins, 0, np.rint(making_ns / workers).astype(np.int64))
         free = max(round(self.ahead * workers), 1)
         follows, fills = np.flatnonzero(~begins), free + np.flatnonzero(rank[free:] == rank[:-free])
         links = [

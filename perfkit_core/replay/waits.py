@@ -94,12 +94,12 @@ def stream_waits(trace: Trace, work: DeviceWork, nodes: IntArray, records: SyncR
         if waiting is None or awaited is None or waiting == awaited:
             continue
         done = queued.ends_last(awaited, start[recorded_by])[0]
-        held = queued.next_after(waiting, start[call])[0]
-        if done >= 0 and held >= 0:
-            pairs.append((done, held, int(call[0])))
-    done, held, owner = np.array(pairs, np.int64).reshape(-1, 3).T
-    lag = np.minimum(start[work.row[held]] - trace.end_ns[work.row[done]], 0)
-    return graph.edges(graph.EVENT, nodes[done], nodes[held], lag, owner)
+        delayed = queued.next_after(waiting, start[call])[0]
+        if done >= 0 and delayed >= 0:
+            pairs.append((done, delayed, int(call[0])))
+    done, delayed, owner = np.array(pairs, np.int64).reshape(-1, 3).T
+    lag = np.minimum(start[work.row[delayed]] - trace.end_ns[work.row[done]], 0)
+    return graph.edges(graph.EVENT, nodes[done], nodes[delayed], lag, owner)
 
 
 _STREAM_WAITS: Final = re.compile(r"Stream_?Wait_?Event", re.IGNORECASE)
@@ -227,9 +227,9 @@ def _synchronised(
     lane, position = np.nonzero(chosen)
     call, done = calls[position], last[lane, position]
     unknown = calls[(scope == EVENT) & (stream < 0)]
-    others = ~np.isin(call, unknown)
+    resolved = ~np.isin(call, unknown)
     call_of_event, done_with_event = _last_within(trace, queued, unknown)
-    return np.append(call[others], call_of_event), np.append(done[others], done_with_event)
+    return np.append(call[resolved], call_of_event), np.append(done[resolved], done_with_event)
 
 
 def _last_within(trace: Trace, queued: Queued, calls: IntArray) -> tuple[IntArray, IntArray]:

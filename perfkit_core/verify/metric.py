@@ -51,16 +51,16 @@ class Metric:
     def pattern(self) -> re.Pattern[str]:
         """Return the pattern that finds the printed number. Raises UsageError if ``text`` is not a valid pattern."""
         try:
-            given = re.compile(self.text, re.MULTILINE)
+            pattern = re.compile(self.text, re.MULTILINE)
         except re.error as error:
             if not re.fullmatch(r"[^()\[\]]+", self.text):
                 raise UsageError(f"--metric {self.text!r} is not a regular expression: {error}") from None
-            given = re.compile("")
-        if given.groups > 1:
+            pattern = re.compile("")
+        if pattern.groups > 1:
             hint = "keep one group, and write the others as (?:…)"
-            raise UsageError(f"--metric {self.text!r} has {given.groups} groups", hint)
-        if given.groups:
-            return given
+            raise UsageError(f"--metric {self.text!r} has {pattern.groups} groups", hint)
+        if pattern.groups:
+            return pattern
         return re.compile(rf"(?<![\w.]){re.escape(self.text.strip())}(?!\w)[^\w\n.+-]*{_NUMBER}")
 
     def printed(self, command: str, finished: Finished) -> float:

@@ -55,11 +55,11 @@ def store(command: str, results: Sequence[runs.Timed | runs.Run]) -> equal_runs.
     """Store how the runs of a command differ. Return None if there are too few runs with steps, or if they differ in
     their framework or clock. Raises UsageError if writing fails."""
     timed = [result.slowest for result in results if result.slowest is not None]
-    if len(timed) < FEWEST or len({(one.framework, one.timed_by) for one in timed}) > 1:
+    if len(timed) < FEWEST or len({(times.framework, times.timed_by) for times in timed}) > 1:
         return None
     kind = equal_runs.HOST if timed[0].timed_by == HOST else equal_runs.DEVICE
-    medians = [float(np.median(one.step_ns)) for one in timed]
-    return equal_runs.store(command, timed[0].framework, kind, min(len(one.step_ns) for one in timed), medians)
+    medians = [float(np.median(times.step_ns)) for times in timed]
+    return equal_runs.store(command, timed[0].framework, kind, min(len(times.step_ns) for times in timed), medians)
 
 
 def report(record: equal_runs.EqualRuns) -> Report:
@@ -86,9 +86,9 @@ def sections() -> list[Section]:
     from perfkit_core.model.report_data import Section
 
     rows = [
-        (one.date, one.framework, one.kind, len(one.median_ns), one.steps, round(np.median(one.median_ns)), one.ratio,
-         one.command)
-        for one in equal_runs.stored()
+        (record.date, record.framework, record.kind, len(record.median_ns), record.steps,
+         round(np.median(record.median_ns)), record.ratio, record.command)
+        for record in equal_runs.stored()
     ]  # fmt: skip
     if not rows:
         return []

@@ -237,10 +237,10 @@ def _headline(outcome: Outcome) -> Iterator[str]:
             f"(p10 to p90: {low} to {high}). Prediction error: {saving}"
             f"{format_ratio(step_error(result, predicted), signed=True)} for the step time."
         )
-        others = " and ".join(name for name in dict.fromkeys((*base, *change)) if name != predicted.framework)
-        if predicted.framework and others:
+        measured_in = " and ".join(name for name in dict.fromkeys((*base, *change)) if name != predicted.framework)
+        if predicted.framework and measured_in:
             advised = predicted.framework
-            yield f"The advice is for {advised}, but {others} was measured, so the prediction is not verified."
+            yield f"The advice is for {advised}, but {measured_in} was measured, so the prediction is not verified."
     if base != change:
         sides = f"base in {' and '.join(base)}, change in {' and '.join(change)}"
         yield f"The frameworks differ ({sides}), which contributes to the difference."

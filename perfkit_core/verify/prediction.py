@@ -11,17 +11,15 @@ from pathlib import Path
 from perfkit_core.errors import UsageError
 
 
-def one_of(wanted: str, known: Sequence[str]) -> str:
-    """Return the id that equals ``wanted``, or the only id that begins with it. Raises UsageError if there is none, or
+def one_of(prefix: str, ids: Sequence[str]) -> str:
+    """Return the id that equals ``prefix``, or the only id that begins with it. Raises UsageError if there is none, or
     more than one."""
-    matches = [name for name in known if name == wanted] or [
-        name for name in known if wanted and name.startswith(wanted)
-    ]
+    matches = [name for name in ids if name == prefix] or [name for name in ids if prefix and name.startswith(prefix)]
     if len(matches) == 1:
         return matches[0]
     problem = "several ids begin with" if matches else "no advice has the id"
-    choice = ", ".join(matches or known)
-    raise UsageError(f"{problem} {wanted!r}", f"choose one of {choice}" if choice else "there is no advice")
+    choice = ", ".join(matches or ids)
+    raise UsageError(f"{problem} {prefix!r}", f"choose one of {choice}" if choice else "there is no advice")
 
 
 _NS = ("base_ns", "p10_ns", "p50_ns", "p90_ns")
@@ -83,7 +81,7 @@ def from_file(text: str) -> Predicted:
     """Read the prediction of a piece of advice from ``FILE:ID``. FILE is the output of ``perfkit advise --format
     json``, and ID is the id of the advice or the beginning of its id. Raises UsageError."""
     for colon in re.finditer(":", text):  # Paths and ids may contain colons.
-        path, wanted = Path(text[: colon.start()]), text[colon.end() :]
+        path, advice_id = Path(text[: colon.start()]), text[colon.end() :]
         if path.is_file():
             break
     else:
@@ -96,7 +94,7 @@ def from_file(text: str) -> Predicted:
     if not isinstance(advices, list) or not all(isinstance(advice, dict) for advice in advices):
         raise UsageError(f"{path} contains no advice", "write FILE with perfkit advise SOURCE --format json -o FILE")
     by_id = {str(advice.get("id")): advice for advice in advices}
-    advice = by_id[one_of(wanted, list(by_id))]
+    advice = by_id[one_of(advice_id, list(by_id))]
 
     prediction = advice.get("prediction") or {}
     step = [prediction.get(name) for name in _NS]

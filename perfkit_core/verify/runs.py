@@ -113,7 +113,7 @@ def run_once(command: str, metric: Metric, timeout: float | None = None) -> Time
         run(command, step_times.environment(folder, frameworks, os.environ), timeout)
         timed = step_times.read(folder)
     slowest = metric.slowest(command, timed)
-    return Timed(slowest.mean_ns, tuple(sorted({one.framework for one in timed if one.step_ns})), slowest)
+    return Timed(slowest.mean_ns, tuple(sorted({process.framework for process in timed if process.step_ns})), slowest)
 
 
 def run(command: str, environment: Mapping[str, str], timeout: float | None = None) -> Finished:

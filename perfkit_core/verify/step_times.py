@@ -62,11 +62,11 @@ class OptimizerSteps:
         return self._throughput.step_times()
 
 
-def environment(folder: Path, frameworks: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+def environment(folder: Path, frameworks: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which every Python process writes its step times into ``folder``."""
-    path = [str(STARTUP), *filter(None, [given.get("PYTHONPATH")])]
+    path = [str(STARTUP), *filter(None, [inherited.get("PYTHONPATH")])]
     ours = {"PYTHONPATH": os.pathsep.join(path), FOLDER: str(folder), FRAMEWORKS: ",".join(frameworks)}
-    return {**given, **ours}
+    return {**inherited, **ours}
 
 
 def install() -> None:

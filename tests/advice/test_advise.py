@@ -12,7 +12,7 @@ import pytest
 
 from perfkit_core.advice.advice import Advices, Prediction
 from perfkit_core.advice.engine import advise, ids, what_ifs
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.text import how_sure, saves
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
@@ -24,7 +24,7 @@ from perfkit_core.replay.transforms import Case, Quantity, Remove, Scale, Transf
 from perfkit_core.verify.prediction import one_of
 from tests.support.events import device, host, trace
 
-Found = Callable[[Facts], Sequence[Candidate]]
+Found = Callable[[RuleInput], Sequence[Candidate]]
 
 
 def said(reasons: Mapping[str, object]) -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_a_saving_below_the_noise_is_not_of_high_severity() -> None:
 
 
 def test_what_two_changes_both_save_counts_once() -> None:
-    def faster(facts: Facts) -> list[Candidate]:
+    def faster(facts: RuleInput) -> list[Candidate]:
         return [Candidate("halve a", {}, rows(facts.trace, "a"), transforms=(Scale(rows(facts.trace, "a"), 0.5),))]
 
     made = Made([rule("launch", removing("launch a"), 1), rule("kernel", faster, 2)])
@@ -134,13 +134,13 @@ def test_of_two_exclusive_changes_the_larger_saving_is_kept() -> None:
 
 
 def test_a_failing_rule_does_not_affect_other_rules() -> None:
-    def broken(facts: Facts) -> list[Candidate]:
+    def broken(facts: RuleInput) -> list[Candidate]:
         raise ValueError("no such\ncolumn")
 
-    def blind(facts: Facts) -> list[Candidate]:
+    def blind(facts: RuleInput) -> list[Candidate]:
         raise NotEvaluableError("no stacks were recorded")
 
-    def beyond(facts: Facts) -> list[Candidate]:
+    def beyond(facts: RuleInput) -> list[Candidate]:
         return [Candidate("rows that are not there", {}, np.array([10**6]))]
 
     made = Made([rule("broken", broken), rule("blind", blind), rule("beyond", beyond), rule("op0", removing("op0"))])
@@ -152,7 +152,7 @@ def test_a_failing_rule_does_not_affect_other_rules() -> None:
 
 
 def test_a_change_that_saves_nothing_is_no_advice() -> None:
-    def slower(facts: Facts) -> list[Candidate]:
+    def slower(facts: RuleInput) -> list[Candidate]:
         return [Candidate("twice op0", {}, rows(facts.trace, "op0"), transforms=(Scale(rows(facts.trace, "op0"), 2),))]
 
     made = Made([rule("slower", slower), rule("little", removing("op1")), rule("enough", removing("op2"))])
@@ -190,7 +190,7 @@ def test_a_saving_that_may_be_a_loss_is_not_promised(saving: int | None, least: 
 
 
 def test_an_advice_without_a_prediction_is_a_note_at_the_end() -> None:
-    def told(facts: Facts) -> list[Candidate]:
+    def told(facts: RuleInput) -> list[Candidate]:
         return [Candidate("just so", {}, method="none", ceiling_ns=5_000)]
 
     found = advise(working(10_000), plugins=Made([rule("told", told, 1), rule("op0", removing("op0"), 2)]))
@@ -203,7 +203,7 @@ def test_an_advice_without_a_prediction_is_a_note_at_the_end() -> None:
 def test_a_prediction_without_a_replay_is_not_combined() -> None:
     after = Quantity(80_000, 85_000, 95_000, "measured on such a device")
 
-    def told(facts: Facts) -> list[Candidate]:
+    def told(facts: RuleInput) -> list[Candidate]:
         return [Candidate("tensor cores", {}, method="microbenchmark", after_ns=after)]
 
     found = advise(working(10_000), plugins=Made([rule("told", told), rule("op0", removing("op0"))]))
@@ -243,7 +243,7 @@ def test_changes_that_cannot_be_combined() -> None:
 
     saved = Scale(rows(found, "op0"), 0.5)
 
-    def circle(facts: Facts) -> list[Candidate]:
+    def circle(facts: RuleInput) -> list[Candidate]:
         return [Candidate("both", {}, transforms=(Behind("op0", "op1"), Behind("op1", "op0")))]
 
     forth, back = waiting("op0", "op1"), waiting("op1", "op0")
@@ -319,7 +319,7 @@ def test_thresholds_can_be_set() -> None:
 
 
 def test_what_if_works_even_if_the_rule_does_not_fire() -> None:
-    def halved(facts: Facts, value: float) -> Candidate:
+    def halved(facts: RuleInput, value: float) -> Candidate:
         if value <= 0:
             raise NotEvaluableError("nothing is that fast")
         at = rows(facts.trace, "op0")
@@ -338,7 +338,7 @@ def test_what_if_works_even_if_the_rule_does_not_fire() -> None:
 
 
 def test_an_id_identifies_the_advice() -> None:
-    def twice(facts: Facts) -> list[Candidate]:
+    def twice(facts: RuleInput) -> list[Candidate]:
         return [*removing("op0")(facts), *removing("op0")(facts), *removing("op1")(facts)]
 
     def ids(found: Trace) -> list[str]:

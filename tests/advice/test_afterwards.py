@@ -13,8 +13,8 @@ from perfkit_core.advice import engine, reports
 from perfkit_core.advice.advice import Advices, After
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import document
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.predict import step_ns
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.readers.load import load
@@ -27,7 +27,7 @@ US = 1_000
 
 
 def removing(name: str, number: int) -> Rule:
-    def find(facts: Facts) -> Sequence[Candidate]:
+    def find(facts: RuleInput) -> Sequence[Candidate]:
         at = np.flatnonzero(facts.trace.rows("name", name)).astype(np.int64)
         return [Candidate(f"remove {name}", {}, at, transforms=(Remove(at),))]
 
@@ -142,7 +142,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_notes_on_a_real_recording_equal_a_replay(traces: Path) -> None:
     """The test replays the other advice, with and without the transforms of the advice."""
     recording = load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")
-    facts, advices = Facts(recording), advise(recording)
+    facts, advices = RuleInput(recording), advise(recording)
     known = {one.id: one for one in (*advices.advice, *advices.without_saving)}
     assert advices.after
 

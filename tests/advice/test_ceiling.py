@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.predict import limit, most_ns, predict
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -68,11 +68,11 @@ def rows(*names: str) -> IntArray:
     ],
 )  # fmt: skip
 def test_the_limit_by_hand(changes: Sequence[Transform], most: int) -> None:
-    assert most_ns(Facts(recording()), changes) == most * US
+    assert most_ns(RuleInput(recording()), changes) == most * US
 
 
 def test_changes_without_a_limit_keep_the_rules_ceiling() -> None:
-    facts, at = Facts(recording()), rows("work")
+    facts, at = RuleInput(recording()), rows("work")
     for transform in (Load(at, 4), Batch(rows("launch"), 1 * US)):
         assert limit(transform) is None
         assert most_ns(facts, (Remove(at), transform)) is None
@@ -84,7 +84,7 @@ def test_no_saving_is_rounded_above_its_ceiling() -> None:
     """The median of two steps is not a whole number of ns. It is rounded once, for both the saving and its ceiling."""
     for base in (10, 11):
         parts = [host("work", "operator", at, 5 + at // 100) for at in (0, 100)]
-        facts = Facts(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
+        facts = RuleInput(trace([*(host("step", "step", at, base, step=at // 100) for at in (0, 100)), *parts]))
         found = predict(
             facts, Candidate("c", {}, transforms=(Remove(np.flatnonzero(facts.trace.rows("name", "work"))),))
         )
@@ -94,7 +94,7 @@ def test_no_saving_is_rounded_above_its_ceiling() -> None:
 def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
     """Halving 30 µs saves 15 µs. No change of this kind saves more than 30 µs, even if the rule gives another
     ceiling."""
-    facts, at = Facts(recording()), rows("work")
+    facts, at = RuleInput(recording()), rows("work")
     for told in (1 * US, 140 * US, None):
         found = predict(facts, Candidate("c", {}, at, transforms=(Scale(at, 0.5),), ceiling_ns=told))
         assert (found.saving_ns, found.ceiling_ns) == (15 * US, 30 * US)
@@ -103,7 +103,7 @@ def test_a_ceiling_that_a_rule_puts_too_low_or_too_high() -> None:
 @pytest.mark.parametrize("file", ["pairs/resnet50-workers0.json.gz", "dlrm-8xv100/rank0.json", "h100-qwen05b.json.gz"])
 def test_nothing_begins_later_than_in_the_limit(traces: Path, file: str) -> None:
     """The test compares each node, for each case of each advice and for changes of arbitrary sizes."""
-    facts = Facts(load(traces / "torch" / file))
+    facts = RuleInput(load(traces / "torch" / file))
     kernels = np.flatnonzero(facts.trace.rows("kind", "kernel")).astype(np.int64)[::7]
     operators = np.flatnonzero(facts.trace.rows("kind", "operator")).astype(np.int64)[::50]
     made: list[tuple[Transform, ...]] = [

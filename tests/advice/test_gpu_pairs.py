@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import base
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.transfers import elements, transfers
 from perfkit_core.readers.load import load
 from tests.support.events import host
@@ -28,7 +28,7 @@ def measured_ms(pair: str, side: str) -> float:
 
 def test_the_device_limits_steps_in_which_the_host_runs_ahead() -> None:
     """The host needs 1.07 ms for a step. The device needs 11.6 ms, and so does a long training."""
-    facts = Facts(load(PAIRS / "odd-vocabulary"))
+    facts = RuleInput(load(PAIRS / "odd-vocabulary"))
     trace = facts.trace
     work = ~trace.host & trace.rows("kind", "kernel", "memset", "memcpy") & (trace.ints("step") >= 0)
     kernels_ns = int(trace.ints("dur_ns")[work].sum())
@@ -55,7 +55,7 @@ def test_bytes_of_copies_that_the_profiler_does_not_know() -> None:
     assert one.candidate.evidence["round_trips_per_step"] == 1
     measured = 1 - measured_ms("round-trip", "change") / measured_ms("round-trip", "base")
     assert 0.4 * measured < (one.prediction.saving_ratio or 0) < measured
-    batches = transfers(Facts(load(PAIRS / "pageable-batches")))
+    batches = transfers(RuleInput(load(PAIRS / "pageable-batches")))
     assert set(batches.bytes.tolist()) == {128 * 3 * 224 * 224 * 4}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.advice.facts import Candidate
+from perfkit_core.advice.rule_input import Candidate
 from perfkit_core.replay.transforms import Quantity
 from tests.support.printed_tables import host_operator, loader_workers, small_operators
 

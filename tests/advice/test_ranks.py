@@ -12,7 +12,7 @@ import pytest
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import document
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
@@ -57,7 +57,7 @@ def test_clocks_that_are_hours_apart_do_not_matter(ranks: list[Trace], rank: int
 
 def test_times_are_computed_for_each_rank(ranks: list[Trace]) -> None:
     """The expected device work of rank 0 within its steps, and the time of its loader, are computed from the events."""
-    facts = Facts(concat_traces(ranks[::-1]))
+    facts = RuleInput(concat_traces(ranks[::-1]))
     (launches,) = [one for one in said(ranks[::-1]) if one["rule"] == "launch-bound"]
     assert facts.rank == 0
     assert launches["evidence"]["device_busy_ns"] == 6_590_000

@@ -15,7 +15,7 @@ import pytest
 from perfkit_core.advice import explain, reports
 from perfkit_core.advice.advice import Prediction
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Candidate
+from perfkit_core.advice.rule_input import Candidate
 from perfkit_core.advice.text import expected
 from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace, with_rank

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import identity
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.text import profiler_time
 from perfkit_core.compare.comparison import compare
 from perfkit_core.model.trace import Trace
@@ -26,7 +26,7 @@ def rules(trace: Trace) -> list[str]:
 def test_the_replay_repeats_the_recording(name: str) -> None:
     """The same bounds as for recordings of others: 1 % in the median step, 3.3 % in each step (tests/replay)."""
     for trace in (live(name), file(name), read_again(name)):
-        found = identity(Facts(trace))
+        found = identity(RuleInput(trace))
         assert found.steps == 4
         assert found.error is not None
         assert found.error <= 0.01

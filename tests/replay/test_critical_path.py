@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.text import replayed
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -67,7 +67,7 @@ def test_a_replay_that_cannot_be_played_names_the_events(monkeypatch: pytest.Mon
     text = str(view.VIEW.explain_empty(recorded))
     assert "cudaLaunchKernel (launch latency), long (launch queue full)" in text
     assert view.marks(recorded) == {}
-    facts = Facts(recorded)
+    facts = RuleInput(recorded)
     what = message("it waits")
     rows = np.arange(1)
     with pytest.raises(NotEvaluableError, match="cannot be played"):

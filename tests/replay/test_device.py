@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
@@ -284,7 +284,7 @@ def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
             call("launch", begin, 10, number + 1),
             work("kernel", 10 + 80 * number, 80, number + 1),
         ]
-    facts = Facts(trace(found))
+    facts = RuleInput(trace(found))
     replay, own = facts.replay, facts.steps
     assert own.recorded_ns.tolist() == [25 * US] * 4
     assert facts.ahead
@@ -293,7 +293,7 @@ def test_the_device_limits_a_training_whose_host_runs_ahead() -> None:
     assert own.lasting_ns(replay, replay.graph, play(replay.graph)).tolist() == [80 * US] * 4
     faster = transformed(replay, [Scale(rows(facts.trace, "kernel"), 0.5)])
     assert own.lasting_ns(replay, faster, play(faster)).tolist() == [40 * US] * 4
-    assert not Facts(ahead()).ahead
+    assert not RuleInput(ahead()).ahead
 
 
 def test_a_recording_without_steps_tells_nothing_about_a_host_that_runs_ahead() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.identity import identities
 from perfkit_core.advice.predict import identity
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.text import replayed
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
@@ -55,7 +55,7 @@ def test_work_of_another_stream_explains_a_late_start(late_ns: int, unexplained:
 
 
 def test_without_device_work_there_is_nothing_to_explain() -> None:
-    found = identity(Facts(trace([host("step", "step", 0, 10, step=0), host("op", "operator", 1, 5)])))
+    found = identity(RuleInput(trace([host("step", "step", 0, 10, step=0), host("op", "operator", 1, 5)])))
     assert (found.error, found.worst, found.steps, found.unexplained) == (0.0, 0.0, 1, None)
 
 
@@ -71,7 +71,7 @@ def test_streams_that_wait_for_nothing_recorded(stream: int, recorded: bool, cou
         device("b", "kernel", 20_000, 10_000, 2) | {"stream": stream},
         *([device("Stream Wait Event", "sync", 3_500, 0, 3) | {"stream": stream}] if recorded else []),
     ]
-    found = identity(Facts(trace(rows)))
+    found = identity(RuleInput(trace(rows)))
     assert found.unrecorded_events == count
     assert ("wait for unknown work" in str(replayed(found, "step"))) == bool(count)
 
@@ -80,7 +80,7 @@ def test_an_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay is 1 % too long in one of three steps."""
     steps = [host(f"step {n}", "step", n * 100_000, 100_000, step=n) for n in range(3)]
     found = trace([*steps, *(host("op", "operator", n * 100_000, 50_000) for n in range(3))])
-    facts = Facts(found)
+    facts = RuleInput(found)
 
     def play(graph: object) -> np.ndarray:
         starts = facts.replay.graph.start_ns.copy()

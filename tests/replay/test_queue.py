@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.operators import kernels
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
@@ -81,7 +81,7 @@ def test_the_queue_is_full_when_real_launches_block(traces: Path) -> None:
 def test_steps_with_a_full_queue_follow_the_device(traces: Path) -> None:
     """The device works for 94 of 96 ms. If its work takes 10 % less time, steps with a full queue become 10 %
     shorter."""
-    facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
+    facts = RuleInput(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     assert facts.busy_ns > 0.98 * facts.step_ns
     faster = transformed(facts.replay, (Scale(kernels(facts.trace), 0.9, below=False),))
     after = facts.steps.played_ns(play(faster))[-3:].sum() / facts.steps.recorded_ns[-3:].sum()

@@ -78,7 +78,7 @@ def test_all_wait_for_the_last_rank(pair: Trace) -> None:
     replay = build(pair)
     assert repeats(replay)
     assert played(replay) == [400, 400]
-    assert (replay.tied, replay.apart) == (2, 0)
+    assert (replay.tied, replay.untied) == (2, 0)
     assert played(replay, Scale(rows(pair, "k", 1), 2)) == [650, 650]  # 250 µs later
     assert played(replay, Scale(rows(pair, "k", 1), 0.8)) == [350, 350]  # 50 µs earlier: still the last one
     # 200 µs earlier: rank 0 is last, 50 µs after rank 1
@@ -107,14 +107,14 @@ def test_ranks_that_do_not_wait_for_all_are_independent() -> None:
     name = "ncclDevKernel_Broadcast_RING_LL"
     found = concat_traces([on_device(0, 100, name=name), on_device(1, 250, name=name)])
     replay = build(found)
-    assert (replay.tied, replay.apart) == (0, 2)
+    assert (replay.tied, replay.untied) == (0, 2)
     assert played(replay, Scale(rows(found, "k", 1), 2)) == [400, 650]
 
 
 def test_one_rank_alone_is_as_recorded() -> None:
     found = on_device(0, 100)
     replay = build(found)
-    assert (replay.tied, replay.apart) == (0, 0)
+    assert (replay.tied, replay.untied) == (0, 0)
     assert played(replay, Scale(rows(found, KERNEL), 0.5)) == [400 - 97]
 
 
@@ -193,7 +193,7 @@ def test_ranks_meet_in_collectives_of_other_threads() -> None:
     found = concat_traces(parts)
     replay = build(found)
     assert repeats(replay)
-    assert (replay.tied, replay.apart) == (2, 0)
+    assert (replay.tied, replay.untied) == (2, 0)
     assert played(replay, Scale(rows(found, "all_reduce"), 0.5)) == [800, 800]
 
 
@@ -205,7 +205,7 @@ def dlrm(traces: Path) -> Trace:
 def test_eight_real_ranks_repeat_and_meet(dlrm: Trace) -> None:
     replay = build(dlrm)
     assert repeats(replay)
-    assert (replay.tied, replay.apart) == (64, 0)  # 8 collectives on 8 ranks
+    assert (replay.tied, replay.untied) == (64, 0)  # 8 collectives on 8 ranks
 
 
 @pytest.mark.parametrize("slow", range(8))
@@ -226,4 +226,4 @@ def test_ranks_whose_clocks_agree_meet_despite_others() -> None:
         times = [(100_000, 200_000), (20_000_000 + jump, 20_100_000 + jump)]
         both = (collective(*time, sequence=number, group_size=4) for number, time in enumerate(times))
         made.append(of_rank(one, *both, clock=7_000_000 * (one > 1), step_ns=30_000_000, world=4))
-    assert (build(concat_traces(made)).tied, build(concat_traces(made)).apart) == (8, 0)
+    assert (build(concat_traces(made)).tied, build(concat_traces(made)).untied) == (8, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.recording_cost import recording_cost
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.model.trace import Trace
@@ -28,7 +28,7 @@ def timed(*times_ns: int, recorded_ns: int = 110_000) -> TimedSteps:
 
 
 def test_an_operator_is_charged_before_and_after_itself() -> None:
-    facts = Facts(recording())
+    facts = RuleInput(recording())
     replay = facts.replay
     charge = charges(replay)
     rows = np.flatnonzero(replay.trace.rows("kind", "operator"))
@@ -40,7 +40,7 @@ def test_an_operator_is_charged_before_and_after_itself() -> None:
 @pytest.mark.parametrize(("measured", "event_ns"), [(107_000, 500), (105_500, 750), (104_000, 1_000)])
 def test_the_cost_is_fitted_to_the_measured_step(measured: int, event_ns: int) -> None:
     # a step has five operators, and half of the cost of its own event at either end
-    facts = Facts(recording())
+    facts = RuleInput(recording())
     found = unprofiled(facts.replay, COST, measured, facts.played_ns)
     assert found.step_ns == pytest.approx(measured, abs=2)
     assert found.event_ns == pytest.approx(event_ns, rel=0.2)
@@ -50,7 +50,7 @@ def test_the_cost_is_fitted_to_the_measured_step(measured: int, event_ns: int) -
 
 @pytest.mark.parametrize("measured", [50_000, 150_000])
 def test_another_speed_explains_what_the_profiler_cannot(measured: int) -> None:
-    facts = Facts(recording())
+    facts = RuleInput(recording())
     found = unprofiled(facts.replay, COST, measured, facts.played_ns)
     assert found.event_ns in (COST.low, COST.mid)
     assert (found.speed < 1) == (measured < 100_000)
@@ -58,7 +58,7 @@ def test_another_speed_explains_what_the_profiler_cannot(measured: int) -> None:
 
 
 def test_without_a_measured_step_the_likely_cost_is_taken_out() -> None:
-    facts = Facts(recording())
+    facts = RuleInput(recording())
     found = unprofiled(facts.replay, COST, None, facts.played_ns)
     assert (found.event_ns, found.speed, found.error) == (COST.mid, 1, None)
     assert 100_000 < found.step_ns < 110_000
@@ -66,7 +66,7 @@ def test_without_a_measured_step_the_likely_cost_is_taken_out() -> None:
 
 def test_the_time_of_device_work_stays() -> None:
     rows = [op("mm", 0, 20), call("launch", 5, 10, 1), kernel("gemm", 10, 90, 1), op("sync", 20, 80, kind="sync")]
-    facts = Facts(steps(rows))
+    facts = RuleInput(steps(rows))
     found = unprofiled(facts.replay, COST, 10_000, facts.played_ns)
     graph, played = facts.replay.graph, found.replay.graph
     assert (played.dur_ns[~graph.on_host] == graph.dur_ns[~graph.on_host]).all()
@@ -77,13 +77,13 @@ def test_the_time_of_device_work_stays() -> None:
 def test_the_speed_of_the_host_is_unknown_if_the_step_follows_the_device() -> None:
     """Without the cost of events, the step takes 99 µs. Faster host work does not shorten it to the measured 50 µs."""
     rows = [op("mm", 0, 20), call("launch", 5, 10, 1), kernel("gemm", 10, 90, 1), op("sync", 20, 80, kind="sync")]
-    facts = Facts(steps(rows))
+    facts = RuleInput(steps(rows))
     found = unprofiled(facts.replay, COST, 50_000, facts.played_ns)
     assert (found.speed, found.step_ns) == (1, 99_000)
 
 
 def test_predictions_start_from_the_measured_step() -> None:
-    facts = Facts(recording().with_meta(timed={"-": timed(60_000, 55_000, 55_000)}))
+    facts = RuleInput(recording().with_meta(timed={"-": timed(60_000, 55_000, 55_000)}))
     assert facts.training.step_ns == pytest.approx(55_000, rel=0.01)
     assert facts.step_ns == 110_000  # the recorded step
     assert facts.slowdown == pytest.approx(2, rel=0.01)

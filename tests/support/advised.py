@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
@@ -18,7 +18,7 @@ from tests.support.events import device, host, trace
 
 US = 1_000
 BOTH = pytest.mark.parametrize("framework", ["torch", "paddle"])
-Find = Callable[[Facts], Sequence[Candidate]]
+Find = Callable[[RuleInput], Sequence[Candidate]]
 Rows = list[dict[str, Any]]
 
 
@@ -58,16 +58,16 @@ def steps(rows: Rows, dur: int = 100, count: int = 3, framework: str = "torch") 
 
 
 def found(find: Find, recording: Trace, **thresholds: float) -> list[Candidate]:
-    return list(find(Facts(recording, Thresholds(**thresholds))))  # type: ignore[arg-type]
+    return list(find(RuleInput(recording, Thresholds(**thresholds))))  # type: ignore[arg-type]
 
 
 def predicted(recording: Trace, candidate: Candidate) -> tuple[int | None, ...]:
     """Return the p10, p50 and p90 of the prediction, in ns."""
-    prediction = predict(Facts(recording), candidate)
+    prediction = predict(RuleInput(recording), candidate)
     return prediction.p10_ns, prediction.p50_ns, prediction.p90_ns
 
 
 def why_not(find: Find, recording: Trace) -> str:
     with pytest.raises(NotEvaluableError) as error:
-        find(Facts(recording))
+        find(RuleInput(recording))
     return str(error.value)

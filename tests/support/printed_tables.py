@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from perfkit_core.advice.facts import Assumption, Candidate
+from perfkit_core.advice.rule_input import Assumption, Candidate
 from perfkit_core.advice.rules.loader_workers import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.transfers import HOST_NS, LAUNCH_NS
 from perfkit_core.language.messages import message

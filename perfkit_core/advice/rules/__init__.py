@@ -6,16 +6,16 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.plugins.contracts import Rule
 
 
-def _rule(rule_id: str, number: int, version: int, title: str) -> Rule[Facts, Candidate]:
+def _rule(rule_id: str, number: int, version: int, title: str) -> Rule[RuleInput, Candidate]:
     module = importlib.import_module(f"{__name__}.{rule_id.replace('-', '_')}")
     return Rule(rule_id, number, version, title, module.find, getattr(module, "what_if", None))
 
 
-RULES: Final[tuple[Rule[Facts, Candidate], ...]] = (
+RULES: Final[tuple[Rule[RuleInput, Candidate], ...]] = (
     _rule("tiny-ops-on-device", 1, 1, "Run tiny operators on the host"),
     _rule("host-tensor-in-graph", 2, 1, "Keep host tensors out of compiled code"),
     _rule("ping-pong-copies", 3, 1, "Keep data on the device"),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms.arrays import NO_ROW
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
@@ -21,7 +21,7 @@ from perfkit_core.views.select import rows_of_rank
 _SUM_GRADIENTS: Final = ("all_reduce", "reduce_scatter")
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, rows = facts.trace, instances(facts.trace)
     rows = rows[rows["collective"].isin(_SUM_GRADIENTS).to_numpy(np.bool_)]
     if rows.empty:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
@@ -21,7 +21,7 @@ _NODES: Final = re.compile(r"node_creation")
 """Names of events in which a framework creates a node of the backward pass."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     trace, order = facts.trace, operator_order(facts.trace)
     if (trace.rows("phase", BACKWARD, OPTIMIZER) & facts.in_steps).any():

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import launched_within, matching, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
@@ -26,7 +26,7 @@ _FLOATING: Final = re.compile(r"(c10::)?(b?float\d*|double|Half|BFloat16|Float8_
 """Recorded dtypes of floating-point tensors. ``Double`` with a capital denotes a scalar argument."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, rows = facts.trace, casts(facts.trace)
     device, host = facts.covered_ns(launched_within(trace, rows)), facts.covered_ns(rows)
     spent, where = (device, message("the device")) if facts.on_device else (host, message("the host"))

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.matrix_products import matrix_kernels
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
@@ -24,7 +24,7 @@ _FLAGS: Final = {("cudnn_convolution", 9): 6, ("miopen_convolution", 9): 7, ("_c
 the end of the operator's name and its number of arguments. The value is the position of the enabling argument."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, busy = facts.trace, facts.busy_ns
     rows = convolution_kernels(trace)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.advice import operators
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
@@ -16,7 +16,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Remove
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
     if not (trace.known("op_name") and operators.operators(trace).any()):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
@@ -60,12 +60,12 @@ def bias_rows(trace: Trace) -> tuple[arrays.IntArray, int]:
     layer = nesting.nearest_above(trace.ints("parent"), trace.rows("kind", FORWARD))[row]
     first = np.flatnonzero(conv & (layer >= 0))
     adds = first + 1 + np.append(reshape, [False] * 3)[first + 1]
-    kept = adds + 1 < len(row)
-    first, adds = first[kept], adds[kept]
-    kept = add[adds] & (layer[adds] == layer[first]) & norm[adds + 1]
-    kept &= (layer[adds + 1] != layer[first]) & (thread[adds + 1] == thread[first])
-    rows = np.concatenate([adding, summing, row[first[kept] + 1], row[adds[kept]]])
-    return np.unique(rows), len(biased) + int(kept.sum())
+    has_next = adds + 1 < len(row)
+    first, adds = first[has_next], adds[has_next]
+    is_bias = add[adds] & (layer[adds] == layer[first]) & norm[adds + 1]
+    is_bias &= (layer[adds + 1] != layer[first]) & (thread[adds + 1] == thread[first])
+    rows = np.concatenate([adding, summing, row[first[is_bias] + 1], row[adds[is_bias]]])
+    return np.unique(rows), len(biased) + int(is_bias.sum())
 
 
 def bias_channels(shapes: operators.Shapes) -> int:

@@ -8,8 +8,8 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import Shapes, operator_order, per_row
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
 
@@ -22,7 +22,7 @@ _MOST: Final = 0.5
 _CONVOLUTIONS: Final = ("conv", "conv_grad")
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     if facts.on_device:
         return []
     trace, order = facts.trace, operator_order(facts.trace)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts, assume, listed
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume, listed
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Move, Quantity
 
@@ -20,7 +20,7 @@ _BYTE_NS: Final = Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trips = transfers.round_trips(facts, facts.thresholds.fallback_bytes, computing=True)
     if not trips.count:

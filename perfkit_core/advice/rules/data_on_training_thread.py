@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import idle_gaps
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.language.messages import message
 from perfkit_core.replay.batches import in_workers
 from perfkit_core.replay.transforms import Quantity, Shorten
@@ -21,7 +21,7 @@ _STAYS: Final = Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, rows = facts.trace, facts.of_rank(facts.batch_rows)
     if not in_workers(trace, rows).any():
         return []

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import kernels, matching, outermost
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.language.messages import message
 from perfkit_core.views.select import marked, ranks
 
@@ -22,7 +22,7 @@ _REPLICAS: Final = re.compile(
 """Names of events that copy a model to several devices: from PyTorch, and from Paddle 2."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, rank, work = facts.trace, facts.trace.ints("rank"), kernels(facts.trace)
     codes = trace.codes("device").codes[work]

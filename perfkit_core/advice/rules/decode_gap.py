@@ -7,12 +7,12 @@ The ceiling is the time of the gaps."""
 from __future__ import annotations
 
 from perfkit_core.advice.decode_steps import decode_steps
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.assembly.server_steps import serving_steps
 from perfkit_core.language.messages import message
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     steps = decode_steps(facts)
     steps = steps[steps["gap_ns"].notna() & steps["busy_ns"].notna()]
     time, gap = (int(steps[name].sum()) for name in ("step_ns", "gap_ns"))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfkit_core.advice.decode_steps import decode_steps
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.advice.rules import launch_bound
 from perfkit_core.assembly.server_steps import serving_steps
 from perfkit_core.language.messages import message
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     steps = decode_steps(facts)
     steps = steps[steps["busy_ns"].notna()]
     device, graph = (int(steps[name].sum()) for name in ("device_ns", "graph_ns"))
@@ -44,5 +44,5 @@ def find(facts: Facts) -> list[Candidate]:
         conflicts=("launch-bound",),
     )  # fmt: skip
     predicted = launch_bound.of_launches(facts)
-    return [replace(each, what=shared.what, evidence={**shared.evidence, **each.evidence}, conflicts=shared.conflicts)
-            for each in predicted] or [shared]  # fmt: skip
+    return [replace(candidate, what=shared.what, evidence={**shared.evidence, **candidate.evidence},
+                    conflicts=shared.conflicts) for candidate in predicted] or [shared]  # fmt: skip

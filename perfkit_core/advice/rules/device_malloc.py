@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
 from perfkit_core.advice.operators import matching
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, listed
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
 from perfkit_core.replay.transforms import Remove
@@ -24,7 +24,7 @@ _ALLOCATES: Final = re.compile(
 """Calls that allocate or free device memory or pinned host memory. Asynchronous calls use a pool and do not count."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, start, step = facts.trace, facts.trace.ints("start_ns"), facts.trace.ints("step")
     if not trace.rows("kind", RUNTIME).any():

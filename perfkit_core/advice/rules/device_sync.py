@@ -7,13 +7,13 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import SYNC
 from perfkit_core.replay import transforms, waits
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     facts.need_steps()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")

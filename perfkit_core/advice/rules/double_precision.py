@@ -11,8 +11,8 @@ import numpy as np
 
 from perfkit_core.advice import operators
 from perfkit_core.advice.calls import call_ns
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import BoolArray
 from perfkit_core.language.messages import message
@@ -41,7 +41,7 @@ def _has_double_tensors(trace: Trace) -> BoolArray:
     return mask
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, order, dur = facts.trace, operator_order(facts.trace), facts.trace.ints("dur_ns")
     default = trace.meta.extra.get(DTYPE)
     if trace.known("dtypes"):

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.calls import call_ns
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import backward_of, matching, operator_order, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import BACKWARD, DATALOADER, KERNEL, OPTIMIZER
@@ -31,12 +31,12 @@ _FUSED_ON_HOST: Final = transforms.Quantity(
 _KERNELS: Final = re.compile(
     r"element_?wise|(?<!no)broadcast_?kernel|activation_?(grad_?)?kernel|dropout_?kernel", re.IGNORECASE
 )
-_OTHERS: Final = re.compile(
+_NOT_ELEMENTWISE: Final = re.compile(
     r"reduce|softmax|norm|gemm|conv|multi_?tensor|embedding|index|gather|scatter|cat|transpose|nccl", re.IGNORECASE
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     if not facts.on_device:
         return _on_host(facts)
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
@@ -47,10 +47,10 @@ def find(facts: Facts) -> list[Candidate]:
     if not len(kernels):
         return []
     count = int(chain[-1]) + 1
-    kept = np.zeros(len(chain), np.bool_)
+    longest = np.zeros(len(chain), np.bool_)
     order = np.lexsort((-dur[kernels], chain))  # the longest kernel of each chain comes first
-    kept[order[np.diff(chain[order], prepend=-1) != 0]] = True
-    removed = kernels[~kept]
+    longest[order[np.diff(chain[order], prepend=-1) != 0]] = True
+    removed = kernels[~longest]
     # launches: outermost operators that launch only removed kernels; outside these, runtime calls that do the same
     all_work = nesting.sum_up(parent, np.bincount(launch[launch >= 0], minlength=len(trace)))
     removed_work = nesting.sum_up(parent, np.bincount(launch[removed], minlength=len(trace)))
@@ -68,7 +68,7 @@ def find(facts: Facts) -> list[Candidate]:
     # a fused kernel takes at most as long as all kernels of its chain
     chain_ns = np.zeros(count, np.int64)
     np.add.at(chain_ns, chain, dur[kernels])
-    fused = transforms.Scale(kernels[kept], factor, below=False, host=False, most_ns=chain_ns[chain[kept]])
+    fused = transforms.Scale(kernels[longest], factor, below=False, host=False, most_ns=chain_ns[chain[longest]])
     spared = np.append(launches, removed)
     return [Candidate(
         facts.plural(
@@ -96,7 +96,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _on_host(facts: Facts) -> list[Candidate]:
+def _on_host(facts: RuleInput) -> list[Candidate]:
     """Return the advice for chains of operators on the host. Reductions count, because compilers fuse them, too."""
     trace, order = facts.trace, operator_order(facts.trace)
     canonical = trace.codes("op_name")
@@ -134,14 +134,14 @@ def _on_host(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def chained_kernels(facts: Facts) -> tuple[arrays.IntArray, arrays.IntArray]:
+def chained_kernels(facts: RuleInput) -> tuple[arrays.IntArray, arrays.IntArray]:
     """Return the rows of the kernels in chains, sorted by stream and time, and the chain number of each kernel."""
     trace, launch = facts.trace, facts.trace.ints("launched_by")
     # a kernel is elementwise by its name or by the operator that launched it
     owner = np.append(nesting.nearest_on_path(trace.ints("parent"), operators(trace)), -1)[launch]
     canonical = matching(trace, "op_name", lambda name: name.removesuffix("_grad") in _OPERATORS)
     elementwise = matching(trace, "name", _KERNELS.search) | np.append(canonical, False)[owner]
-    elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~matching(trace, "name", _OTHERS.search)
+    elementwise &= trace.rows("kind", KERNEL) & (launch >= 0) & ~matching(trace, "name", _NOT_ELEMENTWISE.search)
     work, lane = device_work.device_work(trace).row, device_work.device_work(trace).lane
     inside = (elementwise & ~trace.rows("phase", OPTIMIZER) & facts.in_steps)[work]
     begins = np.ones(len(work), np.bool_)

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, operator_order, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import HOST, INSTRUCTIONS
@@ -29,7 +29,7 @@ _NAMES: Final = {"bfloat16": re.compile(r"bfloat16", re.IGNORECASE), "float16": 
 _PRODUCTS: Final = ("matmul", "linear", "bmm", "conv", "attention", "einsum", "rnn")
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
     if facts.on_device:
         return []

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching
+from perfkit_core.advice.rule_input import Assumption, Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import intervals, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
@@ -28,7 +28,7 @@ _SLOW_NS: Final = transforms.Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, rows = facts.trace, facts.batch_rows
     if len(facts.steps) < 3:
         raise NotEvaluableError(
@@ -39,11 +39,11 @@ def find(facts: Facts) -> list[Candidate]:
     # a step waits during the loader's calls, and between these calls while no other host event runs
     calls, start, end = facts.of_rank(rows), trace.ints("start_ns"), trace.end_ns
     loading = trace.rows("kind", DATALOADER)
-    others = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
-    others &= ~nesting.lies_in(trace.ints("parent"), loading)
+    other_work = trace.host & trace.rows("kind", *(NESTED_KINDS - {STEP, PYTHON})) & ~loading
+    other_work &= ~nesting.lies_in(trace.ints("parent"), loading)
     same = trace.ints("step")[calls[1:]] == trace.ints("step")[calls[:-1]]
     between = intervals.union(end[calls[:-1]][same], start[calls[1:]][same])
-    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(others)), start, end))
+    idle = intervals.subtract(between, intervals.union_of(facts.of_rank(np.flatnonzero(other_work)), start, end))
     waits = facts.within_steps(intervals.union(np.append(start[calls], idle[0]), np.append(end[calls], idle[1])))
     longer = waits - int(np.median(waits))
     at = np.flatnonzero(longer > facts.thresholds.epoch_gap_steps * facts.step_ns)

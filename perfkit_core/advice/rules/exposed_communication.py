@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Assumption, Candidate, Facts
+from perfkit_core.advice.rule_input import Assumption, Candidate, RuleInput
 from perfkit_core.algorithms import intervals
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import STEP
@@ -25,7 +25,7 @@ _LIKELY_OVERLAP: Final = 0.5
 _OVERLAP: Final = message("estimate: between no overlap and all the overlap that the computation of the step allows")
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     communicates = instances.communication(facts.trace)
     rows = np.flatnonzero(communicates.device | communicates.host)
     if not len(rows):

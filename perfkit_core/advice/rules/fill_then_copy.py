@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts, assume, listed
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume, listed
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Move, Quantity
 
@@ -20,7 +20,7 @@ _ASSUMED_ELEMENT_BYTES: Final = 4
 _WRITE_NS_PER_BYTE: Final = Quantity(1 / 2000, 1 / 800, 1 / 250, message("estimate: a device writes 0.25 to 2 TB/s"))
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)

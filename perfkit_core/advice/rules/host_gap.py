@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.decode_steps import is_served
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, numbered_steps
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import Gaps, idle_gaps
 from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume, numbered_steps
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.sample_statistics import LEAST_TIMES
 from perfkit_core.language.messages import message, plural
@@ -37,7 +37,7 @@ _SHORT_FACTOR: Final = Quantity(
 _FRAMES: Final = 3
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     if facts.on_device and is_served(facts):  # host work hides behind earlier steps; rule 49 finds gaps of the device
         return []
@@ -65,20 +65,20 @@ def find(facts: Facts) -> list[Candidate]:
     return candidates
 
 
-def _own_ns(facts: Facts, gaps: Gaps) -> float:
+def _own_ns(facts: RuleInput, gaps: Gaps) -> float:
     """Return the median time of the gaps per step, without the profiler and without waits for a processor."""
     start, _end = gaps[facts.rank]
     overhead = facts.training.event_ns * len(start) / max(int(facts.mine.sum()), 1)
     return max(_median_ns(facts, gaps) - overhead, 0.0) * (1 - facts.preempted)
 
 
-def _median_ns(facts: Facts, gaps: Gaps) -> float:
-    own = gaps[facts.rank]
+def _median_ns(facts: RuleInput, gaps: Gaps) -> float:
+    rank_gaps = gaps[facts.rank]
     # the lower of two medians: a gap in one of two steps is not typical
-    return float(np.quantile(facts.within_steps(own), 0.5, method="lower")) if len(own[0]) else 0.0
+    return float(np.quantile(facts.within_steps(rank_gaps), 0.5, method="lower")) if len(rank_gaps[0]) else 0.0
 
 
-def _long(facts: Facts, gaps: Gaps) -> Candidate:
+def _long(facts: RuleInput, gaps: Gaps) -> Candidate:
     shared, functions = _shared(facts, gaps, _LONG_FACTOR)
     trace, (start, end) = facts.trace, gaps[facts.rank]
     # the operators around the longest gap
@@ -109,7 +109,7 @@ def _long(facts: Facts, gaps: Gaps) -> Candidate:
     )  # fmt: skip
 
 
-def _once(facts: Facts, gaps: Gaps) -> list[Candidate]:
+def _once(facts: RuleInput, gaps: Gaps) -> list[Candidate]:
     """Return advice on the step that alone has long gaps. Its cause is probably not part of a training step."""
     within = facts.within_steps(gaps[facts.rank])
     steps = np.flatnonzero(within > facts.thresholds.host_gap_share * facts.step_ns)
@@ -129,7 +129,7 @@ def _once(facts: Facts, gaps: Gaps) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
+def _short(facts: RuleInput, gaps: Gaps, count: float) -> Candidate:
     shared, functions = _shared(facts, gaps, _SHORT_FACTOR)
     start, end = gaps[facts.rank]
     where = message(" Most of this time is in {function}.", function=functions[0]) if functions else ""
@@ -149,36 +149,36 @@ def _short(facts: Facts, gaps: Gaps, count: float) -> Candidate:
     )  # fmt: skip
 
 
-def _shared(facts: Facts, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
+def _shared(facts: RuleInput, gaps: Gaps, factor: Quantity) -> tuple[Candidate, list[str]]:
     """Return a Candidate with the fields that are the same for long and for short gaps. Also return the names of the
     Python functions with the most gap time. The rows of the Candidate are the innermost events around the gaps."""
-    trace, graph, own = facts.trace, facts.replay.graph, gaps[facts.rank]
+    trace, graph, rank_gaps = facts.trace, facts.replay.graph, gaps[facts.rank]
     nodes = np.flatnonzero(np.isin(graph.lane, graph.lane[facts.steps.first[facts.mine]]) & (graph.row >= 0))
     start = facts.replay.recorded_ns(nodes)
-    within = intervals.covered_ns(own, start, start + graph.dur_ns[nodes])
+    within = intervals.covered_ns(rank_gaps, start, start + graph.dur_ns[nodes])
     rows, within = graph.row[nodes[within > 0]], within[within > 0]
     python, names = trace.rows("kind", schema.PYTHON)[rows], frame_names(trace)
     spent = np.bincount(names.codes[rows[python]], within[python], minlength=len(names.values))
     most = [code for code in np.argsort(-spent, kind="stable")[:_FRAMES] if spent[code] > 0]
-    functions, place = [names.values[code] for code in most], None
+    functions, line = [names.values[code] for code in most], None
     if not functions:
         sampled = frames(trace)
-        functions = [line for line, _ in sampled.most_common(sampled.inside(own))[:_FRAMES]]
-        place = functions[0] if functions else None
+        functions = [line for line, _ in sampled.most_common(sampled.inside(rank_gaps))[:_FRAMES]]
+        line = functions[0] if functions else None
     distinct, at = np.unique(rows, return_inverse=True)
     total, recorded = _median_ns(facts, gaps), facts.steps.recorded_ns[facts.mine]
     return Candidate(
         "",
         evidence={
-            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(own[0]),
-            "longest_ns": int((own[1] - own[0]).max()), "step_ns": facts.step_ns, "python": functions,
+            "gap_ns": round(total), "gap_ratio": total / facts.step_ns, "gaps": len(rank_gaps[0]),
+            "longest_ns": int((rank_gaps[1] - rank_gaps[0]).max()), "step_ns": facts.step_ns, "python": functions,
         },
-        place=place,
+        place=line,
         rows=distinct,
         rows_ns=groupby.sums(at, len(distinct), within),
         transforms=(Shorten(gaps, factor),),
         method="replay" if functions and facts.on_device else "none",
-        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(own))),
+        ceiling_ns=int(facts.typical(recorded)) - int(facts.typical(recorded - facts.within_steps(rank_gaps))),
         preconditions=(message("during the gaps, no thread runs an operator, a runtime call or the data loader"),),
         assumptions=assume(gap_factor=factor),
     ), functions  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, listed
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, listed
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import Text, message, plural
 from perfkit_core.model.schema import BACKWARD, OPTIMIZER
@@ -21,7 +21,7 @@ from perfkit_core.replay.transforms import Insert, Remove, Transform, Unblock
 from perfkit_core.views.select import marked
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     copies = _awaited(facts)
     if not facts.exceeds(facts.mean_ns(_on_host(facts.trace, copies)), facts.thresholds.sync_share):
@@ -29,7 +29,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [_not_fetched(facts, copies, "")]
 
 
-def what_if(facts: Facts, every: float) -> Candidate:
+def what_if(facts: RuleInput, every: float) -> Candidate:
     """Return the advice to fetch results only in every N-th step (N is ``every``). Raises NotEvaluableError if this
     changes nothing, or if fewer consecutive steps than ``every`` were recorded."""
     facts.need_device()
@@ -54,7 +54,7 @@ def what_if(facts: Facts, every: float) -> Candidate:
     return replace(_not_fetched(facts, removed, how), period=period)
 
 
-def _awaited(facts: Facts) -> transfers.Transfers:
+def _awaited(facts: RuleInput) -> transfers.Transfers:
     copies, end_ns = transfers.transfers(facts), facts.trace.end_ns
     returned = np.where(copies.sync >= 0, end_ns[copies.sync], end_ns[copies.call])
     return copies.only(copies.to_host & (returned >= end_ns[copies.row]))
@@ -64,7 +64,7 @@ def _on_host(trace: Trace, copies: transfers.Transfers) -> IntArray:
     return operators.outermost(trace, marked(trace, copies.everything))
 
 
-def _not_fetched(facts: Facts, copies: transfers.Transfers, how: Text) -> Candidate:
+def _not_fetched(facts: RuleInput, copies: transfers.Transfers, how: Text) -> Candidate:
     trace, rows, operator = facts.trace, _on_host(facts.trace, copies), operators.operators(facts.trace)
     spent, waited = facts.mean_ns(rows), round(facts.per_step(int(copies.waited_ns.sum())))
     around = copies.owner.copy()  # the loop moves up to the innermost operator around each copy

@@ -5,13 +5,13 @@ Predicted: the step time without the copies and the waits for them. In the worst
 from __future__ import annotations
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     parent, regions = facts.trace.ints("parent"), operators.compiled_regions(facts.trace)
     copies = transfers.transfers(facts)

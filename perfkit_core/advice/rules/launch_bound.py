@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.decode_steps import is_served
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, operators, within
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.algorithms.intervals import Intervals
 from perfkit_core.language.messages import message, plural
@@ -34,13 +34,13 @@ _RECURS: Final = 3
 """With at least this many steps, one-time events do not affect the median step."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     # rule 50 gives this advice on an inference server
     return [] if is_served(facts) else of_launches(facts)
 
 
-def of_launches(facts: Facts) -> list[Candidate]:
+def of_launches(facts: RuleInput) -> list[Candidate]:
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (trace.ints("launched_by") >= 0) & facts.in_steps)
     if not len(kernels):
@@ -100,7 +100,7 @@ def of_launches(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _launches(facts: Facts, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
+def _launches(facts: RuleInput, kernels: arrays.IntArray) -> tuple[arrays.IntArray, arrays.IntArray, float]:
     """Find the outermost host events that launch kernels and can be part of a captured graph. Return the rows of events
     with a usual duration, the rows of much longer events, and the number of kernels per step."""
     trace = facts.trace

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import kernels, launched, launched_within, matching, operators, within
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
@@ -26,7 +26,7 @@ _CONVOLUTIONS: Final = ("conv", "conv_grad", "conv_transpose", "conv_transpose_g
 _REORDERS: Final = ("contiguous", "reshape", "transpose")
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     # the outermost operators that only reorder data and launch device work
@@ -80,12 +80,12 @@ def converting(trace: Trace) -> arrays.IntArray:
 def with_launches(trace: Trace, rows: arrays.IntArray) -> arrays.IntArray:
     """Return the ``rows`` of device work, followed by the rows of the calls that launched only this work."""
     launched_by = trace.ints("launched_by")
-    wanted = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
+    in_rows = np.bincount(launched_by[rows][launched_by[rows] >= 0], minlength=len(trace))
     every = np.bincount(launched_by[launched(trace)], minlength=len(trace))
-    return np.concatenate([rows, np.flatnonzero((wanted > 0) & (wanted == every))])
+    return np.concatenate([rows, np.flatnonzero((in_rows > 0) & (in_rows == every))])
 
 
-def _evidence(facts: Facts, spent: float, work: arrays.IntArray) -> dict[str, float]:
+def _evidence(facts: RuleInput, spent: float, work: arrays.IntArray) -> dict[str, float]:
     return {
         "layout_ns": round(spent), "layout_ratio": spent / max(facts.busy_ns, 1), "busy_ns": round(facts.busy_ns),
         "step_ns": facts.step_ns, "kernels": len(work),

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import Message, message, plural
 from perfkit_core.model.meta import THREADS
@@ -40,7 +40,7 @@ _FROM_THREAD: Final = Quantity(
 """Time to make a batch in a worker process, divided by the time in a thread of the training process."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return the advice to use :data:`WORKERS` workers, or one worker per core if there are fewer cores."""
     rows, loading = facts.batch_rows, facts.loading_ns
     if in_workers(facts.trace, rows).any() or not facts.exceeds(loading, facts.thresholds.loader_share):
@@ -52,7 +52,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [what_if(facts, workers)] if useful else []
 
 
-def what_if(facts: Facts, workers: float) -> Candidate:
+def what_if(facts: RuleInput, workers: float) -> Candidate:
     """Return the advice to use this number of workers. Raises UsageError for an invalid number. Raises
     NotEvaluableError if workers already make the batches, or if no data loading was recorded."""
     if not 1 <= workers <= _MOST_WORKERS or workers % 1:
@@ -95,7 +95,7 @@ def what_if(facts: Facts, workers: float) -> Candidate:
     )  # fmt: skip
 
 
-def _operators_use_all_cores(facts: Facts) -> bool:
+def _operators_use_all_cores(facts: RuleInput) -> bool:
     threads, cores = facts.recorded_number(THREADS), facts.cores
     return not facts.on_device and threads is not None and cores is not None and threads >= cores
 

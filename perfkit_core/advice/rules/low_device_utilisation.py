@@ -5,13 +5,13 @@ Predicted: nothing, because the recording does not show the cost of a larger bat
 from __future__ import annotations
 
 from perfkit_core.advice.decode_steps import is_served
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.memory_near_limit import peaks
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     facts.need_device()
     if is_served(facts):  # the device works after the step, and rules 49 to 51 give advice

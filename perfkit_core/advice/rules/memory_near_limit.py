@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import PROFILE_MEMORY
 from perfkit_core.model.schema import CPU
@@ -30,7 +30,7 @@ class Peak:
         return self.bytes / self.of_bytes
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     return [
         Candidate(
             message(
@@ -58,7 +58,7 @@ def find(facts: Facts) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def peaks(facts: Facts) -> list[Peak]:
+def peaks(facts: RuleInput) -> list[Peak]:
     """Return the peak of each process on each device. Raises NotEvaluableError if no peak is known."""
     trace = facts.trace
     events = memory_events(trace)

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.calls import calling_factor
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import THREADS
@@ -29,7 +29,7 @@ _FEWEST: Final = 3
 """Minimum number of operators of a backward pass."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     trace, order = facts.trace, operator_order(facts.trace)
     every = order.row[trace.ints("step")[order.row] >= 0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import HANDOVER_NS, cores_text
 from perfkit_core.language.messages import message
 from perfkit_core.replay import batches, transforms
@@ -16,7 +16,7 @@ _FASTER: Final = transforms.Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     rows, waiting = facts.batch_rows, facts.typical(facts.waited_ns)
     if not batches.in_workers(facts.trace, rows).any() or not facts.exceeds(waiting, facts.thresholds.loader_share):
         return []

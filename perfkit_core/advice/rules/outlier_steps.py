@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, numbered_steps
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, numbered_steps
 from perfkit_core.algorithms import arrays, sample_statistics
 from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message, plural
@@ -28,7 +28,7 @@ _LEAST_AGREEING_SHARE: Final = 0.8
 _LEAST_KERNELS: Final = 3
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     steps = pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "dur_ns": facts.usual_ns})
     if steps.groupby("rank").size().max() < sample_statistics.LEAST_TIMES:
@@ -46,7 +46,7 @@ def find(facts: Facts) -> list[Candidate]:
     return [*([_late(facts, steps, late)] if len(late) else []), *_slower_clock(facts, steps)]
 
 
-def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
+def _late(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     usual = steps.drop(late.index)["dur_ns"].median()
     longer = float(late["dur_ns"].mean() - usual)
     growth, grew = _growth_ns(facts, steps, late), None
@@ -88,11 +88,11 @@ def _late(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> Candidate:
     )  # fmt: skip
 
 
-def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
+def _slower_clock(facts: RuleInput, steps: pd.DataFrame) -> list[Candidate]:
     """Return advice to check the device if most kernels take longer by the same factor in the last third of steps."""
     trace, order = facts.trace, steps.sort_values(["rank", "step"])
-    place = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
-    early, late = order[place < 1 / 3], order[place >= 2 / 3]
+    position = order.groupby("rank").cumcount() / order.groupby("rank")["step"].transform("size")
+    early, late = order[position < 1 / 3], order[position >= 2 / 3]
     computing = ~trace.host & trace.rows("kind", KERNEL) & ~communication(trace).device
     time = _by_name(trace, computing, trace.ints("dur_ns"))
     first, last = (
@@ -127,7 +127,7 @@ def _slower_clock(facts: Facts, steps: pd.DataFrame) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
+def _growth_ns(facts: RuleInput, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Series[int]:
     """Return the growth in ns of up to three event names, the largest growth first.
 
     ``steps`` contains all steps, and ``late`` contains those that take too long. The growth is the mean time in late
@@ -142,16 +142,16 @@ def _growth_ns(facts: Facts, steps: pd.DataFrame, late: pd.DataFrame) -> pd.Seri
     time = _by_name(trace, busy > 0, busy)
     is_late = _within(time, late)
     after = time[is_late].groupby("name", observed=True)["time"].sum() / len(late)
-    others = steps.drop(late.index)
-    usual = time[~is_late & _within(time, others)].groupby("name", observed=True)["time"]
+    usual_steps = steps.drop(late.index)
+    usual = time[~is_late & _within(time, usual_steps)].groupby("name", observed=True)["time"]
     # a step in which no event has this name counts as 0 ns
-    before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(others) - len(values)), values))))
+    before = usual.agg(lambda values: float(np.median(np.append(np.zeros(len(usual_steps) - len(values)), values))))
     growth = (after - before.reindex(after.index).fillna(0.0)).round().astype("int64")
     growth = growth.sort_values(ascending=False, kind="stable")
     return growth[growth > _LEAST_GROWTH_SHARE * growth.clip(lower=0).sum()].head(_MOST)
 
 
-def _rows(facts: Facts, steps: pd.DataFrame) -> arrays.IntArray:
+def _rows(facts: RuleInput, steps: pd.DataFrame) -> arrays.IntArray:
     trace = facts.trace
     rows = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (facts.replay.first >= 0))
     return rows[_within(pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step")[rows]}), steps)]

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.matrix_products import cuda_major
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
@@ -32,7 +32,7 @@ _PCIE_5_MAJOR: Final = 9
 """First major compute capability of devices with PCIe 5 (H100). Source: NVIDIA H100 white paper."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost, within
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
@@ -54,7 +54,7 @@ _ONE_PASS: Final = Quantity(
     0.25, 0.45, 0.9, message("estimate: a fused update reads and writes each parameter once, on all cores")
 )
 _FUSED: Final = re.compile(r"(?<![a-z])(adamw?|sgd|adagrad)(?![a-z])", re.IGNORECASE)
-_ONE: Final = re.compile(r"fused|merged|multi_?tensor", re.IGNORECASE)
+_WHOLE_UPDATE: Final = re.compile(r"fused|merged|multi_?tensor", re.IGNORECASE)
 """Operators that do the whole update. They may be accompanied by operators on lists, for example of step numbers."""
 _LISTS: Final = re.compile(r"foreach", re.IGNORECASE)
 _ADAM: Final = re.compile(r"(?<![a-z])adam_?(?![a-z])", re.IGNORECASE)
@@ -76,14 +76,14 @@ of an operator if it divides their number. Two examples with n tensors limit thi
 class Loop:
     """An optimizer step that updates its tensors in a loop."""
 
-    name: str  # name of the optimizer, or of its operator if ``whole`` is true
+    name: str  # name of the optimizer, or of its operator if ``single_operator`` is true
     tensors: float  # number of tensors
     operators: float  # number of operators per tensor
     operator_ns: float  # mean time of an operator, including the gap around it
-    whole: bool  # whether one operator does the whole update of a tensor
+    single_operator: bool  # whether one operator does the whole update of a tensor
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, parent = facts.trace, facts.trace.ints("parent")
     # the outermost optimizer spans that update parameters
     clears = trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
@@ -98,9 +98,9 @@ def find(facts: Facts) -> list[Candidate]:
     closure = trace.rows("phase", OTHER)[spans]
     after = trace.rows("phase", OPTIMIZER) & nesting.lies_in(parent, marked(trace, spans[closure]))
     updates = (within(trace, spans[~closure]) | after) & ~clears & ~nesting.lies_in(parent, clears)
-    own = np.full(len(trace), -1, np.int64)
-    own[spans] = np.arange(len(spans))
-    span = np.where(updates, nesting.first_on_path(parent, own), -1)
+    span_number = np.full(len(trace), -1, np.int64)
+    span_number[spans] = np.arange(len(spans))
+    span = np.where(updates, nesting.first_on_path(parent, span_number), -1)
     batched = np.unique(span[operators(trace) & matching(trace, "name", _BATCHED.search) & (span >= 0)])
     roots = outermost(trace, operators(trace))
     roots = roots[(span[roots] >= 0) & ~np.isin(span[roots], batched)]
@@ -114,13 +114,13 @@ def find(facts: Facts) -> list[Candidate]:
     if loops:
         return _updated_together(facts, parts[np.isin(span[parts], loops[0])], loops[1])
     names = matching(trace, "name", lambda name: bool(_FUSED.search(name)))
-    already = np.unique(span[operators(trace) & matching(trace, "name", _ONE.search) & (span >= 0)])
+    already = np.unique(span[operators(trace) & matching(trace, "name", _WHOLE_UPDATE.search) & (span >= 0)])
     fusible = np.setdiff1d(batched[names[spans[batched]]], already)
     lists = operators(trace) & matching(trace, "name", _LISTS.search) & np.isin(span, fusible)
     return [] if facts.on_device else _fused(facts, parts[np.isin(span[parts], fusible)], outermost(trace, lists))
 
 
-def _fused(facts: Facts, parts: IntArray, calls: IntArray) -> list[Candidate]:
+def _fused(facts: RuleInput, parts: IntArray, calls: IntArray) -> list[Candidate]:
     """Return the advice to update with one operator instead of operators on lists of tensors (``calls``)."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     spent = facts.median_total(parts, dur[parts])
@@ -165,9 +165,9 @@ def _loops(
     inside = np.isin(of_span, looping)
     count = max(round(inside.sum() / len(looping) / typical), 1)
     total = float(np.median(own_ns[looping]))
-    whole = trace.rows("op_name", "optimizer_update")[roots[inside]].mean() > 0.5
-    name = name_of(trace, roots[inside][0] if whole else spans[looping[0]])
-    return looping, Loop(name, typical, count, total / (typical * count), bool(whole))
+    single_operator = trace.rows("op_name", "optimizer_update")[roots[inside]].mean() > 0.5
+    name = name_of(trace, roots[inside][0] if single_operator else spans[looping[0]])
+    return looping, Loop(name, typical, count, total / (typical * count), bool(single_operator))
 
 
 def tensors_of(calls: IntArray) -> int:
@@ -186,7 +186,7 @@ def tensors_of(calls: IntArray) -> int:
     return nearly_all[0] if nearly_all else max(explained)[1]
 
 
-def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candidate]:
+def _updated_together(facts: RuleInput, parts: IntArray, loop: Loop) -> list[Candidate]:
     """Return the advice to update all parameters in one call, or an empty list if measurements show no saving."""
     trace, dur = facts.trace, facts.trace.ints("dur_ns")
     below = np.append(within(trace, parts), False)  # the index -1, for kernels without a launch, gives False
@@ -224,13 +224,13 @@ def _updated_together(facts: Facts, parts: IntArray, loop: Loop) -> list[Candida
         assumptions=assumptions,
         risks=(message("The order of additions changes, so results differ in the last bits."),),
         fill={"optimizer": loop.name},
-        words={"optimizer_class": class_of(loop.name, loop.whole)},
+        words={"optimizer_class": class_of(loop.name, loop.single_operator)},
     )]  # fmt: skip
 
 
 def _host_factor(loop: Loop) -> Quantity | None:
     """Return the time of a fused update on a CPU, divided by the recorded time; None if fusing saves nothing."""
-    if loop.whole:
+    if loop.single_operator:
         return _MERGED if _ADAM.search(loop.name) else None
     small = loop.operator_ns < _CALL_OVERHEAD_NS
     if not _FUSED.search(loop.name):
@@ -242,11 +242,11 @@ def _host_factor(loop: Loop) -> Quantity | None:
     return _ONE_SMALL if small else None
 
 
-def class_of(name: str, whole: bool) -> str:
+def class_of(name: str, single_operator: bool) -> str:
     """Return the class name of an optimizer: ``SGD`` for the span ``Optimizer.step#SGD.step``. If a single operator
-    updates a tensor (``whole``), return the operator: ``adam`` for ``folder.adam_``. Otherwise return ``optimizer``."""
+    updates a tensor (``single_operator``), return it: ``adam`` for ``folder.adam_``. Otherwise return ``optimizer``."""
     match = _STEP.search(name)
     if match:
         return match[1]
     operator = name.split(" ")[0].rpartition(".")[2].rstrip("_")
-    return operator if whole and operator.isidentifier() else "optimizer"  # it becomes part of code
+    return operator if single_operator and operator.isidentifier() else "optimizer"  # it becomes part of code

@@ -4,13 +4,13 @@ Predicted: the step time without both copies."""
 
 from __future__ import annotations
 
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.advice.transfers import round_trips
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Remove
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trips = round_trips(facts, facts.thresholds.round_trip_bytes, computing=False)
     if not trips.count:

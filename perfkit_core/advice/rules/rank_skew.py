@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.advice.facts import Assumption, Candidate, Facts, NotEvaluableError
+from perfkit_core.advice.rule_input import Assumption, Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import DATALOADER
@@ -45,7 +45,7 @@ class _Reason:
     saved_ns: float
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return advice on the slowest rank if its step time without waits exceeds the step time of the median rank."""
     if len(ranks(facts.trace)) < 2:
         raise NotEvaluableError(message("only one rank was recorded"), message("give the recordings of several ranks"))
@@ -99,7 +99,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
+def _alone_ns(facts: RuleInput, *changes: Transform) -> pd.DataFrame:
     """Return one row per step of each rank. ``alone_ns`` is the time of the step without waits for other ranks."""
     graph = transformed(facts.replay, changes)
     graph = replace(graph, edges=graph.edges.only(graph.edges.cause != MEETING))
@@ -107,7 +107,7 @@ def _alone_ns(facts: Facts, *changes: Transform) -> pd.DataFrame:
     return pd.DataFrame({"rank": facts.steps.rank, "step": facts.steps.number, "alone_ns": time})
 
 
-def _reason(facts: Facts, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
+def _reason(facts: RuleInput, times: pd.DataFrame, slow: int, part: str) -> _Reason | None:
     """Return the saving if the slow rank takes the median rank's time for ``part``. None if its time is not longer."""
     trace, graph = facts.trace, facts.replay.graph
     # for each rank: time that ``part`` takes per step, as the mean over the steps, without waits

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError
 from perfkit_core.advice.operators import matching, names_of, operator_order, shapes_of
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -37,7 +37,7 @@ _KEEPS: Final = frozenset(
 """Operators that a computation of constants may call."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     facts.need("shapes", message("record shapes (record_shapes=True)"))
     if len(facts.steps) < 2:  # what one step computes from numbers may be its data, such as the lengths of requests
@@ -51,18 +51,18 @@ def find(facts: Facts) -> list[Candidate]:
     sizes_of = created_elements(trace, row[trace.rows("op_name", *_CREATES)[row]])
     chains: list[list[int]] = []
     chain: list[int] = []
-    known: set[int] = set()
+    chain_sizes: set[int] = set()
     for at, name in enumerate(names):
         inputs = sizes.of(int(shapes.codes[row[at]]))
         created = sizes_of.get(int(row[at])) if name in _CREATES and not inputs else None
         begins = created is not None
         goes_on = bool(chain) and step[at] == step[chain[-1]] and (begins or name in _KEEPS)
-        if goes_on and inputs <= known | {1}:
+        if goes_on and inputs <= chain_sizes | {1}:
             chain.append(at)
         else:
             chains.append(chain)
-            chain, known = ([at], set()) if begins else ([], set())
-        known |= set() if created is None else {created}
+            chain, chain_sizes = ([at], set()) if begins else ([], set())
+        chain_sizes |= set() if created is None else {created}
     chains.append(chain)
     chosen_rows = _in_every_step(facts, row, chains)
     spent = facts.mean_ns(chosen_rows)
@@ -89,9 +89,9 @@ def find(facts: Facts) -> list[Candidate]:
 def created_elements(trace: Trace, rows: IntArray) -> dict[int, int]:
     """Return the number of elements of the tensor that each operator creates, by row. The operator allocates memory
     inside itself; the arguments of the last allocation state the size. Rows without such arguments are left out."""
-    own = np.full(len(trace), -1, np.int64)
-    own[rows] = rows
-    creator = nesting.first_on_path(trace.ints("parent"), own)
+    creating = np.full(len(trace), -1, np.int64)
+    creating[rows] = rows
+    creator = nesting.first_on_path(trace.ints("parent"), creating)
     inside = np.flatnonzero(matching(trace, "name", _ALLOCATES.search) & (creator >= 0))
     sizes = pc.struct_field(pc.extract_regex(trace.pick("args", inside), _SIZE), "size").to_pylist()
     return {
@@ -106,18 +106,18 @@ class _Sizes:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._known: dict[int, set[int]] = {}
+        self._by_code: dict[int, set[int]] = {}
 
     def of(self, code: int) -> set[int]:
         if code < 0:
             return set()
-        if code not in self._known:
+        if code not in self._by_code:
             inputs = shapes_of(self._texts[code])
-            self._known[code] = {int(np.prod(shape)) for shape in inputs if shape}
-        return self._known[code]
+            self._by_code[code] = {int(np.prod(shape)) for shape in inputs if shape}
+        return self._by_code[code]
 
 
-def _in_every_step(facts: Facts, row: IntArray, chains: list[list[int]]) -> IntArray:
+def _in_every_step(facts: RuleInput, row: IntArray, chains: list[list[int]]) -> IntArray:
     """Return the rows of the chains of at least two operators whose operators occur in every step."""
     trace, names = facts.trace, facts.trace.codes("name")
     steps: dict[tuple[int, ...], set[int]] = {}
@@ -126,7 +126,7 @@ def _in_every_step(facts: Facts, row: IntArray, chains: list[list[int]]) -> IntA
             key = tuple(names.codes[row[chain]].tolist())
             steps.setdefault(key, set()).add(int(trace.ints("step")[row[chain[0]]]))
     number = len(np.unique(facts.steps.number))
-    kept = {key for key, found in steps.items() if len(found) == number}
+    repeated = {key for key, step_numbers in steps.items() if len(step_numbers) == number}
     long = [chain for chain in chains if len(chain) > 1]
-    rows = [at for chain in long if tuple(names.codes[row[chain]].tolist()) in kept for at in chain]
+    rows = [at for chain in long if tuple(names.codes[row[chain]].tolist()) in repeated for at in chain]
     return row[np.array(rows, np.int64)] if rows else np.empty(0, np.int64)

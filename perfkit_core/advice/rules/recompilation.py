@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, numbered_steps
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.operators import distinct_names, matching, outermost
+from perfkit_core.advice.rule_input import Candidate, RuleInput, numbered_steps
 from perfkit_core.algorithms import arrays, groupby
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
@@ -33,7 +33,7 @@ _COMPILING: Final = re.compile(
 _FUNCTIONS: Final = 8
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     trace, code = facts.trace, rank_codes(facts.trace)[0]
     steps = np.flatnonzero(trace.host & trace.rows("kind", STEP) & (trace.ints("step") >= 0))
@@ -62,7 +62,7 @@ def find(facts: Facts) -> list[Candidate]:
     return candidates
 
 
-def _sampled(facts: Facts) -> list[Candidate]:
+def _sampled(facts: RuleInput) -> list[Candidate]:
     """Return the advice on compilations that only the sampled Python frames show. Steps that compile are few and long,
     so the prediction is about the mean step."""
     sampled = frames(facts.trace)
@@ -100,7 +100,7 @@ def _sampled(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _recompiled(facts: Facts, rows: arrays.IntArray) -> Candidate:
+def _recompiled(facts: RuleInput, rows: arrays.IntArray) -> Candidate:
     trace, recorded = facts.trace, facts.steps.recorded_ns
     numbers = np.unique(trace.ints("step")[rows])
     hit = np.isin(facts.steps.number, numbers)

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms import nesting
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
@@ -30,7 +30,7 @@ _LAYERS: Final = (
 _GRADIENT: Final = "_grad"
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     trace, order = facts.trace, operator_order(facts.trace)
     if not (trace.rows("phase", BACKWARD) & facts.in_steps).any():
@@ -47,12 +47,12 @@ def find(facts: Facts) -> list[Candidate]:
     removed: list[IntArray] = []
     for number in np.unique(step[rows]).tolist():
         here = np.flatnonzero(step[rows] == number)
-        mine, given = (
+        mine, grads = (
             [layers_of[code] for code in canonical.codes[part].tolist()]
             for part in (rows[here], backward[step[backward] == number])
         )
         # missing: how many more forward than backward calls the step has
-        missing = {name: mine.count(name) - given.count(name) for name in _LAYERS if name in mine and name in given}
+        missing = {name: mine.count(name) - grads.count(name) for name in _LAYERS if name in mine and name in grads}
         for length, first in _repeats(symbol[here].tolist()):
             block = [layers_of[code] for code in canonical.codes[rows[here[first : first + length]]].tolist()]
             layers = [name for name in missing if name in block]
@@ -96,7 +96,7 @@ def _repeats(symbols: list[int]) -> list[tuple[int, int]]:
     """Return the sequences that occur twice without overlap: their lengths, and the places where they first begin, the
     longest first."""
     places: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    found: set[tuple[int, int]] = set()
+    repeats: set[tuple[int, int]] = set()
     for at in range(len(symbols) - _FEWEST + 1):
         earlier = places[tuple(symbols[at : at + _FEWEST])]
         for first in earlier[:_PLACES]:
@@ -106,6 +106,6 @@ def _repeats(symbols: list[int]) -> list[tuple[int, int]]:
             while length < most and symbols[first + length] == symbols[at + length]:
                 length += 1
             if length >= _FEWEST:
-                found.add((length, first))
+                repeats.add((length, first))
         earlier.append(at)
-    return sorted(found, reverse=True)
+    return sorted(repeats, reverse=True)

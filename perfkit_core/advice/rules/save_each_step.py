@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import filled
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
 _LEFT: Final = Quantity(0.0, 0.03, 0.2, message("estimate: at most every fifth step still does it"))
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_steps()
     if not len(frames(facts.trace)):
         raise NotEvaluableError(
@@ -25,12 +25,12 @@ def find(facts: Facts) -> list[Candidate]:
     writing = filled(facts, lambda sampled: sampled.reports)
     if writing is None or not facts.exceeds(writing.spent_ns, facts.thresholds.save_share):
         return []
-    place = writing.line
+    line = writing.line
     return [Candidate(
         message(
             "Steps spend {time} on writing checkpoints, logs or statistics{place}.",
             time=facts.of_step(writing.spent_ns),
-            place=message(", most of it at {place}", place=place) if place else "",
+            place=message(", most of it at {place}", place=line) if line else "",
         ),
         evidence={**facts.part("writing", writing.spent_ns), "share_of_gaps": writing.share},
         transforms=(writing.shortened(facts.rank, _LEFT),),
@@ -39,5 +39,5 @@ def find(facts: Facts) -> list[Candidate]:
         assumptions=assume(remaining_factor=_LEFT),
         risks=(message("What happens between two reports is not seen. After a crash, more steps are repeated."),),
         conflicts=("host-gap",),
-        place=place,
+        place=line,
     )]  # fmt: skip

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.operators import matching, name_of, operators, outermost
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms import arrays, groupby, nesting
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
@@ -40,14 +40,14 @@ class Rounds:
 
     rows: arrays.IntArray
     loop: arrays.IntArray  # number of the loop
-    each: arrays.IntArray  # selections per iteration of this loop
+    per_iteration: arrays.IntArray  # selections per iteration of this loop
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, dur, parent = facts.trace, facts.trace.ints("dur_ns"), facts.trace.ints("parent")
     rounds = find_rounds(trace, facts.thresholds.loop_selects)
-    kept = facts.in_steps[rounds.rows]
-    rows, loop, each = rounds.rows[kept], rounds.loop[kept], rounds.each[kept]
+    in_steps = facts.in_steps[rounds.rows]
+    rows, loop, per_iteration = rounds.rows[in_steps], rounds.loop[in_steps], rounds.per_iteration[in_steps]
     if not len(rows):
         return []
     # entry: an ``operator_detail`` event that contains a selection and no other operator; it becomes shorter, too
@@ -58,7 +58,7 @@ def find(facts: Facts) -> list[Candidate]:
     both = np.append(np.where(entry, above, rows), gradients)
     spent = facts.median_total(both, dur[both])
     loops = np.bincount(loop)
-    count = int(np.median(loops[loops > 0] // each[np.flatnonzero(np.diff(loop, prepend=-1))]))
+    count = int(np.median(loops[loops > 0] // per_iteration[np.flatnonzero(np.diff(loop, prepend=-1))]))
     return [Candidate(
         plural(
             "A loop of {n:count} iteration selects a part of a tensor in each iteration ({operator}). The selections "
@@ -82,7 +82,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _gradients(facts: Facts, selects: arrays.IntArray) -> arrays.IntArray:
+def _gradients(facts: RuleInput, selects: arrays.IntArray) -> arrays.IntArray:
     """Return the rows of the outermost backward operators of the selections in the rows ``selects``, matched by
     sequence number. If no numbers were recorded, match by step, and leave out steps that also have other selections."""
     trace = facts.trace
@@ -103,17 +103,17 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
     selecting = matching(trace, "name", _SELECTS_BY_NAME.search) & trace.rows("op_name", "slice")
     selects = np.flatnonzero((selecting & ~trace.rows("phase", BACKWARD, OPTIMIZER))[roots])
     rows, length = roots[selects], np.diff(selects, append=0)
-    # place: a number for the combination of thread, step and enclosing span of each selection
+    # context: a number for the combination of thread, step and enclosing span of each selection
     around = nesting.nearest_above(trace.ints("parent"), trace.host & trace.rows("kind", *_AROUND))[rows]
-    place = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
+    context = groupby.distinct([thread.code[rows], trace.ints("step")[rows], around], len(rows))[0]
     # body: a hash of the operators from each selection to the next: the sum of a random number for each name
     names = trace.codes("name")
     token = np.random.default_rng(0).integers(1, 1 << 40, len(names.values) + 1)
     body = np.diff(np.append(0, np.cumsum(token[names.codes[roots]]))[selects], append=0)
-    each, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
+    per_iteration, begins = np.zeros(len(selects), np.int64), np.zeros(len(selects), np.bool_)
     for period in range(1, min(_MOST_SELECTS, len(selects) - 2) + 1):
-        # repeats: whether ``place`` and ``body`` are the same one iteration later, and the iteration has few operators
-        here, later, after = place[: -period - 1], place[period:-1], place[period + 1 :]
+        # repeats: whether context and body are the same one iteration later, and the iteration has few operators
+        here, later, after = context[: -period - 1], context[period:-1], context[period + 1 :]
         repeats = (here == later) & (later == after) & (body[: -period - 1] == body[period:-1])
         repeats &= length[: -period - 1] <= _LONGEST // period
         # start, end: the range of selections in each loop, including its last iteration
@@ -121,8 +121,8 @@ def find_rounds(trace: Trace, least: float) -> Rounds:
         start, end = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) + period + 1
         often = (end - start) // period >= least
         for low, high in zip(start[often], end[often], strict=True):
-            if not each[low:high].any():
-                each[low:high] = period
+            if not per_iteration[low:high].any():
+                per_iteration[low:high] = period
                 begins[low] = True
-    kept = each > 0
-    return Rounds(rows[kept], np.cumsum(begins)[kept] - 1, each[kept])
+    in_loop = per_iteration > 0
+    return Rounds(rows[in_loop], np.cumsum(begins)[in_loop] - 1, per_iteration[in_loop])

@@ -7,12 +7,12 @@ that a step with ``decode_requests`` requests takes as long as a recorded step."
 from __future__ import annotations
 
 from perfkit_core.advice.decode_steps import decode_steps
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.assembly.server_steps import serving_steps
 from perfkit_core.language.messages import message
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     steps = decode_steps(facts)
     steps = steps[steps["requests"].notna()]
     most = facts.thresholds.decode_requests

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, by_peaks, cores_and_kernels, slow_products
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
@@ -23,7 +23,7 @@ _HALF_FACTOR: Final = Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     device, kernels = cores_and_kernels(facts)
     if not device.half:
         return []

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import NO_ROWS, Candidate, Facts, assume
 from perfkit_core.advice.gaps import filled
 from perfkit_core.advice.operators import matching, operator_order
+from perfkit_core.advice.rule_input import NO_ROWS, Candidate, RuleInput, assume
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import Text, message
 from perfkit_core.model.schema import DATALOADER
@@ -29,13 +29,13 @@ _TWICE: Final = 2
 """Reading the type and the size of a list takes at most this factor of the time of reading its numbers."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return the advice from operators that receive such tensors, else from sampled frames of the conversion and of the
     code that builds the lists."""
     return _received(facts) or _sampled(facts)
 
 
-def _sampled(facts: Facts) -> list[Candidate]:
+def _sampled(facts: RuleInput) -> list[Candidate]:
     converting = filled(facts, lambda sampled: sampled.preparing(_CONVERTS)) if facts.has_steps else None
     if converting is None or not facts.exceeds(converting.spent_ns, facts.thresholds.conversion_share):
         return []
@@ -48,7 +48,7 @@ def _sampled(facts: Facts) -> list[Candidate]:
 
 
 def _candidate(
-    what: Text, evidence: Mapping[str, Any], rows: IntArray, change: Transform, spent: float, place: str | None
+    what: Text, evidence: Mapping[str, Any], rows: IntArray, change: Transform, spent: float, line: str | None
 ) -> Candidate:
     return Candidate(
         what,
@@ -60,24 +60,24 @@ def _candidate(
         assumptions=assume(array_factor=_ARRAY),
         risks=(message("If the numbers are already in arrays, the change saves little."),),
         conflicts=("host-gap",),
-        place=place,
+        place=line,
     )
 
 
-def _received(facts: Facts) -> list[Candidate]:
+def _received(facts: RuleInput) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
     starts, ends = trace.ints("start_ns")[order.row], trace.end_ns[order.row]
     receives = matching(trace, "name", _RECEIVES.search)[order.row]
     calls = matching(trace, "name", _CALLS.search)[order.row]
     chosen = receives & (facts.in_steps & ~trace.rows("phase", DATALOADER))[order.row]
     chosen &= trace.ints("rank")[order.row] == facts.rank
-    found: list[tuple[int, int]] = []
+    conversions: list[tuple[int, int]] = []
     rows: list[int] = []
-    for place in np.flatnonzero(chosen).tolist():
-        conversion = _conversion(order.thread, starts, ends, calls, place, facts.thresholds.conversion_ns)
-        found += conversion
-        rows += [int(order.row[place])] * bool(conversion)
-    pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
+    for receiver in np.flatnonzero(chosen).tolist():
+        conversion = _conversion(order.thread, starts, ends, calls, receiver, facts.thresholds.conversion_ns)
+        conversions += conversion
+        rows += [int(order.row[receiver])] * bool(conversion)
+    pairs = np.array(sorted(conversions), np.int64).reshape(-1, 2)
     gaps = pairs[:, 0], pairs[:, 1]
     spent = float(np.median(facts.within_steps(gaps))) if len(gaps[0]) else 0.0
     if not facts.exceeds(spent, facts.thresholds.conversion_share):
@@ -94,18 +94,18 @@ def _received(facts: Facts) -> list[Candidate]:
 
 
 def _conversion(
-    thread: IntArray, starts: IntArray, ends: IntArray, calls: BoolArray, place: int, least_ns: int
+    thread: IntArray, starts: IntArray, ends: IntArray, calls: BoolArray, receiver: int, least_ns: int
 ) -> list[tuple[int, int]]:
-    """Return the gaps of at least ``least_ns`` in which the list of one tensor is read. ``place`` is the position of
+    """Return the gaps of at least ``least_ns`` in which the list of one tensor is read. ``receiver`` is the position of
     the operator that receives the tensor, among operators in the order of their calls."""
-    first = place  # first call around this conversion
-    while first > 0 and calls[first - 1] and thread[first - 1] == thread[place]:
+    first = receiver  # first call around this conversion
+    while first > 0 and calls[first - 1] and thread[first - 1] == thread[receiver]:
         first -= 1
-    gaps = [(int(ends[at - 1]), int(starts[at])) for at in range(first + 1, place + 1)]
+    gaps = [(int(ends[at - 1]), int(starts[at])) for at in range(first + 1, receiver + 1)]
     gaps = [(begin, end) for begin, end in gaps if end - begin >= least_ns]
-    if first > 0 and thread[first - 1] == thread[place]:
+    if first > 0 and thread[first - 1] == thread[receiver]:
         before = int(starts[first] - ends[first - 1])
-        if first < place:  # the type and the size of the list are read before its numbers
+        if first < receiver:  # the type and the size of the list are read before its numbers
             before = min(before, _TWICE * sum(end - begin for begin, end in gaps))
         if before >= least_ns:
             gaps.insert(0, (int(starts[first]) - before, int(starts[first])))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, by_peaks, cores_and_kernels, slow_products
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.flops.peaks import TF32
 from perfkit_core.language.messages import message
 from perfkit_core.replay.transforms import Quantity
@@ -20,7 +20,7 @@ _TF32_FACTOR: Final = Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     device, kernels = cores_and_kernels(facts)
     products = ~kernels.convolves & (kernels.type != HALF)
     if not device.tf32 or (products & kernels.tf32).any():

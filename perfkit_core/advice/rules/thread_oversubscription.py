@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import CORES, PROCESSES, THREADS
@@ -22,7 +22,7 @@ _FEWER: Final = Quantity(
 )
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     cores, threads = facts.recorded_number(CORES), facts.recorded_number(THREADS)
     if cores is None or threads is None:
         raise NotEvaluableError(

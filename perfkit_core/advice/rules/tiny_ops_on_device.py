@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice import operators, transfers
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume, listed
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume, listed
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import KERNEL
@@ -41,7 +41,7 @@ class _Chains:
     rooted: BoolArray  # whether the fetched result is made from values on the host
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, copies = facts.trace, transfers.transfers(facts)
     fetched = copies.only(copies.to_host & (copies.bytes <= facts.thresholds.tiny_bytes))
@@ -54,11 +54,11 @@ def find(facts: Facts) -> list[Candidate]:
     rows, spent = order.row[chains.at], facts.mean_ns(order.row[chains.at])
     # for each canonical operator: move its calls to the host, with the time that they take there
     canonical = trace.codes("op_name")
-    own, costs, changes = canonical.codes[rows], {}, list[Transform]()
-    for code in np.unique(own):
+    codes, costs, changes = canonical.codes[rows], {}, list[Transform]()
+    for code in np.unique(codes):
         name = canonical.values[code] if code >= 0 else "other"
         costs[f"{name}_on_host_ns"] = transfers.on_host_ns(facts, order, name)
-        changes.append(Move(rows[own == code], True, costs[f"{name}_on_host_ns"]))
+        changes.append(Move(rows[codes == code], True, costs[f"{name}_on_host_ns"]))
     # Copies of values that the moved operators create are removed. Other copies are removed only in the best case.
     is_sure = np.isin(order.of[fetched.call], chains.fetched_by[chains.rooted])
     is_unsure = np.isin(order.of[fetched.call], chains.fetched_by[~chains.rooted])
@@ -100,7 +100,7 @@ def find(facts: Facts) -> list[Candidate]:
 
 
 def _chains(
-    facts: Facts, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
+    facts: RuleInput, order: transfers.OuterOperators, copies: transfers.Transfers, fetched: transfers.Transfers
 ) -> _Chains:
     """Return the operators on tiny tensors that run directly before the host fetches a result."""
     trace, count = facts.trace, len(order)
@@ -125,7 +125,7 @@ def _chains(
     return _Chains(at, following[at], rooted[following[at]])
 
 
-def _tiny(facts: Facts, order: transfers.OuterOperators) -> BoolArray:
+def _tiny(facts: RuleInput, order: transfers.OuterOperators) -> BoolArray:
     trace, launched_by = facts.trace, facts.trace.ints("launched_by")
     # blocks: 1 if all kernels of an operator have one thread block, 0 if not, -1 if not recorded
     kernels = np.flatnonzero(trace.rows("kind", KERNEL) & (launched_by >= 0))

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import operator_order
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import cores_text
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import CORES, THREADS
@@ -17,7 +17,7 @@ _DIVIDED: tuple[float, float, float] = (0.95, 0.7, 0.15)
 """Share of the work that all threads divide: in the best, a likely and the worst case."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     cores, threads = facts.cores, facts.recorded_number(THREADS)
     if cores is None or facts.recorded_number(CORES) is None or threads is None:
         raise NotEvaluableError(message("threads and cores were not recorded"))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.advice import matrix_products, operators
-from perfkit_core.advice.facts import Candidate, Facts, assume
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message
 from perfkit_core.model.trace import Trace
@@ -30,7 +30,7 @@ _ALIGN: Final = re.compile(r"align(\d{1,18})")
 _STRIDES: Final = r'"Input Strides" *: *(?P<strides>\[\[.*?\]\])'
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     facts.need("shapes", message("ask the profiler for shapes (record --shapes)"))
     trace, kernels = facts.trace, matrix_products.matrix_kernels(facts.trace)

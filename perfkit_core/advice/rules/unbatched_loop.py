@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.calls import calling_factor
-from perfkit_core.advice.facts import Candidate, Facts, assume
 from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
+from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.algorithms.arrays import IntArray
 from perfkit_core.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
@@ -41,7 +41,7 @@ _MOST: Final = 3
 """Maximum number of loops that are reported."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, order = facts.trace, operator_order(facts.trace)
     kinds: dict[int, list[Loop]] = {}
     for loop in forward_loops(trace):
@@ -62,10 +62,10 @@ def find(facts: Facts) -> list[Candidate]:
         groups[group] += free
         for loop in free:
             owner[loop.first : loop.last] = group
-    found = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
-    found.sort(key=lambda one: -int(trace.ints("dur_ns")[one[1]].sum()))
+    ranked = [(loops, np.concatenate([order.row[loop.first : loop.last] for loop in loops])) for loops in groups]
+    ranked.sort(key=lambda pair: -int(trace.ints("dur_ns")[pair[1]].sum()))
     candidates, claimed = [], np.zeros(len(order.row), np.bool_)
-    for loops, rows in found[:_MOST]:
+    for loops, rows in ranked[:_MOST]:
         gradients = backward_of(trace, rows)
         if not len(gradients):  # no sequence numbers: the loops of the backward pass with about as many rounds
             rounds = _rounds(facts, loops)
@@ -76,14 +76,14 @@ def find(facts: Facts) -> list[Candidate]:
             ])  # fmt: skip
             for loop in behind:
                 claimed[loop.first : loop.last] = True
-            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[one.first : one.last] for one in behind)])
+            gradients = np.concatenate([np.empty(0, np.int64), *(order.row[loop.first : loop.last] for loop in behind)])
         candidate = _candidate(facts, loops, rows, gradients)
         if candidate is not None:
             candidates.append(candidate)
     return candidates
 
 
-def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
+def _candidate(facts: RuleInput, loops: Sequence[Loop], rows: IntArray, gradients: IntArray) -> Candidate | None:
     trace = facts.trace
     both = np.append(rows, gradients)
     once = sum(loop.body for loop in loops) / len(rows)  # share of the calls that remain
@@ -123,13 +123,13 @@ def _candidate(facts: Facts, loops: Sequence[Loop], rows: IntArray, gradients: I
     )  # fmt: skip
 
 
-def _is_recurrent(facts: Facts, loops: Sequence[Loop], rows: IntArray) -> bool:
+def _is_recurrent(facts: RuleInput, loops: Sequence[Loop], rows: IntArray) -> bool:
     """Return whether the loops call a recurrent cell that consists of several operators."""
     gates, squashed = (int(facts.trace.rows("op_name", name)[rows].sum()) for name in ("sigmoid", "tanh"))
     return gates >= _GATES * sum(loop.rounds for loop in loops) and squashed > 0
 
 
-def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:
+def _rounds(facts: RuleInput, loops: Sequence[Loop]) -> IntArray:
     """Return the numbers of rounds that backward passes of the loops may have: also those of all loops of a step."""
     rounds = np.array([loop.rounds for loop in loops])
     step = facts.trace.ints("step")[operator_order(facts.trace).row[[loop.first for loop in loops]]]
@@ -137,7 +137,7 @@ def _rounds(facts: Facts, loops: Sequence[Loop]) -> IntArray:
     return np.unique(np.append(rounds, np.bincount(at, rounds).astype(np.int64)))
 
 
-def _gaps(facts: Facts, rows: IntArray) -> Gaps:
+def _gaps(facts: RuleInput, rows: IntArray) -> Gaps:
     """Return the time between neighbouring operators of a phase that are both in ``rows``, for each rank."""
     trace, order = facts.trace, operator_order(facts.trace)
     chosen = marked(trace, rows)[order.row]
@@ -145,16 +145,16 @@ def _gaps(facts: Facts, rows: IntArray) -> Gaps:
     begin, end = trace.end_ns[order.row[both]], trace.ints("start_ns")[order.row[both + 1]]
     rank = trace.ints("rank")[order.row[both]]
     phase, step = trace.codes("phase").codes[order.row], trace.ints("step")[order.row]
-    apart = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
+    is_gap = (end > begin) & (step[both] == step[both + 1]) & (phase[both] == phase[both + 1])
     gaps = Gaps()
     for number in facts.ranks:
-        here = apart & (rank == number)
+        here = is_gap & (rank == number)
         sort = np.argsort(begin[here], kind="stable")
         gaps[number] = begin[here][sort], end[here][sort]
     return gaps
 
 
-def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
+def _is_stack_of_layers(facts: RuleInput, loops: Sequence[Loop]) -> bool:
     """Return whether the rounds may be the layers of a network, which have parameters of their own. They are not if
 
     - the round begins with a lookup, which takes a part of the data;
@@ -175,24 +175,24 @@ def _is_stack_of_layers(facts: Facts, loops: Sequence[Loop]) -> bool:
     inside = order.row[loop.first : loop.last][uses[loop.first : loop.last]]
     if not len(inside):
         return False
-    in_loops = sum(int(uses[one.first : one.last].sum()) for one in loops)
+    in_loops = sum(int(uses[loop.first : loop.last].sum()) for loop in loops)
     parameters = int((trace.rows("op_name", "accumulate_grad") & facts.in_steps).sum())
     if 0 < in_loops <= parameters and trace.rows("op_name", "embedding")[inside].all():
         return True
     if (first >= 0 and canonical.values[first] in _LOOKUPS) or in_loops > parameters > 0:
         return False
     shapes = [_features(facts, row) for row in order.row[second][uses[second]]]
-    known = [one for one in shapes if one is not None]
-    return not known or known[0][0] == known[-1][1]
+    features = [pair for pair in shapes if pair is not None]
+    return not features or features[0][0] == features[-1][1]
 
 
-def _features(facts: Facts, row: int) -> tuple[int, int] | None:
+def _features(facts: RuleInput, row: int) -> tuple[int, int] | None:
     """Return the number of features that a layer takes and returns, None if its shapes are unknown."""
     shapes = facts.trace.codes("shapes")
     inputs = shapes_of(shapes.values[shapes.codes[row]]) if shapes.codes[row] >= 0 else []
     if len(inputs) < 2 or len(inputs[1]) < 2 or not inputs[0]:
         return None
-    (out, taken), values = inputs[1][:2], inputs[0]
+    (out, in_features), values = inputs[1][:2], inputs[0]
     if len(inputs[1]) > 2:  # a convolution: its channels come after the batch
         return (values[1], out) if len(values) > 1 else None
-    return values[-1], out if values[-1] == taken else taken
+    return values[-1], out if values[-1] == in_features else in_features

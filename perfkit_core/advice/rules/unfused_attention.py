@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import backward_of, launched_within, matching, operator_order, per_row
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import FORWARD
@@ -44,7 +44,7 @@ _SCORES: Final = 3
 """Least number of dimensions of the softmax input in attention."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
     if not trace.known("op_name"):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
@@ -75,7 +75,7 @@ def find(facts: Facts) -> list[Candidate]:
     )]  # fmt: skip
 
 
-def _on_host(facts: Facts, rows: arrays.IntArray, chains: arrays.IntArray, count: int) -> list[Candidate]:
+def _on_host(facts: RuleInput, rows: arrays.IntArray, chains: arrays.IntArray, count: int) -> list[Candidate]:
     spent = facts.mean_ns(rows)
     if not facts.exceeds(spent, facts.thresholds.attention_share):
         return []

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
 from perfkit_core.advice.operators import name_of, operators, within
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.algorithms import arrays, groupby, intervals, nesting
 from perfkit_core.algorithms.arrays import filled
 from perfkit_core.language.messages import message
@@ -24,7 +24,7 @@ _BLOCKED: Final = 0.5
 """An operator waits in the device runtime if runtime calls take at least this share of its time."""
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     """Return advice on each operator that waits for a device in its long calls, the one with the most time first."""
     facts.need_device()
     trace, limits = facts.trace, facts.thresholds
@@ -34,12 +34,12 @@ def find(facts: Facts) -> list[Candidate]:
     nearest = nesting.nearest_on_path(trace.ints("parent"), trace.host & trace.rows("kind", OPERATOR, COMMUNICATION))
     inside = np.flatnonzero(trace.host & (nearest >= 0))
     np.add.at(own_ns, nearest[inside], np.maximum(trace.ints("self_ns")[inside], 0))
-    own = own_ns[rows]
+    call_ns = own_ns[rows]
     code, first = groupby.by_appearance(names.codes[rows].astype(np.int64), len(names.values) + 1)
-    shortest, longest = groupby.extremes(code, len(first), own)
+    shortest, longest = groupby.extremes(code, len(first), call_ns)
     usual = np.maximum(shortest, _CLOCK_NS)
-    long = own > _LONG_PER_SHORTEST * usual[code]
-    total = groupby.sums(code, len(first), np.where(long, own, 0))
+    long = call_ns > _LONG_PER_SHORTEST * usual[code]
+    total = groupby.sums(code, len(first), np.where(long, call_ns, 0))
     least_ns = limits.waiting_share * facts.step_ns * max(len(facts.steps), 1)
     candidates = []
     for group in np.flatnonzero((longest > limits.waiting_ratio * usual) & (total > least_ns)):
@@ -48,7 +48,7 @@ def find(facts: Facts) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -int(candidate.evidence["call_ns"]))
 
 
-def _waiting(facts: Facts, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
+def _waiting(facts: RuleInput, calls: arrays.IntArray, own_ns: arrays.IntArray, shortest_ns: int) -> list[Candidate]:
     """Return a list with advice on an operator if its long calls wait, else an empty list.
 
     Calls wait if a device does other work during them, and if runtime calls take most of their time. The second

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts, NotEvaluableError, assume
 from perfkit_core.advice.operators import matching, operators
+from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.algorithms import nesting
 from perfkit_core.language.messages import message
 from perfkit_core.model.schema import OPTIMIZER
@@ -28,7 +28,7 @@ _MAPPING: Final = 4
 _GONE: Final = Quantity(0, 0, 1, message("a gradient with other references to it is copied, not assigned"))
 
 
-def find(facts: Facts) -> list[Candidate]:
+def find(facts: RuleInput) -> list[Candidate]:
     trace, parent, dur = facts.trace, facts.trace.ints("parent"), facts.trace.ints("dur_ns")
     recorded = (facts.replay.first >= 0) & facts.in_steps
     clears = trace.host & trace.rows("kind", OPTIMIZER) & matching(trace, "name", CLEARS_GRADIENTS.search)
@@ -53,8 +53,8 @@ def find(facts: Facts) -> list[Candidate]:
     if len(adds):
         # first: the share of the additions that directly follow a fill and therefore become assignments
         first, average = min(len(fills) / len(adds), 1.0), max(float(dur[adds].mean()), 1.0)
-        taken = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
-        low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in taken)
+        assigning_ns = (_TAKEN_NS.low, _TAKEN_NS.mid, _TAKEN_NS.high)
+        low, mid, high = (1 - first * (1 - min(ns / average, 1.0)) for ns in assigning_ns)
         changes.append(Scale(adds, Quantity(low, mid, high, _TAKEN_NS.source), device=False))
         changes.append(Scale(adds, Quantity(1 - first, 1 - first, 1.0, _GONE.source), host=False))
     large = np.empty(0, np.int64) if facts.on_device else fills[dur[fills] > _LARGE_NS]

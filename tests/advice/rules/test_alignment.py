@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import unaligned_matmul
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.readers.load import load
@@ -16,11 +16,11 @@ from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
 
 
-def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> Facts:
+def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> RuleInput:
     """Return steps with a half-precision product of ``us`` µs and 900 µs of other work."""
     more = {"shapes": shapes, "dtypes": dtypes}
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::addmm", [(kernel, us)], more=more)
-    return Facts(training(*ops, steps=2, names=torch_name))
+    return RuleInput(training(*ops, steps=2, names=torch_name))
 
 
 VOCABULARY = "[[30522],[141,512],[512,30522],[],[]]"
@@ -75,7 +75,7 @@ def test_strides_determine_the_rows_in_memory(shapes: str, strides: str, fires: 
         "args": f'{{"Input Strides":{strides},"Ev Idx":3}}',
     }
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::mm", [(S16816, 100)], more=more)
-    assert bool(unaligned_matmul.find(Facts(training(*ops, names=torch_name)))) is fires
+    assert bool(unaligned_matmul.find(RuleInput(training(*ops, names=torch_name)))) is fires
 
 
 def test_only_half_precision_and_a_share_of_the_step() -> None:
@@ -87,20 +87,20 @@ def test_only_half_precision_and_a_share_of_the_step() -> None:
 def test_unaligned_products_of_paddle() -> None:
     more = {"shapes": "[[16, 141, 512], [512, 30522]]", "dtypes": '["float16", "float16"]'}
     ops = Op("relu dygraph", [("relu", 900)]), Op("matmul dygraph", [(S16816, 100)], more=more)
-    facts = Facts(training(*ops, names=paddle_name))
+    facts = RuleInput(training(*ops, names=paddle_name))
     (found,) = unaligned_matmul.find(facts)
     assert predict(facts, found).saving_ns == 30_000
 
 
 def test_without_shapes_dimensions_are_unknown() -> None:
     with pytest.raises(NotEvaluableError, match="shapes"):
-        unaligned_matmul.find(Facts(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
+        unaligned_matmul.find(RuleInput(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
 
 
 def test_dimensions_of_a_real_recording(traces: Path) -> None:
     """BERT's vocabulary of 30,522 words is not a multiple of 8. cuBLAS kernels named ``align2`` read two numbers in one
     access."""
-    facts = Facts(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
+    facts = RuleInput(load(traces / "torch" / "h100-bert-small.json.gz"), Thresholds(multiply_share=0))
     (found,) = unaligned_matmul.find(facts)
     names = facts.trace.events["name"].to_pylist()
     assert found.fill["size"] == "30522"

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -54,7 +54,7 @@ def paddle_step(us: int, between: str = "dropout dygraph", **softmax: str) -> Tr
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_three_fifths_of_the_chain_are_saved(made) -> None:
-    facts = Facts(made(100))  # the step takes 7 + 100 + 900 µs
+    facts = RuleInput(made(100))  # the step takes 7 + 100 + 900 µs
     (one,) = find(facts)
     assert facts.step_ns == 1_007_000
     assert one.evidence["chains"] == 2
@@ -64,35 +64,35 @@ def test_three_fifths_of_the_chain_are_saved(made) -> None:
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_a_small_share_of_the_step_does_not_count(made) -> None:
-    assert find(Facts(made(18))) == []  # 18 of 925 µs are 1.95 %
-    assert len(find(Facts(made(19)))) == 1  # 19 of 926 µs are 2.05 %
+    assert find(RuleInput(made(18))) == []  # 18 of 925 µs are 1.95 %
+    assert len(find(RuleInput(made(19)))) == 1  # 19 of 926 µs are 2.05 %
 
 
 @pytest.mark.parametrize(("made", "other"), [(torch_step, "aten::topk"), (paddle_step, "topk dygraph")])
 def test_other_operators_between_the_products_break_a_chain(made, other: str) -> None:
-    assert find(Facts(made(100, other))) == []
+    assert find(RuleInput(made(100, other))) == []
 
 
 def test_scores_have_a_batch() -> None:
-    assert len(find(Facts(torch_step(100, shapes="[[8, 16, 16],[],[]]")))) == 1
-    assert find(Facts(torch_step(100, shapes="[[8, 16],[],[]]"))) == []
+    assert len(find(RuleInput(torch_step(100, shapes="[[8, 16, 16],[],[]]")))) == 1
+    assert find(RuleInput(torch_step(100, shapes="[[8, 16],[],[]]"))) == []
 
 
 def test_products_with_weights_are_no_attention() -> None:
     ops = Op("aten::linear", [("a", 100)]), Op("aten::softmax", [("b", 100)]), Op("aten::linear", [("c", 100)])
-    assert find(Facts(training(*ops, names=torch_name))) == []
+    assert find(RuleInput(training(*ops, names=torch_name))) == []
 
 
 def test_fused_attention_is_no_chain() -> None:
     ops = Op("aten::matmul", [("a", 100)]), Op("aten::scaled_dot_product_attention", [("b", 100)]), Op("aten::matmul")
-    assert find(Facts(training(*ops, names=torch_name))) == []
+    assert find(RuleInput(training(*ops, names=torch_name))) == []
 
 
 def test_the_backward_pass_of_the_chain_counts() -> None:
     def backward(name: str, sequence: int) -> Op:
         return Op(name, [("gradient", 50)], more={"sequence": sequence, "phase": "backward"})
 
-    facts = Facts(
+    facts = RuleInput(
         training(
             Op("aten::gelu", [REST], more={"sequence": 4}),
             Op("aten::matmul", [("scores", 20)], more={"sequence": 1}),
@@ -112,7 +112,7 @@ def test_the_backward_pass_of_the_chain_counts() -> None:
 def test_a_backward_pass_without_links_is_left_out() -> None:
     backward = Op("BmmBackward0", [("gradient", 50)], more={"phase": "backward"})
     chain = [Op("aten::matmul", [("a", 50)]), Op("aten::softmax", [("b", 50)]), Op("aten::matmul", [("c", 50)])]
-    (one,) = find(Facts(training(*chain, backward, names=torch_name)))
+    (one,) = find(RuleInput(training(*chain, backward, names=torch_name)))
     assert one.ceiling_ns == 150_000
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.casts import casts, differ, find
 from perfkit_core.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
@@ -37,7 +37,7 @@ def paddle_step(cast_us: int) -> Trace:
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_three_quarters_of_the_casts_are_saved(made) -> None:
-    facts = Facts(made(100))  # the step takes 7 + 900 + 100 µs
+    facts = RuleInput(made(100))  # the step takes 7 + 900 + 100 µs
     (found,) = find(facts)
     assert facts.step_ns == 1_007_000
     assert found.evidence["device_ns"] == found.ceiling_ns == 100_000
@@ -47,28 +47,28 @@ def test_three_quarters_of_the_casts_are_saved(made) -> None:
 
 @pytest.mark.parametrize("made", [torch_step, paddle_step])
 def test_a_small_share_of_the_step_does_not_count(made) -> None:
-    assert find(Facts(made(28))) == []  # 28 of 935 µs are 2.99 %
-    assert len(find(Facts(made(29)))) == 1  # 29 of 936 µs are 3.1 %
+    assert find(RuleInput(made(28))) == []  # 28 of 935 µs are 2.99 %
+    assert len(find(RuleInput(made(29)))) == 1  # 29 of 936 µs are 3.1 %
 
 
 def test_a_copy_of_one_type_is_no_cast() -> None:
-    assert find(Facts(torch_step(100, written="float"))) == []
+    assert find(RuleInput(torch_step(100, written="float"))) == []
 
 
 def test_a_wrapped_number_is_no_cast() -> None:
     """Optimizers wrap Python numbers as tensors. A change of the network's dtypes does not avoid these conversions."""
-    assert find(Facts(torch_step(100, shapes="[[],[],[]]"))) == []
-    assert len(find(Facts(torch_step(100, shapes="[[1],[1],[]]")))) == 1
+    assert find(RuleInput(torch_step(100, shapes="[[],[],[]]"))) == []
+    assert len(find(RuleInput(torch_step(100, shapes="[[1],[1],[]]")))) == 1
 
 
 def test_a_transfer_is_no_cast() -> None:
-    assert find(Facts(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
+    assert find(RuleInput(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
 
 
 def test_a_transfer_without_types_is_no_cast() -> None:
-    def moved(second: str) -> Facts:
+    def moved(second: str) -> RuleInput:
         cast = Op("aten::to", [("copy", 100), (second, 50)])
-        return Facts(training(Op("aten::mm", [PRODUCT]), cast, names=torch_name))
+        return RuleInput(training(Op("aten::mm", [PRODUCT]), cast, names=torch_name))
 
     assert len(find(moved("copy"))) == 1
     assert find(moved("Memcpy HtoD (Pageable -> Device)")) == []
@@ -89,9 +89,9 @@ def test_loading_of_data_is_left_out() -> None:
 
 
 def test_on_the_host_the_time_of_the_operators_counts() -> None:
-    def steps(name: str, dur: int, names: object) -> Facts:
+    def steps(name: str, dur: int, names: object) -> RuleInput:
         rows = [host("step", "step", 0, 1_000_000, step=0), host(name, "operator", 5000, dur)]
-        return Facts(trace(rows, names=names))
+        return RuleInput(trace(rows, names=names))
 
     (found,) = find(steps("cast dygraph", 100_000, paddle_name))
     assert found.evidence["host_ns"] == 100_000

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.accumulation_sync import find as every_pass
 from perfkit_core.advice.rules.data_parallel import find as replicas
 from perfkit_core.advice.rules.exposed_communication import find as exposed
@@ -59,7 +59,7 @@ def training(
 
 
 def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
-    facts = Facts(made(training(300)))
+    facts = RuleInput(made(training(300)))
     [found] = exposed(facts)
     assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (300 * US, 500 * US)
     prediction = predict(facts, found)  # all, half or none of the transfer is hidden
@@ -69,10 +69,10 @@ def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
 
 @NAMES
 def test_kernels_of_a_collective_have_any_name(call: str, names: Callable[[str], str | None]) -> None:
-    [found] = exposed(Facts(made(training(300, call=call, kernel="mine"), names=names)))
+    [found] = exposed(RuleInput(made(training(300, call=call, kernel="mine"), names=names)))
     assert len(found.rows) == 3
     assert (
-        exposed(Facts(made(training(300, call=call, kernel="mine")))) == []
+        exposed(RuleInput(made(training(300, call=call, kernel="mine")))) == []
     )  # the operator is not known as a collective
 
 
@@ -80,7 +80,7 @@ def test_the_saving_is_limited_by_the_computation() -> None:
     """The step computes for 100 µs, which hide no transfer yet. So at most 100 of 300 µs of transfer can be hidden."""
     rows = training(300)
     rows[1]["dur_ns"] = 100
-    facts = Facts(made(rows))
+    facts = RuleInput(made(rows))
     prediction = predict(facts, exposed(facts)[0])
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (900 * US, 950 * US, 1000 * US)
 
@@ -89,7 +89,7 @@ def test_computation_that_already_overlaps_is_not_available() -> None:
     """The step computes for 100 µs, and 50 µs of these already overlap the transfer. So 50 µs more can be hidden."""
     rows = training(300, begin=55, stream=20)
     rows[1]["dur_ns"] = 100
-    facts = Facts(made(rows))
+    facts = RuleInput(made(rows))
     [found] = exposed(facts)
     assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (250 * US, 50 * US)
     prediction = predict(facts, found)
@@ -99,30 +99,30 @@ def test_computation_that_already_overlaps_is_not_available() -> None:
 def test_waits_do_not_count_as_transfer() -> None:
     """Both collectives end at 806, but rank 1 begins 100 µs later. So the transfer takes 200 µs on both ranks, and all
     of it can be hidden."""
-    facts = Facts(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
+    facts = RuleInput(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
     prediction = predict(facts, exposed(facts)[0])
     assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (800 * US, 900 * US, 1000 * US)
 
 
 def test_hidden_transfers_do_not_count() -> None:
-    assert exposed(Facts(made(training(300, begin=100, stream=20)))) == []
-    assert exposed(Facts(made(training(300)[:2]))) == []  # no transfer was recorded
+    assert exposed(RuleInput(made(training(300, begin=100, stream=20)))) == []
+    assert exposed(RuleInput(made(training(300)[:2]))) == []  # no transfer was recorded
 
 
 @pytest.mark.parametrize(("transfer", "fires"), [(100, False), (101, True)])
 def test_a_tenth_of_the_step_is_the_threshold(transfer: int, fires: bool) -> None:
-    assert bool(exposed(Facts(made(training(transfer))))) == fires
+    assert bool(exposed(RuleInput(made(training(transfer))))) == fires
 
 
 def test_waiting_for_the_last_rank_is_no_transfer() -> None:
     """Both collectives end at 806, but rank 1 begins 290 µs later. So the transfer takes only 10 µs."""
     late = made(training(10, begin=796), rank=1)
-    assert exposed(Facts(concat_traces([made(training(300), rank=0), late]))) == []
+    assert exposed(RuleInput(concat_traces([made(training(300), rank=0), late]))) == []
 
 
 def test_steps_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="no steps were recorded"):
-        exposed(Facts(trace([device(KERNEL, "kernel", 0, 10)])))
+        exposed(RuleInput(trace([device(KERNEL, "kernel", 0, 10)])))
 
 
 def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[s
 
 @NAMES
 def test_gradients_are_exchanged_once_an_optimizer_step(call: str, names: Callable[[str], str | None]) -> None:
-    facts = Facts(made(accumulating(call, (4096, 4096)), names=names))
+    facts = RuleInput(made(accumulating(call, (4096, 4096)), names=names))
     [found] = every_pass(facts)
     assert (found.evidence["passes"], found.evidence["collectives_per_pass"]) == (2, 1)
     assert found.evidence["bytes_per_pass"] == 4096
@@ -166,17 +166,17 @@ def test_gradients_are_exchanged_once_an_optimizer_step(call: str, names: Callab
 
 @pytest.mark.parametrize("sizes", [(None, 4096), (4096, None), (4096, 1024)], ids=["last", "first", "different"])
 def test_passes_that_differ_accumulate_nothing(sizes: tuple[int | None, int | None]) -> None:
-    assert every_pass(Facts(made(accumulating("call", sizes)))) == []
+    assert every_pass(RuleInput(made(accumulating("call", sizes)))) == []
 
 
 def test_one_pass_an_optimizer_step_is_usual() -> None:
-    assert every_pass(Facts(made(accumulating("call", (4096,))))) == []  # type: ignore[arg-type]
-    assert every_pass(Facts(made([host("a", "operator", 0, 10)]))) == []
+    assert every_pass(RuleInput(made(accumulating("call", (4096,))))) == []  # type: ignore[arg-type]
+    assert every_pass(RuleInput(made([host("a", "operator", 0, 10)]))) == []
 
 
 def test_phases_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="no optimizer steps"):
-        every_pass(Facts(made(training(300))))
+        every_pass(RuleInput(made(training(300))))
 
 
 def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["DataParallel.forward", "broadcast_coalesced", "ParallelExecutor::Run"])
 def test_one_process_copies_the_model_to_two_devices(name: str) -> None:
-    facts = Facts(made(on_devices(name, 2)))
+    facts = RuleInput(made(on_devices(name, 2)))
     [found] = replicas(facts)
     assert (found.evidence["devices"], found.evidence["replication_calls"]) == (2, 3)
     assert found.evidence["in_calls_ns"] == 100 * US
@@ -200,19 +200,19 @@ def test_one_process_copies_the_model_to_two_devices(name: str) -> None:
 )
 def test_no_replicas(name: str, devices: int) -> None:
     """The cases are one process per device, a model that is split, and a single device."""
-    assert replicas(Facts(made(on_devices(name, devices)))) == []
+    assert replicas(RuleInput(made(on_devices(name, devices)))) == []
 
 
 def test_one_device_per_rank_does_not_count() -> None:
     parts = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
-    assert replicas(Facts(concat_traces(parts))) == []
+    assert replicas(RuleInput(concat_traces(parts))) == []
 
 
 def test_replicas_need_devices() -> None:
     with pytest.raises(NotEvaluableError, match="no device work"):
-        replicas(Facts(made([host("DataParallel.forward", "annotation", 0, 100)])))
+        replicas(RuleInput(made([host("DataParallel.forward", "annotation", 0, 100)])))
 
 
 def test_rows_are_calls() -> None:
-    found = Facts(made(on_devices("DataParallel.forward", 2)))
+    found = RuleInput(made(on_devices("DataParallel.forward", 2)))
     assert np.array_equal(replicas(found)[0].rows, np.flatnonzero(found.trace.rows("name", "DataParallel.forward")))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.recompilation import find as compiled_again
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -34,7 +34,7 @@ def training(name: str, compiling: tuple[int, ...], kind: str = "operator") -> T
 
 @pytest.mark.parametrize("name", [TORCH, PADDLE])
 def test_one_step_compiles_again(name: str) -> None:
-    facts = Facts(training(name, (3,)))
+    facts = RuleInput(training(name, (3,)))
     [found] = compiled_again(facts)
     assert (found.evidence["steps"], found.evidence["compiles"]) == ([3], 1)
     assert (found.evidence["compile_ns"], found.evidence["longer_ns"]) == (300 * US, 300 * US)
@@ -44,7 +44,7 @@ def test_one_step_compiles_again(name: str) -> None:
 
 @pytest.mark.parametrize("name", [TORCH, PADDLE])
 def test_each_step_compiles_again(name: str) -> None:
-    facts = Facts(training(name, (0, 1, 2, 3, 4)))
+    facts = RuleInput(training(name, (0, 1, 2, 3, 4)))
     [found] = compiled_again(facts)
     assert found.evidence["steps"] == [1, 2, 3, 4]
     prediction = predict(facts, found)
@@ -66,12 +66,12 @@ def test_each_step_compiles_again(name: str) -> None:
 )
 def test_nothing_compiles_again(name: str, kind: str, steps: tuple[int, ...]) -> None:
     """The cases are no compilation, compilation in the first step, events of compiled code, and other words."""
-    assert compiled_again(Facts(training(name, steps, kind))) == []
+    assert compiled_again(RuleInput(training(name, steps, kind))) == []
 
 
 def test_functions_after_a_graph_break() -> None:
     [found] = compiled_again(
-        Facts(training("train.py(7): torch_dynamo_resume_in_forward_at_9", (1, 2, 3, 4), "python"))
+        RuleInput(training("train.py(7): torch_dynamo_resume_in_forward_at_9", (1, 2, 3, 4), "python"))
     )
     assert found.evidence["breaks_per_step"] == 8 / 5
     assert found.method == "none"
@@ -79,7 +79,7 @@ def test_functions_after_a_graph_break() -> None:
 
 def test_steps_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="no steps were recorded"):
-        compiled_again(Facts(trace([host(TORCH, "operator", 0, 10)])))
+        compiled_again(RuleInput(trace([host(TORCH, "operator", 0, 10)])))
 
 
 def test_torch_compiles_again_for_another_shape(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_torch_compiles_again_for_another_shape(tmp_path: Path) -> None:
             compiled(torch.randn(size, 8))
             running.step()
     torch._dynamo.reset()
-    [again] = compiled_again(Facts(load(path)))
+    [again] = compiled_again(RuleInput(load(path)))
     assert again.evidence["steps"] == [3]  # the fourth call has another size; the first call was not recorded
 
 
@@ -121,5 +121,5 @@ def test_paddle_compiles_again_for_another_shape(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     running.export(str(path), "json")
     del running
-    [again] = compiled_again(Facts(load(path)))
+    [again] = compiled_again(RuleInput(load(path)))
     assert again.evidence["steps"] == [3]

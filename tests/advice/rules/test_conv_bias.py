@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import conv_bias_before_norm
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -40,7 +40,7 @@ def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int =
 
 
 def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
-    facts = Facts(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs
+    facts = RuleInput(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs
     (found,) = conv_bias_before_norm.find(facts)
     assert found.evidence["convolutions"] == 2
     assert found.ceiling_ns == 100_000
@@ -48,14 +48,14 @@ def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
 
 
 def test_no_bias_or_no_batch_norm_of_its_channels() -> None:
-    assert conv_bias_before_norm.find(Facts(biased(bias="[]"))) == []
-    assert conv_bias_before_norm.find(Facts(biased(behind="aten::relu"))) == []
-    assert conv_bias_before_norm.find(Facts(biased(channels=32))) == []
+    assert conv_bias_before_norm.find(RuleInput(biased(bias="[]"))) == []
+    assert conv_bias_before_norm.find(RuleInput(biased(behind="aten::relu"))) == []
+    assert conv_bias_before_norm.find(RuleInput(biased(channels=32))) == []
 
 
 def test_a_small_share_of_the_step() -> None:
-    assert conv_bias_before_norm.find(Facts(biased(us=2))) == []  # 4 of 941 µs are 0.43 %
-    assert len(conv_bias_before_norm.find(Facts(biased(us=3)))) == 1  # 6 of 943 µs are 0.64 %
+    assert conv_bias_before_norm.find(RuleInput(biased(us=2))) == []  # 4 of 941 µs are 0.43 %
+    assert len(conv_bias_before_norm.find(RuleInput(biased(us=3)))) == 1  # 6 of 943 µs are 0.64 %
 
 
 def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add dygraph", [("b", 50)]))) -> Trace:
@@ -68,22 +68,22 @@ NORM = Op("BatchNorm2D", inner=[Op("batch_norm dygraph", [("n", 20)])], kind="fo
 
 
 def test_a_bias_that_is_an_operator_of_the_layer() -> None:
-    facts = Facts(layers(NORM))
+    facts = RuleInput(layers(NORM))
     (found,) = conv_bias_before_norm.find(facts)
     assert predict(facts, found).saving_ns == 50_000
 
 
 def test_other_additions_are_no_bias() -> None:
     add = Op("add dygraph", [("b", 50)])
-    assert conv_bias_before_norm.find(Facts(layers(Op("relu dygraph"), NORM))) == []
+    assert conv_bias_before_norm.find(RuleInput(layers(Op("relu dygraph"), NORM))) == []
     assert (
-        conv_bias_before_norm.find(Facts(layers(add, NORM, inside=()))) == []
+        conv_bias_before_norm.find(RuleInput(layers(add, NORM, inside=()))) == []
     )  # a shortcut that is added outside the layer
-    assert conv_bias_before_norm.find(Facts(layers(NORM, inside=(add, add)))) == []
+    assert conv_bias_before_norm.find(RuleInput(layers(NORM, inside=(add, add)))) == []
 
 
 def test_a_bias_at_the_end_has_no_batch_norm_after_it() -> None:
-    assert conv_bias_before_norm.find(Facts(layers())) == []
+    assert conv_bias_before_norm.find(RuleInput(layers())) == []
 
 
 def test_shapes_without_bias_or_weights() -> None:
@@ -98,7 +98,7 @@ def test_shapes_without_bias_or_weights() -> None:
 
 def test_without_operators() -> None:
     with pytest.raises(NotEvaluableError, match="operators"):
-        conv_bias_before_norm.find(Facts(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
+        conv_bias_before_norm.find(RuleInput(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
 
 
 @pytest.mark.filterwarnings("ignore:When training:UserWarning")
@@ -124,6 +124,6 @@ def test_a_paddle_network_with_and_without_bias(tmp_path: Path, bias: bool) -> N
     trace = load(tmp_path)
     adds = np.flatnonzero(trace.rows("name", "add dygraph"))
     assert len(adds) == (3 if bias else 0)
-    found = conv_bias_before_norm.find(Facts(trace))
+    found = conv_bias_before_norm.find(RuleInput(trace))
     assert [one.evidence["convolutions"] for one in found] == ([3] if bias else [])
     assert not bias or set(adds) < set(found[0].rows)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import conv_autotune
 from perfkit_core.readers.load import load
 from perfkit_paddle.operator_names import operator_name as paddle_name
@@ -21,13 +21,13 @@ TRIED = GUESSED.replace('"1","False"', '"1","True"')
 SHAPES = "[[8,3,32,32],[16,3,3,3],[],[],[],[],[],[],[]]"
 
 
-def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> Facts:
+def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> RuleInput:
     """Return a step for each item of ``shapes``, with a convolution and 600 µs of other work."""
     steps = []
     for shape in shapes:
         inner = Op("aten::cudnn_convolution", [(KERNEL, us)], more={"args": args, "shapes": shape})
         steps.append([Op("aten::relu", [("relu", 600)]), Op("aten::conv2d", inner=[inner], more={"shapes": shape})])
-    return Facts(steps_of(steps, names=torch_name))
+    return RuleInput(steps_of(steps, names=torch_name))
 
 
 def test_a_twentieth_is_saved_by_trying_all_algorithms() -> None:
@@ -60,7 +60,7 @@ def test_a_small_share_of_the_work() -> None:
         (convolving(400, shapes=(SHAPES,)), "two steps"),
     ],
 )
-def test_missing_arguments_shapes_or_steps(facts: Facts, why: str) -> None:
+def test_missing_arguments_shapes_or_steps(facts: RuleInput, why: str) -> None:
     with pytest.raises(NotEvaluableError, match=why):
         conv_autotune.find(facts)
 
@@ -68,7 +68,7 @@ def test_missing_arguments_shapes_or_steps(facts: Facts, why: str) -> None:
 def test_paddle_records_neither_shapes_nor_the_setting() -> None:
     conv = Op("conv2d dygraph", [(KERNEL, 400)])
     with pytest.raises(NotEvaluableError, match="shapes"):
-        conv_autotune.find(Facts(training(conv, steps=2, names=paddle_name)))
+        conv_autotune.find(RuleInput(training(conv, steps=2, names=paddle_name)))
 
 
 @pytest.mark.parametrize("tried", [False, True])
@@ -87,4 +87,4 @@ def test_real_recordings_with_and_without_the_flag(traces: Path) -> None:
     assert conv_autotune.algorithms_tried(load(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz")) is False
     # recorded with the search, but with a version of torch that does not record the setting
     with pytest.raises(NotEvaluableError, match="search"):
-        conv_autotune.find(Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")))
+        conv_autotune.find(RuleInput(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz")))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.device_malloc import find as device_malloc
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -88,11 +88,11 @@ def test_a_training_whose_allocator_keeps_nothing(traces: Path) -> None:
     (one,) = found(device_malloc, recording)
     frame = recording.to_pandas()
     taken = frame.loc[frame["name"].isin(["hipMalloc", "hipFree", "hipHostMalloc"]), "dur_ns"].sum()
-    assert taken > 0.98 * Facts(recording).step_ns  # including the first step
+    assert taken > 0.98 * RuleInput(recording).step_ns  # including the first step
     assert 0 < one.evidence["calls_ns"] < taken
     kept = predicted(recording, one)[1]
     assert kept is not None
-    assert kept < Facts(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # waits for the device stay
+    assert kept < RuleInput(recording).step_ns - 0.9 * one.evidence["calls_ns"]  # waits for the device stay
 
 
 def without_first_step(recording: Trace) -> int:
@@ -105,6 +105,6 @@ def without_first_step(recording: Trace) -> int:
 
 def test_recorded_steps_are_counted_alike(traces: Path) -> None:
     for name in ("v100-ns-resolution", "mi300x-resnet-act-checkpoint-steps"):
-        facts = Facts(load(traces / "torch" / f"{name}.json.gz"))
+        facts = RuleInput(load(traces / "torch" / f"{name}.json.gz"))
         least = found(device_malloc, facts.trace, device_malloc_share=0)
         assert sum(one.evidence["calls"] for one in least) == without_first_step(facts.trace)

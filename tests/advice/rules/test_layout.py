@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.layout_transposes import converting, find, with_launches
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
@@ -36,7 +36,7 @@ def converted(us: int, kernel: str = CONVERSIONS[0]) -> Trace:
 
 @pytest.mark.parametrize("kernel", CONVERSIONS)
 def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
-    facts = Facts(converted(100, kernel))  # the step takes 7 + 20 + 100 + 900 µs
+    facts = RuleInput(converted(100, kernel))  # the step takes 7 + 20 + 100 + 900 µs
     (found,) = find(facts)
     assert facts.step_ns == 1_027_000
     assert found.evidence["busy_ns"] == 1_020_000
@@ -45,13 +45,13 @@ def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
 
 
 def test_a_small_share_of_the_work_does_not_count() -> None:
-    assert find(Facts(converted(48))) == []  # 48 of 968 µs are 4.96 %
-    assert len(find(Facts(converted(49)))) == 1  # 49 of 969 µs are 5.06 %
+    assert find(RuleInput(converted(48))) == []  # 48 of 968 µs are 4.96 %
+    assert len(find(RuleInput(converted(49)))) == 1  # 49 of 969 µs are 5.06 %
 
 
 def test_other_kernels_change_no_layout() -> None:
-    assert find(Facts(converted(100, "void at::native::elementwise_kernel<copy>"))) == []
-    assert find(Facts(converted(100, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"))) == []
+    assert find(RuleInput(converted(100, "void at::native::elementwise_kernel<copy>"))) == []
+    assert find(RuleInput(converted(100, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"))) == []
 
 
 def reordered(us: int) -> Trace:
@@ -70,7 +70,7 @@ def transposed(us: int) -> Trace:
 
 @pytest.mark.parametrize("made", [reordered, transposed])
 def test_three_quarters_of_copies_are_saved(made) -> None:
-    facts = Facts(made(100))
+    facts = RuleInput(made(100))
     (found,) = find(facts)
     assert found.ceiling_ns == 100_000
     assert predict(facts, found).saving_ns == 75_000
@@ -78,18 +78,18 @@ def test_three_quarters_of_copies_are_saved(made) -> None:
 
 @pytest.mark.parametrize("made", [reordered, transposed])
 def test_a_small_share_of_copies_does_not_count(made) -> None:
-    assert find(Facts(made(47))) == []  # 47 of 947 µs are 4.96 %
-    assert len(find(Facts(made(48)))) == 1  # 48 of 948 µs are 5.06 %
+    assert find(RuleInput(made(47))) == []  # 47 of 947 µs are 4.96 %
+    assert len(find(RuleInput(made(48)))) == 1  # 48 of 948 µs are 5.06 %
 
 
 def test_a_view_launches_nothing() -> None:
     ops = Op("aten::mm", [("gemm", 900)]), Op("aten::transpose"), Op("aten::reshape", inner=[Op("aten::view")])
-    assert find(Facts(training(*ops, names=torch_name))) == []
+    assert find(RuleInput(training(*ops, names=torch_name))) == []
 
 
 def test_both_kinds_are_two_changes() -> None:
     conv = Op("aten::cudnn_convolution", [(CONVERSIONS[0], 100), (CONVOLUTION, 800)])
-    facts = Facts(training(conv, Op("aten::contiguous", [("elementwise_kernel", 100)]), names=torch_name))
+    facts = RuleInput(training(conv, Op("aten::contiguous", [("elementwise_kernel", 100)]), names=torch_name))
     assert [predict(facts, found).saving_ns for found in find(facts)] == [90_000, 75_000]
 
 
@@ -109,7 +109,7 @@ def test_a_call_that_launched_other_work_too_stays() -> None:
 
 def test_without_a_device() -> None:
     with pytest.raises(NotEvaluableError, match="device"):
-        find(Facts(training(Op("aten::contiguous"), on=A100, names=torch_name)))
+        find(RuleInput(training(Op("aten::contiguous"), on=A100, names=torch_name)))
 
 
 def test_conversions_of_a_real_training(traces: Path) -> None:
@@ -118,6 +118,6 @@ def test_conversions_of_a_real_training(traces: Path) -> None:
     events = loaded.to_pandas()
     named = events[events["name"].astype(str).str.contains("nchwToNhwc|nhwcToNchw")]
     assert np.array_equal(converting(loaded), named.index.to_numpy())
-    (found,) = find(Facts(loaded))
+    (found,) = find(RuleInput(loaded))
     assert found.evidence["kernels"] == len(named) == 633
     assert found.ceiling_ns <= named["dur_ns"].sum() / 3  # three steps

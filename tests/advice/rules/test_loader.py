@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise, what_ifs
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
 from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.advice.rules.loader_workers import find as no_workers
@@ -113,7 +113,7 @@ def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
     """The last event of the recording also loads. An event inside another load belongs to that load."""
     times = ((0, 60_000), (10, 20), (99_000, 500))
     loads = [op("DataLoader.next", start, dur, kind="dataloader") | {"tid": 9} for start, dur in times]
-    assert len(Facts(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)).batch_rows) == 2
+    assert len(RuleInput(steps([*loads, op("aten::mm", 60_000, 39_000)], 100_000, 1)).batch_rows) == 2
 
 
 def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:
@@ -151,7 +151,7 @@ def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -
     """Four steps take 56 ms, so the mean is 14 ms with 10 ms of waiting. Twice as many workers make a batch every 14 ·
     0.55 ms."""
     recording = starved(name, ranks=ranks)
-    assert (Facts(recording).period, Facts(recording).step_ns) == (4, 14_000_000)
+    assert (RuleInput(recording).period, RuleInput(recording).step_ns) == (4, 14_000_000)
     (one,) = found(more_workers, recording)
     assert str(one.what) == (
         "One step in 4 waits for a batch, although worker processes make the batches: "
@@ -202,7 +202,7 @@ def test_the_time_before_a_batch_is_rebuilt_is_a_wait() -> None:
     """Only the time before the first operator of the call is a wait for the batch. With more workers, fetching a batch
     takes 0.5 ms instead of this wait."""
     recording = rebuilt(20)
-    assert set(Facts(recording).waited_ns.tolist()) == {18_600_000}
+    assert set(RuleInput(recording).waited_ns.tolist()) == {18_600_000}
     (one,) = found(more_workers, recording)
     assert predicted(recording, one)[1] == 64_000_000 - 20_600_000 + 500_000
 
@@ -237,7 +237,7 @@ def test_a_rare_long_wait_changes_no_other_step() -> None:
     """Two of 30 steps wait for 200 ms. If the gaps of 3 ms are removed, each of the two steps waits 3 · 4 ms longer,
     because its batch was requested four batches before."""
     recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
-    assert (Facts(recording).period, Facts(recording).step_ns) == (1, 4_000_000)
+    assert (RuleInput(recording).period, RuleInput(recording).step_ns) == (1, 4_000_000)
     assert without_gaps(recording)[:2] == (1_000_000, 1_000_000)
     assert found(more_workers, recording) == []
 
@@ -255,8 +255,8 @@ def test_other_advice_saves_nothing_while_the_loader_is_the_bottleneck(name: str
 @pytest.mark.parametrize("waits", [(100,) * 12, (100,) * 5 + (40_100,) + (100,) * 6, (1_500,) * 12])
 def test_single_waits_and_calls_as_long_as_a_handover(waits: tuple[int, ...]) -> None:
     recording = starved(WORKERS["torch"], waits)
-    assert Facts(recording).period == 1
-    assert without_gaps(recording)[1] == int(Facts(recording).step_ns) - 3_000_000
+    assert RuleInput(recording).period == 1
+    assert without_gaps(recording)[1] == int(RuleInput(recording).step_ns) - 3_000_000
 
 
 @pytest.mark.parametrize(("workers", "after"), [(1, 24_000_000), (2, 12_500_000), (8, 4_400_000)])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.select_loop import find as select_loops
 from perfkit_core.advice.rules.select_loop import find_rounds
 from perfkit_core.model.trace import Trace
@@ -147,7 +147,7 @@ def test_what_paddle_records(tmp_path: Path, at_once: bool) -> None:
 
 
 def test_embedding_tables_one_after_the_other(traces: Path) -> None:
-    facts = Facts(load(traces / "torch" / "dlrm-8xv100" / "rank2.json"))
+    facts = RuleInput(load(traces / "torch" / "dlrm-8xv100" / "rank2.json"))
     (one,) = select_loops(facts)
     assert one.evidence["rounds"] == 26  # DLRM's Criteo data has 26 tables
     assert len(find_rounds(facts.trace, 27).rows) == 0
@@ -165,7 +165,7 @@ def test_the_ceiling_includes_work_that_waits_for_the_selections(framework: str)
     rows += [call("cudaDeviceSynchronize", 200, 140, kind="sync")]
     recording = steps(rows, 400, framework=framework)
     (one,) = found(select_loops, recording)
-    prediction = predict(Facts(recording), one)
+    prediction = predict(RuleInput(recording), one)
     assert prediction.saving_ns is not None
     assert prediction.saving_ns > 100_000  # the host time of the selections
     assert prediction.ceiling_ns is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.device_sync import find as device_sync
 from perfkit_core.advice.rules.fill_then_copy import find as filled_on_host
 from perfkit_core.advice.rules.host_sync import find as host_sync
@@ -99,7 +99,7 @@ def test_small_operators_wait_for_the_launch_queue(traces: Path) -> None:
     """aten::mul of an optimizer takes 8 µs, or up to 2 ms while earlier convolutions occupy the device."""
     path = traces / "torch/v100-ns-resolution.json.gz"
     times = [event["dur"] for event in events(path) if event["name"] == "aten::mul"]
-    facts = Facts(load(path))
+    facts = RuleInput(load(path))
     (candidate,) = waiting_operator(facts)
     assert candidate.evidence["operator"] == "aten::mul"
     assert candidate.evidence["longest_ns"] <= round(max(times) * 1000)

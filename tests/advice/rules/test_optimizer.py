@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.advice.facts import Facts
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.per_tensor_optimizer import find as per_tensor
 from perfkit_core.advice.rules.per_tensor_optimizer import tensors_of
 from perfkit_core.advice.rules.zero_fill_gradients import find as zeroed_gradients
@@ -239,7 +239,7 @@ def recorded_torch(
 
 
 def test_what_torch_records(tmp_path: Path) -> None:
-    facts = Facts(recorded_torch(tmp_path / "loop", False, None, False))
+    facts = RuleInput(recorded_torch(tmp_path / "loop", False, None, False))
     (update,) = per_tensor(facts)
     assert update.evidence["tensors"] == 24  # a weight and a bias for each of 12 layers
     (zeros,) = zeroed_gradients(facts)
@@ -259,7 +259,7 @@ def test_what_torch_records_of_few_tensors(tmp_path: Path, tensors: int) -> None
 
 @pytest.mark.parametrize(("foreach", "fused"), [(True, None), (None, True)])
 def test_what_torch_records_of_fused_updates(tmp_path: Path, foreach: bool | None, fused: bool | None) -> None:
-    facts = Facts(recorded_torch(tmp_path, foreach, fused, True))
+    facts = RuleInput(recorded_torch(tmp_path, foreach, fused, True))
     # operators on lists read all parameters several times; their share of the time depends on the load of the machine
     assert len(found(per_tensor, facts.trace, foreach_share=0)) == (foreach is True)
     assert found(per_tensor, facts.trace, foreach_share=1) == []
@@ -290,13 +290,13 @@ def recorded_paddle(folder: Path, at_once: bool) -> Trace:
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_what_paddle_records(tmp_path: Path, at_once: bool) -> None:
-    facts = Facts(recorded_paddle(tmp_path, at_once))
+    facts = RuleInput(recorded_paddle(tmp_path, at_once))
     assert [one.evidence["tensors"] for one in per_tensor(facts)] == ([] if at_once else [12])
     assert "calls no operator to clear" in why_not(zeroed_gradients, facts.trace)
 
 
 def test_a_recorded_training_with_momentum(traces: Path) -> None:
-    facts = Facts(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz"))
+    facts = RuleInput(load(traces / "torch" / "pairs" / "resnet50-workers0.json.gz"))
     (one,) = per_tensor(facts)
     assert one.evidence["tensors"] == 161  # ResNet-50 has 161 parameters
     assert one.evidence["operators_per_tensor"] == 3  # weight decay, momentum and update

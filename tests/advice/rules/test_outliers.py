@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.remedies import remedied
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.advice.thresholds import overridden
 from perfkit_core.model.trace import Trace
@@ -45,7 +45,7 @@ def outside_of(recording: Trace) -> Trace:
 
 
 def test_the_slow_step_and_its_grown_events() -> None:
-    facts = Facts(training((*USUAL, 150)))
+    facts = RuleInput(training((*USUAL, 150)))
     [found] = outliers(facts)
     assert (found.evidence["steps"], found.evidence["longer_ns"]) == ([10], 50 * US)
     assert found.evidence["grown_ns"] == {"slow": 50 * US}  # 90 µs instead of the median of 40 µs
@@ -56,10 +56,10 @@ def test_the_slow_step_and_its_grown_events() -> None:
 def test_each_cause_has_a_remedy() -> None:
     """Events that grew, time in which nothing was recorded, and a slower clock have different remedies."""
     events = training((*USUAL, 150))
-    [grew] = outliers(Facts(events))
-    [idle] = outliers(Facts(outside_of(events)))
-    [clock] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
-    [often] = outliers(Facts(outside_of(training((*USUAL, *USUAL, 150, 160)))))
+    [grew] = outliers(RuleInput(events))
+    [idle] = outliers(RuleInput(outside_of(events)))
+    [clock] = outliers(RuleInput(kernels((1.2, 1.2, 1.2))))
+    [often] = outliers(RuleInput(outside_of(training((*USUAL, *USUAL, 150, 160)))))
     assert [one.words["outliers"] for one in (grew, idle, often, clock)] == ["events", "once", "outside", "clock"]
     assert str(idle.what).startswith(
         "Once, in step 10, the time without recorded events is 50.0 µs longer than in the other steps"
@@ -87,37 +87,37 @@ def test_waits_for_the_device_do_not_count_as_growth() -> None:
             host("cudaDeviceSynchronize", "sync", at + 5, dur - 15),
         ]
     [found] = outliers(
-        Facts(trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows]))
+        RuleInput(trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows]))
     )
     assert found.evidence["grown_ns"] == {"k": 50 * US}
 
 
 @pytest.mark.parametrize(("last", "fires"), [(105, False), (106, True), (100, False)])
 def test_a_twentieth_of_the_step_is_usual(last: int, fires: bool) -> None:
-    assert bool(outliers(Facts(training((*USUAL, last))))) == fires
+    assert bool(outliers(RuleInput(training((*USUAL, last))))) == fires
 
 
 @pytest.mark.parametrize(("last", "fires"), [(104, False), (105, True)])
 def test_three_standard_deviations_are_usual(last: int, fires: bool) -> None:
     """The limit is 3 × 1.4826 = 4.45 µs above the median of 100 µs."""
-    facts = Facts(training((*USUAL, last)), overridden({"outlier_share": 0.0}))
+    facts = RuleInput(training((*USUAL, last)), overridden({"outlier_share": 0.0}))
     assert bool(outliers(facts)) == fires
 
 
 def test_singular_and_plural_of_steps() -> None:
-    [one] = outliers(Facts(training((*USUAL, 150))))
+    [one] = outliers(RuleInput(training((*USUAL, 150))))
     assert str(one.what).startswith(
         "1 of 11 steps takes 50.0 µs longer than the usual 100 µs: step 10; these events take longer"
     )
-    [two] = outliers(Facts(training((*USUAL, *USUAL, 150, 160))))
+    [two] = outliers(RuleInput(training((*USUAL, *USUAL, 150, 160))))
     assert "2 of 22 steps take " in str(two.what)
     assert "steps 20 and 21;" in str(two.what)
 
 
 def test_five_steps_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="fewer than 5 steps"):
-        outliers(Facts(training((100, 100, 100, 200))))
-    [found] = outliers(Facts(training((100, 100, 100, 100, 200))))
+        outliers(RuleInput(training((100, 100, 100, 200))))
+    [found] = outliers(RuleInput(training((100, 100, 100, 100, 200))))
     assert found.evidence["steps"] == [4]
 
 
@@ -140,7 +140,7 @@ def of_kernels(steps: Sequence[Sequence[int]], names: str = "abc") -> Trace:
 
 
 def test_all_kernels_get_slower_when_the_clock_drops() -> None:
-    [found] = outliers(Facts(kernels((1.2, 1.2, 1.2))))
+    [found] = outliers(RuleInput(kernels((1.2, 1.2, 1.2))))
     assert found.evidence["factor"] == pytest.approx(1.2)
     assert (found.evidence["kernels"], found.method) == (3, "none")
 
@@ -148,7 +148,7 @@ def test_all_kernels_get_slower_when_the_clock_drops() -> None:
 def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
     """The medians of the first three and the last three steps are 110 and 143."""
     steps = [100, 110, 120, 300, 300, 300, 133, 143, 153]
-    [found] = outliers(Facts(of_kernels([[dur] * 3 for dur in steps])))
+    [found] = outliers(RuleInput(of_kernels([[dur] * 3 for dur in steps])))
     assert found.evidence["factor"] == pytest.approx(143 / 110)
 
 
@@ -158,4 +158,4 @@ def test_the_last_third_of_the_steps_is_compared_with_the_first() -> None:
 )
 def test_a_clock_that_does_not_drop(factors: Sequence[float], names: str) -> None:
     """The cases are a small factor, a single slower kernel, too few kernels, and no change."""
-    assert outliers(Facts(kernels(factors, names))) == []
+    assert outliers(RuleInput(kernels(factors, names))) == []

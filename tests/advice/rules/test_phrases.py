@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.facts import Facts, listed
+from perfkit_core.advice.rule_input import RuleInput, listed
 from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
 from perfkit_core.readers.load import load
 from tests.support.advised import call, copy, found, op, steps
@@ -25,7 +25,7 @@ FILES = (
 
 
 def test_an_average_that_is_shown_as_1_takes_the_singular() -> None:
-    facts = Facts(steps([]))
+    facts = RuleInput(steps([]))
     shown = [str(facts.plural("one", "many", count)) for count in (1, 1.0, 1.0004, 2, 0.5, 1.5, 714)]
     assert shown == [*["one"] * 3, *["many"] * 4]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.rank_skew import find as skewed
 from perfkit_core.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
@@ -36,10 +36,10 @@ def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock:
     return trace([row for row in rows if row["dur_ns"]], rank=number)
 
 
-def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> Facts:
+def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> RuleInput:
     """Return three ranks; the clock of the second rank is 3 ms ahead."""
     clocks = (0, 3000, 0)
-    return Facts(concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)]))
+    return RuleInput(concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)]))
 
 
 def test_a_slow_device_keeps_the_others_waiting() -> None:
@@ -77,14 +77,14 @@ def test_equal_ranks_have_no_skew() -> None:
 
 def test_ranks_steps_and_collectives_are_needed() -> None:
     with pytest.raises(NotEvaluableError, match="only one rank"):
-        skewed(Facts(rank(0, 200)))
+        skewed(RuleInput(rank(0, 200)))
     roots = [rank(n, 200 + 100 * n, name="ncclDevKernel_Broadcast_RING_LL") for n in range(2)]
     with pytest.raises(NotEvaluableError, match="no collectives were matched"):
-        skewed(Facts(concat_traces(roots)))
+        skewed(RuleInput(concat_traces(roots)))
 
 
 def test_a_rank_that_is_cut_off_is_not_compared() -> None:
     whole = job((300, 300, 500)).trace
-    assert skewed(Facts(whole))
+    assert skewed(RuleInput(whole))
     with pytest.raises(NotEvaluableError, match="is cut off"):
-        skewed(Facts(whole.with_meta(incomplete=True)))
+        skewed(RuleInput(whole.with_meta(incomplete=True)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.device_sync import find as device_sync
 from perfkit_core.advice.rules.host_sync import find as host_sync
 from perfkit_core.advice.rules.host_sync import what_if as host_sync_every
@@ -51,7 +51,7 @@ def test_fetching_in_every_second_step(framework: str) -> None:
     """Step 0 fetches nothing, so the host reaches step 1 early. The kernels of both steps end at 126, and the host
     finishes 35 µs later. So two steps take 161 µs instead of 200 µs."""
     recording = steps(fetching(framework), count=4, framework=framework)
-    prediction = predict(Facts(recording), host_sync_every(Facts(recording), 2))
+    prediction = predict(RuleInput(recording), host_sync_every(RuleInput(recording), 2))
     assert prediction.saving_ns == 19_500
 
 
@@ -60,13 +60,13 @@ def test_periods_of_short_and_long_steps(every: int) -> None:
     """Only the last step of each period fetches. It ends 35 µs after the last kernel. Kernels of 60 µs follow each
     other 1 µs apart, so a period of N steps takes 5 + 61N − 1 + 35 µs."""
     recording = steps(fetching("torch"), count=7)
-    prediction = predict(Facts(recording), host_sync_every(Facts(recording), every))
+    prediction = predict(RuleInput(recording), host_sync_every(RuleInput(recording), every))
     assert prediction.p50_ns == (39 + 61 * every) * 1_000 // every
     assert prediction.saving_ns == 100_000 - prediction.p50_ns
 
 
 def test_the_period_must_fit_into_the_recording() -> None:
-    facts = Facts(steps(fetching("torch"), count=3))
+    facts = RuleInput(steps(fetching("torch"), count=3))
     assert host_sync_every(facts, 3).period == 3
     with pytest.raises(NotEvaluableError, match="only 3 consecutive steps were recorded: give 3 or less"):
         host_sync_every(facts, 4)

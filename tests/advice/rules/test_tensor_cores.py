@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.matrix_products import by_peaks, tensor_cores_of
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
 from perfkit_core.model.meta import Device
 from perfkit_core.model.trace import Trace
@@ -26,7 +26,7 @@ def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | 
 
 
 def test_mixed_precision_saves_half_of_float32_products() -> None:
-    facts = Facts(product("volta_sgemm_128x64_nn"))
+    facts = RuleInput(product("volta_sgemm_128x64_nn"))
     (found,) = tensor_cores_unused.find(facts)
     assert facts.step_ns == 1_007_000
     assert found.evidence["kernel_ns"] == found.ceiling_ns == 300_000
@@ -34,7 +34,7 @@ def test_mixed_precision_saves_half_of_float32_products() -> None:
 
 
 def test_half_precision_on_ordinary_cores() -> None:
-    facts = Facts(product("volta_hgemm_64x32_nt"))
+    facts = RuleInput(product("volta_hgemm_64x32_nt"))
     (found,) = tensor_cores_unused.find(facts)
     assert found.conflicts == ("unaligned-matmul",)
     assert predict(facts, found).saving_ns == 150_000
@@ -42,26 +42,26 @@ def test_half_precision_on_ordinary_cores() -> None:
 
 def test_dtypes_of_the_operator_take_precedence_over_names() -> None:
     name = "void cudnn::winograd_nonfused::generateWinogradTilesKernel<0>"
-    assert tensor_cores_unused.find(Facts(product(name))) == []
-    assert len(tensor_cores_unused.find(Facts(product(name, dtypes='["float","float"]')))) == 1
+    assert tensor_cores_unused.find(RuleInput(product(name))) == []
+    assert len(tensor_cores_unused.find(RuleInput(product(name, dtypes='["float","float"]')))) == 1
 
 
 def test_kernels_of_paddle() -> None:
     conv = Op("conv2d dygraph", [("maxwell_scudnn_128x128_relu_interior_nn", 300)])
-    facts = Facts(training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name))
+    facts = RuleInput(training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name))
     (found,) = tensor_cores_unused.find(facts)
     assert predict(facts, found).saving_ns == 150_000
 
 
 def test_products_on_tensor_cores_and_devices_without_them() -> None:
-    assert tensor_cores_unused.find(Facts(product("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"))) == []
-    assert tensor_cores_unused.find(Facts(product("maxwell_sgemm_128x64_nn", on=P100))) == []
-    assert tensor_cores_unused.find(Facts(product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300))) == []
+    assert tensor_cores_unused.find(RuleInput(product("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"))) == []
+    assert tensor_cores_unused.find(RuleInput(product("maxwell_sgemm_128x64_nn", on=P100))) == []
+    assert tensor_cores_unused.find(RuleInput(product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300))) == []
 
 
 def test_a_small_share_of_the_step_does_not_count() -> None:
-    assert tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 37))) == []  # a step of 744 µs: 4.97 %
-    assert len(tensor_cores_unused.find(Facts(product("volta_sgemm_128x64_nn", 38)))) == 1  # a step of 745 µs: 5.1 %
+    assert tensor_cores_unused.find(RuleInput(product("volta_sgemm_128x64_nn", 37))) == []  # a step of 744 µs: 4.97%
+    assert len(tensor_cores_unused.find(RuleInput(product("volta_sgemm_128x64_nn", 38)))) == 1  # a step of 745 µs: 5.1%
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_small_share_of_the_step_does_not_count() -> None:
 def test_missing_devices_or_kernel_names(made: Trace, why: str) -> None:
     for rule in (tensor_cores_unused.find, tf32_off.find):
         with pytest.raises(NotEvaluableError, match=why):
-            rule(Facts(made))
+            rule(RuleInput(made))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_devices(device: Device, half: bool, tf32: bool) -> None:
 
 
 def test_half_of_products_is_saved_by_tf32() -> None:
-    facts = Facts(product("ampere_sgemm_128x64_nn", on=A100))
+    facts = RuleInput(product("ampere_sgemm_128x64_nn", on=A100))
     (found,) = tf32_off.find(facts)
     assert predict(facts, found).saving_ns == 150_000
     prediction = predict(facts, found)
@@ -104,18 +104,18 @@ def test_half_of_products_is_saved_by_tf32() -> None:
 
 
 def test_tf32_that_is_used_or_not_supported() -> None:
-    assert tf32_off.find(Facts(product("ampere_sgemm_128x64_nn", on=V100))) == []
-    assert tf32_off.find(Facts(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # a step of 744 µs: 4.97 %
+    assert tf32_off.find(RuleInput(product("ampere_sgemm_128x64_nn", on=V100))) == []
+    assert tf32_off.find(RuleInput(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # a step of 744 µs: 4.97%
     convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_g1_ffma"
-    assert tf32_off.find(Facts(product(convolution, on=A100))) == []
+    assert tf32_off.find(RuleInput(product(convolution, on=A100))) == []
     used = Op("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 10)])
     plain = Op("aten::mm", [("ampere_sgemm_128x64_nn", 300)])
-    assert tf32_off.find(Facts(training(used, plain, names=torch_name))) == []
+    assert tf32_off.find(RuleInput(training(used, plain, names=torch_name))) == []
 
 
 def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:
     """A V100 trains in single precision. The evidence equals a list of all matrix kernels that was made by hand."""
-    facts = Facts(load(traces / "torch" / "v100-ns-resolution.json.gz"))
+    facts = RuleInput(load(traces / "torch" / "v100-ns-resolution.json.gz"))
     (found,) = tensor_cores_unused.find(facts)
     events = facts.trace.to_pandas()
     words = "sgemm|scudnn|dgrad_engine|dgrad2d|wgrad|winograd|convolve"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.facts import Facts, NotEvaluableError
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.low_device_utilisation import find
 from perfkit_core.readers.load import load
 from tests.support.events import device, host, trace
 
 
-def working(busy_ns: int, loading_ns: int = 0) -> Facts:
+def working(busy_ns: int, loading_ns: int = 0) -> RuleInput:
     """Return two steps of 1 ms with data loading and device work: two kernels on two streams that overlap
     completely."""
     rows = []
@@ -26,7 +26,7 @@ def working(busy_ns: int, loading_ns: int = 0) -> Facts:
             device("a", "kernel", begin + 200_000, busy_ns, 2 * step + 1),
             {**device("b", "kernel", begin + 200_000, busy_ns, 2 * step + 1), "stream": 8},
         ]
-    return Facts(trace(rows))
+    return RuleInput(trace(rows))
 
 
 def test_less_than_half_of_the_step() -> None:
@@ -48,9 +48,9 @@ def test_training_that_waits_for_data_does_not_count() -> None:
 
 def test_without_steps_or_device() -> None:
     with pytest.raises(NotEvaluableError, match="steps"):
-        find(Facts(trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)])))
+        find(RuleInput(trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)])))
     with pytest.raises(NotEvaluableError, match="device"):
-        find(Facts(trace([host("step", "step", 0, 10, step=0), host("a", "operator", 0, 5)])))
+        find(RuleInput(trace([host("step", "step", 0, 10, step=0), host("a", "operator", 0, 5)])))
 
 
 def test_a_real_recording(traces: Path) -> None:
@@ -68,5 +68,5 @@ def test_a_real_recording(traces: Path) -> None:
     for start, end in edges:
         busy += max(end - max(start, until), 0)
         until = max(until, end)
-    (found,) = find(Facts(loaded))
+    (found,) = find(RuleInput(loaded))
     assert found.evidence["busy_ns"] == busy

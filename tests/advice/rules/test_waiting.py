@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfkit_core.advice.facts import Facts
 from perfkit_core.advice.predict import predict
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.waiting_operator import find as waiting_operator
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps, why_not
 
@@ -35,7 +35,7 @@ def test_an_operator_that_waits(framework: str) -> None:
     # the call runs from 20 to 1520, and the kernel ends at 1510
     assert candidate.evidence["device_overlap_ratio"] == round(1490 / 1500, 3)
     assert "cudaStreamSynchronize" in str(candidate.what)
-    prediction = predict(Facts(recording), candidate)
+    prediction = predict(RuleInput(recording), candidate)
     assert (prediction.saving_ns, prediction.p50_ns, prediction.ceiling_ns) == (None, None, None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfkit_core.advice.facts import Candidate, Facts
+from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.replay.transforms import Remove
@@ -15,7 +15,7 @@ from perfkit_core.replay.transforms import Remove
 NAME = "TransData"
 
 
-def find(facts: Facts) -> Sequence[Candidate]:
+def find(facts: RuleInput) -> Sequence[Candidate]:
     """Return the conversions of all steps, or an empty list if there are none. Raises NotEvaluableError if no device
     work was recorded."""
     facts.need_device()

@@ -1,4 +1,4 @@
-"""Input and output of rules: ``Facts`` is a recording with its replay, and a ``Candidate`` is a finding."""
+"""Input and output of rules: ``RuleInput`` is a recording with its replay, and a ``Candidate`` is a finding."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RuleInput:
     """A recording with the numbers that rules need. Each property is computed once. Times are mostly in ns per step."""
 
     trace: Trace
@@ -269,13 +269,11 @@ class Facts:
     def recorded_number(self, what: str) -> int | None:
         """Return the recorded number of CORES, THREADS or PROCESSES; None if it was not recorded."""
         meta = self.trace.meta
-        places: list[Mapping[str, Any]] = [meta.options, meta.extra]
         host = meta.extra.get(HOST)
-        if isinstance(host, Mapping):
-            places.insert(0, host)
-        for place in places:
+        of_host: list[Mapping[str, Any]] = [host] if isinstance(host, Mapping) else []
+        for mapping in (*of_host, meta.options, meta.extra):
             for name in COUNT_KEYS[what]:
-                number = place.get(name)
+                number = mapping.get(name)
                 if isinstance(number, int) and not isinstance(number, bool) and number > 0:
                     return number
         return None
@@ -396,11 +394,11 @@ class Facts:
             return message("{part:ns} of the {busy:ns} of device busy time per step", part=spent_ns, busy=busy)
         return message("{part:ns} of the {busy:ns} of device busy time in the recording", part=spent_ns, busy=busy)
 
-    def plural(self, one: str, many: str, count: float, /, **values: Any) -> Message:
-        """Return ``one`` if the rounded count is 1, else ``many``, with ``count`` and ``per_step`` filled in."""
+    def plural(self, singular: str, many: str, count: float, /, **values: Any) -> Message:
+        """Return ``singular`` if the rounded count is 1, else ``many``, with ``count`` and ``per_step`` filled in."""
         number = 1 if f"{count:.3g}" == "1" else 2
         per_step = message("per step") if self.has_steps else message("in the recording")
-        return plural(one, many, number, **({"count": count, "per_step": per_step} | values))
+        return plural(singular, many, number, **({"count": count, "per_step": per_step} | values))
 
 
 def listed(names: Sequence[str], most: int = 3) -> Message:
