@@ -13,7 +13,7 @@ from perfkit_core.agents.answers import QUALITY, Content, Items, of_report
 from perfkit_core.agents.session import Session
 from perfkit_core.compare import kinds_table, step_kinds
 from perfkit_core.compare.gate.conditions import parsed
-from perfkit_core.compare.pair import Asked, distinguishing
+from perfkit_core.compare.pair import CompareOptions, distinguishing
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.flops.peaks import read_peaks
@@ -136,7 +136,7 @@ def what_if_answer(session: Session, request: requests.WhatIf) -> Content:
 
 def compare(session: Session, request: requests.Compare) -> Content:
     places = [session.places(request.base), session.places(request.other)]
-    asked = Asked(request.per, tuple(request.amounts), tuple(map(parsed, request.fail_on)), request.noise)
+    asked = CompareOptions(request.per, tuple(request.amounts), tuple(map(parsed, request.fail_on)), request.noise)
     whole = [[load(place, partial=request.partial) for place in run] for run in places]
     base, other = step_kinds.of_one_kind(whole)
     names = distinguishing([run[0] for run in places])

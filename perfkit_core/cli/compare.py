@@ -28,7 +28,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
-    from perfkit_core.compare.pair import Asked
+    from perfkit_core.compare.pair import CompareOptions
     from perfkit_core.model.report_data import Report
 
 FAILED: Final = 1
@@ -98,7 +98,8 @@ def compare(
 
     Exit codes: 0 if the comparison succeeds, 1 if a limit of --fail-on is exceeded beyond noise, 2 if a run or an
     option is invalid."""
-    from perfkit_core.compare import change, multi_run
+    from perfkit_core.compare import multi_run
+    from perfkit_core.compare.against import against_report
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
@@ -120,7 +121,7 @@ def compare(
     names = [name for name, _ in named]
     with working("comparing"):
         if against:
-            report = change.against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
+            report = against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
         elif len(names) == 2:
             report = comparison_report(captures[0], captures[1], wanted, names, kinds_section(whole))
         else:
@@ -156,10 +157,10 @@ def compare(
     return FAILED if any(result == "failed" for result, _ in results) else 0
 
 
-def asked(given: Mapping[str, Any], runs: int) -> Asked:
+def asked(given: Mapping[str, Any], runs: int) -> CompareOptions:
     """Parse the values of --per, --samples, --tokens, --fail-on, --noise and --by. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
-    from perfkit_core.compare.pair import Asked
+    from perfkit_core.compare.pair import CompareOptions
 
     per = given["per"]
     if given["tokens"] and per != "token":
@@ -185,7 +186,7 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
             raise UsageError(f"--noise {noise!r} is not between 0% and 100%", hint)
     amounts = amounts * runs if len(amounts) == 1 else amounts
     by = tuple(options.names(given.get("by", ())))
-    return Asked(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share, by)
+    return CompareOptions(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share, by)
 
 
 def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:

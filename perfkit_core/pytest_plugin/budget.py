@@ -142,7 +142,7 @@ def _of_time(section: Section, condition: conditions.Condition, share: float | N
                          "use perf.repeat(function), or leave the fixture perf out")  # fmt: skip
     between = noise.between_runs([section.trace], sum(section.times_ns)).ratio if share is None else share
     times = statistics.step_statistics(samples, samples, between=between)
-    outcome = conditions.judged(condition, times)
+    outcome = conditions.evaluate(condition, times)
     note = f"median of {units.counted(len(section.times_ns), 'call')}"
     if times.noise is not None:
         note += f", noise {units.format_duration(round(times.noise / 2**0.5))}"
