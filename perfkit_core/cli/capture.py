@@ -31,12 +31,12 @@ def capture(target: str, steps: int, no_wait: bool, timeout: int | None) -> None
     The training needs a handler with on_demand=True. PID is the process id of any of its ranks; RUN_DIR is the folder
     of its handler. The training notices the request where its next step begins. All ranks then record the same steps.
     The command ends when the steps are written."""
-    from perfkit_core.recording.capture import Capture
+    from perfkit_core.recording.capture import CaptureClient
     from perfkit_core.recording.on_demand import MOST_STEPS
 
     if steps > MOST_STEPS:
         raise UsageError(f"--steps {steps} is too large, the maximum is {MOST_STEPS}", "example: --steps 20")
-    with working(f"waiting for the next step of {target}") as say, Capture(target, timeout) as client:
+    with working(f"waiting for the next step of {target}") as say, CaptureClient(target, timeout) as client:
         accepted = client.ask(steps)
         many = len(accepted.processes)
         ranks = f" of {many} processes" if many > 1 else ""
