@@ -42,37 +42,37 @@ class Session:
     @contextmanager
     def reading(self, request: Reading) -> Iterator[Profile]:
         """Provide the profile of a request. All files that are read in this context are read as the request says."""
-        paths = self.places(request.sources)
+        paths = self.paths(request.sources)
         chosen = self.choices(request)
-        others = map(as_path, (*chosen.graph_captures, *chosen.compile_info))
-        key = digest([*map(str, paths)], request.partial, str(chosen), fingerprint([*paths, *others]))
+        side_files = map(as_path, (*chosen.graph_captures, *chosen.compile_info))
+        key = digest([*map(str, paths)], request.partial, str(chosen), fingerprint([*paths, *side_files]))
         with choices.choosing(chosen):
-            yield _kept(self._profiles, key, _PROFILES, lambda: _opened(paths, request.partial))
+            yield _cached(self._profiles, key, _PROFILES, lambda: _opened(paths, request.partial))
 
     @contextmanager
     def trace(self, request: Reading) -> Iterator[Trace]:
         """Provide the profile of a request as one trace."""
         with self.reading(request) as profile:
-            paths = self.places(request.sources)
+            paths = self.paths(request.sources)
             yield profile.trace if isinstance(profile, Whole) else _named(load(paths, partial=request.partial), paths)
 
     def choices(self, request: Reading) -> choices.Choices:
         return choices.including(
-            step_on=request.step_on, step_kind=request.step_kind, graph_capture=self.places(request.graph_capture),
-            compile_info=self.places(request.compile_info),
+            step_on=request.step_on, step_kind=request.step_kind, graph_capture=self.paths(request.graph_capture),
+            compile_info=self.paths(request.compile_info),
         )  # fmt: skip
 
-    def places(self, texts: Sequence[str]) -> list[Path]:
-        return [self.roots.place(text) for text in texts]
+    def paths(self, texts: Sequence[str]) -> list[Path]:
+        return [self.roots.path(text) for text in texts]
 
     def files(self, request: Any) -> list[Path]:
         """Return all paths that a request names."""
         names = ("sources", "graph_capture", "compile_info", "base", "other")
         lists = [getattr(request, name, ()) for name in names]
-        texts = [text for one in lists if isinstance(one, list) for text in one]
+        texts = [text for values in lists if isinstance(values, list) for text in values]
         texts += filter(None, [getattr(request, "peaks", None)])
         folder = getattr(request, "folder", None)
-        return [*self.places(texts), *([] if folder is None else below(self.roots.folder(folder)))]
+        return [*self.paths(texts), *([] if folder is None else below(self.roots.folder(folder)))]
 
     def ran(self, key: str, again: bool, make: Callable[[], Content]) -> Content:
         """Return the content of a tool that runs code. It runs again, unless only a further part is asked for."""
@@ -84,10 +84,10 @@ class Session:
         return self.answer(key, make)
 
     def answer(self, key: str, make: Callable[[], Content]) -> Content:
-        return _kept(self._answers, key, _ANSWERS, make)
+        return _cached(self._answers, key, _ANSWERS, make)
 
 
-def _kept(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]) -> T:
+def _cached(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]) -> T:
     if key not in cache:
         cache[key] = make()
     cache.move_to_end(key)
