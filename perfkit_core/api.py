@@ -108,8 +108,8 @@ def summarize(
     if isinstance(profile, Trace) and (step_on or step_kind or graph_capture or compile_info):
         hint = "give them to load"
         raise UsageError("step_on, step_kind, graph_capture and compile_info apply when a source is read", hint)
-    made = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
-    with choosing(made):
+    choices = including(step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info)
+    with choosing(choices):
         read = as_profile(profile, workers=workers, scheduler=scheduler)
         if view is None:
             brief = request == ViewRequest(steps=request.steps, peaks=rates)
