@@ -7,7 +7,5 @@ from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 
-__all__ = [
-    "CompareOptions", "Comparison", "Pair", "SampleStatistics", "compare", "comparison_report", "pair",
-    "step_statistics",
-]  # fmt: skip
+__all__ = ["CompareOptions", "Comparison", "Pair", "SampleStatistics", "compare", "comparison_report", "pair",
+           "step_statistics"]  # fmt: skip

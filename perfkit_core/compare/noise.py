@@ -69,10 +69,9 @@ def noise_band(
         values = np.array([float(statistic(group)) for group in groups])
         mean = values.mean()
         squares.append(float((((values - mean) / mean) ** 2).sum()) if mean else float((values != 0).sum()))
-    measured = student(freedom) * float(np.sqrt(sum(squares) / freedom))
-    unmeasured = 0.0 if several else _NORMAL * between
+    measured, assumed = student(freedom) * float(np.sqrt(sum(squares) / freedom)), 0.0 if several else _NORMAL * between
     counts = [len(side) if several else len(_quarters(side[0])) for side in (base, other)]
-    shares = [float(np.sqrt(measured**2 / count + unmeasured**2)) for count in counts]
+    shares = [float(np.sqrt(measured**2 / count + assumed**2)) for count in counts]
     levels = [float(statistic(pool(side))) for side in (base, other)]
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))

@@ -17,14 +17,7 @@ import pandas as pd
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
-from perfkit_core.compare.statistics import (
-    SampleStatistics,
-    StepSamples,
-    of_steps,
-    pooled,
-    step_samples,
-    step_statistics,
-)
+from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_steps, pooled, samples_of, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import render
 from perfkit_core.model.meta import SAMPLE, TOKEN, WORK_KEYS
@@ -121,7 +114,7 @@ def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions)
     and ValueError for a side without captures."""
     sides = tuple(base), tuple(other)
     traces = pooled(sides[0]), pooled(sides[1])
-    captures = tuple(map(step_samples, sides[0])), tuple(map(step_samples, sides[1]))
+    captures = tuple(map(samples_of, sides[0])), tuple(map(samples_of, sides[1]))
     between = between_runs(traces) if options.noise is None else Between(options.noise, GIVEN)
     samples = [[recording.step_ns for recording in side] for side in captures]
     steps = of_steps(samples[0], samples[1], between.ratio)

@@ -78,7 +78,7 @@ class StepSamples:
         return outlying(self.mean_ns, limits.outlier_sigmas, limits.outlier_share)
 
 
-def step_samples(trace: Trace) -> StepSamples:
+def samples_of(trace: Trace) -> StepSamples:
     """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]

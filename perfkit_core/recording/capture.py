@@ -183,9 +183,8 @@ class CaptureClient:
                 error = f"nothing was reported for {SILENT_S:.0f} s, so the loop may be over"
                 if gone:
                     error = f"the process ended before all of {what} were recorded"
-                return recorded + [
-                    CaptureResult(process, ranks.get(process), False, None, None, error) for process in sorted(left)
-                ]
+                return recorded + [CaptureResult(process, ranks.get(process), False, None, None, error)
+                                   for process in sorted(left)]  # fmt: skip
             if len(recorded) > count:
                 heard, count = now, len(recorded)
             say(f"waiting for {len(left)} of {len(accepted.processes)} processes")
