@@ -16,7 +16,7 @@ from perfkit_core.recording import environment
 from perfkit_core.recording.capture import Accepted, CaptureClient, CaptureResult
 from perfkit_core.recording.schedule import NativeActions, demanded
 from perfkit_core.recording.step_recording import CallbackRecording
-from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
 from tests.support.small_trace import small_trace
 
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ NATIVE = NativeActions("off", "warm up", "record", "last")
 
 def handler(folder: Path) -> CycleWriter[Any]:
     made: CycleWriter[Any] = trace_handler(
-        folder, lambda profiler, place: Taken(small_trace), (), environment.environment_place, True
+        folder, lambda profiler, place: DetachedCycle(small_trace), (), environment.environment_rank, True
     )
     return made
 
