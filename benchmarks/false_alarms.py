@@ -21,7 +21,7 @@ from benchmarks.advice.truth import known
 from benchmarks.results import Check, Section, Table, at_most
 from perfkit_core.calibration.equal_runs import DEVICE, HOST, EqualRuns, Kind, pooled
 from perfkit_core.compare.noise import assumed, of_measured
-from perfkit_core.compare.statistics import FASTER, SLOWER, capture, step_statistics
+from perfkit_core.compare.statistics import FASTER, SLOWER, samples_of, step_statistics
 from perfkit_core.readers.load import load
 
 STEPS: Final = 20
@@ -72,7 +72,7 @@ MACHINES: Final = (
 @cache
 def _recorded(quiet: bool) -> list[Runs]:
     """Return the steps of each recording, relative to their median."""
-    steps = [capture(load(path)).step_ns for path in sorted(RECORDINGS.glob("*.parquet"))]
+    steps = [samples_of(load(path)).step_ns for path in sorted(RECORDINGS.glob("*.parquet"))]
     relative = [times / np.median(times) for times in steps]
     return [times for times in relative if not quiet or 1.4826 * np.median(np.abs(times - 1)) < QUIET]
 

@@ -40,11 +40,11 @@ def unwritable(path: object, error: OSError) -> UsageError:
     return UsageError(f"{path}: cannot be written ({error.strerror or error})", "choose another path with -o")
 
 
-def spelled_like(name: str, known: Iterable[str], label: str = "known", shown: Iterable[str] = ()) -> str:
+def spelled_like(name: str, choices: Iterable[str], label: str = "known", shown: Iterable[str] = ()) -> str:
     """Return a hint: the known names that are similar to ``name``, and all known names, or ``shown``."""
     from difflib import get_close_matches
 
-    names = list(known)
+    names = list(choices)
     near = get_close_matches(name, names, cutoff=0.75)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}{label}: {', '.join(shown or names)}"

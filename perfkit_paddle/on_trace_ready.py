@@ -67,7 +67,7 @@ def watch_timers() -> None:
     timer.benchmark().hooks.setdefault("perfkit_timer_only", StartHook())
 
 
-def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = frozenset()) -> writer.Taken:
+def take(profiler: Any, place: environment.ProcessRank, no_steps: frozenset[int] = frozenset()) -> writer.DetachedCycle:
     """Take the cycle that a profiler has just finished. The steps with the numbers in ``no_steps`` are not complete
     iterations, so they are not stored as steps. Raises CaptureError if there is no cycle."""
     result = getattr(profiler, "profiler_result", None)
@@ -107,7 +107,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
         content = saved(result)
     except Exception as error:
         trace = finished(*_from_tree(result, error)).with_findings(findings.save_failed(str(error)))
-        return writer.Taken(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
+        return writer.DetachedCycle(lambda: trace, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
     def decoded() -> Trace:
         try:
@@ -116,7 +116,7 @@ def take(profiler: Any, place: environment.Place, no_steps: frozenset[int] = fro
             return finished(*_from_tree(result, error)).with_findings(findings.save_failed(str(error)))
         return finished(scanned.tables, events)
 
-    return writer.Taken(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
+    return writer.DetachedCycle(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
 
 
 def saved(result: Any) -> memoryview:
@@ -147,9 +147,9 @@ def _from_tree(result: Any, error: Exception) -> tuple[dict[str, pb_table.Table]
     return tables, rows(tables)
 
 
-def place() -> environment.Place:
+def place() -> environment.ProcessRank:
     """Return rank and world size from the environment variables of the launcher, which may be Paddle's or another."""
-    return environment.environment_place(_LAUNCHER)
+    return environment.environment_rank(_LAUNCHER)
 
 
 _UINT64: Final = 1 << 64

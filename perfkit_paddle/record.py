@@ -42,7 +42,7 @@ class ScriptRecording:
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
         arguments = profiler_arguments(flags, OPTIONS, "paddle", INSTEAD)
         profiling = framework.profiler()  # importing Paddle sets a handler of SIGTERM, which the writer replaces
-        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
+        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=place)
         state = profiling.ProfilerState
 
         def schedule(step: int) -> Any:  # Paddle's make_scheduler would warn that there is no warm-up
@@ -74,7 +74,7 @@ class ScriptRecording:
         self._other.check()
         return written
 
-    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
         """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
         taken = take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
         return replace(taken, clock=self._clock)
@@ -82,7 +82,7 @@ class ScriptRecording:
     def _stop(self) -> None:
         if not self._running:
             return
-        with signals.shared().held():
+        with signals.shared().delayed():
             self._running = False
             self._other.restore()
             with signals.guarded("Paddle's profiler could not be stopped; the files written before remain"):
@@ -177,7 +177,7 @@ class PaddleStepProfiler:
         profiler, self._profiler = self._profiler, None
         profiler.stop()
 
-    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
         interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
         partial = tuple(map(findings.partial_step, interrupted))
         taken = take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))

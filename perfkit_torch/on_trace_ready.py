@@ -58,7 +58,7 @@ def trace_handler(
     return writer.trace_handler(run_dir, take, also, place, on_demand, profiler, recording)
 
 
-def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:
+def take(profiler: Any, place: environment.ProcessRank, clock: StepClock | None = None) -> writer.DetachedCycle:
     """Take the last cycle of the profiler. ``clock``: the clock of the training, by default that of its schedule.
 
     Read torch's objects in the calling thread: this holds the GIL, so another thread would block the training as well.
@@ -105,7 +105,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
             failures.logger.exception("perfkit: the compiled graphs could not be read")
             return trace
 
-    taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
+    taken = writer.DetachedCycle(finish, not getattr(profiler, "with_stack", False), clock)
     taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
     stepped = clock is None and bool(getattr(profiler, "step_num", 0))
     return taken.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else taken
@@ -186,9 +186,9 @@ def _thread_names(rank: int | None) -> dict[str, str]:
     return names
 
 
-def place() -> environment.Place:
+def place() -> environment.ProcessRank:
     """Return rank and world size from torch.distributed if initialised, else from the launcher's environment."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():
-        return environment.Place(distributed.get_rank(), distributed.get_world_size())
-    return environment.environment_place()
+        return environment.ProcessRank(distributed.get_rank(), distributed.get_world_size())
+    return environment.environment_rank()

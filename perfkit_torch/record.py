@@ -30,7 +30,7 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
-        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, place=place)
+        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=place)
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
         arguments = profiler_arguments(flags, OPTIONS, "torch")
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
@@ -47,7 +47,7 @@ class ScriptRecording:
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
-    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
         return take(profiler, place, self._clock)
 
     def _before_update(self) -> None:
@@ -71,7 +71,7 @@ class ScriptRecording:
             self._stop()
 
     def _stop(self) -> None:
-        with signals.shared().held():
+        with signals.shared().delayed():
             if self._running:
                 self._running = False
                 self._other.restore()
@@ -164,7 +164,7 @@ class TorchStepProfiler:
             self._close()
         return profiler
 
-    def _take(self, profiler: Any, place: environment.Place) -> writer.Taken:
+    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
         taken = take(profiler, place, self.clock)
         if self._ending is Ending.INTERRUPTED:
             return taken

@@ -49,7 +49,7 @@ def of_report(report: Report, trace: Trace | None = None) -> Content:
     in memory."""
     paths = [source.path for source in report.sources]
     lists = [quality(report.sources)]
-    unknown = [one for section in report.sections for one in cannot_tell(section, report.sources, trace)]
+    unknown = [gap for section in report.sections for gap in cannot_tell(section, report.sources, trace)]
     lists.append(Items((CANNOT_TELL,), unknown))
     for section in report.sections:
         if section.only_text:
@@ -68,16 +68,16 @@ def of_report(report: Report, trace: Trace | None = None) -> Content:
 
 def _counted(lists: list[Items], unknown: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return sentences on the numbers of rows, and on what is unknown, for a report without a headline."""
-    rows = [f"{one.path[-1]}: {counted(len(one.items), 'row')}." for one in lists if one.path[0] == "views"]
-    for one in unknown:
-        what = f"no values for {', '.join(one['columns'])}" if one["columns"] else "no rows"
-        rows.append(f"{one['view']}: {what} ({one['why']}).")
+    rows = [f"{items.path[-1]}: {counted(len(items.items), 'row')}." for items in lists if items.path[0] == "views"]
+    for gap in unknown:
+        what = f"no values for {', '.join(gap['columns'])}" if gap["columns"] else "no rows"
+        rows.append(f"{gap['view']}: {what} ({gap['why']}).")
     return tuple(rows)
 
 
 def quality(sources: tuple[Source, ...]) -> Items:
     findings = dict.fromkeys(finding for source in sources for finding in source.quality)
-    return Items((QUALITY,), [{"code": one.code, "message": english(one.text)} for one in findings])
+    return Items((QUALITY,), [{"code": finding.code, "message": english(finding.text)} for finding in findings])
 
 
 def unit(column: Column) -> dict[str, str]:

@@ -75,14 +75,14 @@ def offset(cursor: str | None, request: str) -> int:
 
 def part(content: Content, budget: int, request: str, first: int = 0) -> Part:
     """Return the part of an answer that begins with item ``first``. It has at most ``budget`` bytes."""
-    count = sum(len(one.items) for one in content.lists)
+    count = sum(len(items.items) for items in content.lists)
     if first and first >= count:
         raise UsageError(f"the cursor is after the last of {count} items", "repeat the request without a cursor")
     room = budget - _ENVELOPE
     text = _cut(visible(" ".join(printable(list(content.text)))), round(room * _TEXT_SHARE))
     room -= size(text) + _ON_THE_REST
     head, shortened = _fitting(printable(content.head), room // 2)
-    has_views = any(one.path[0] == "views" for one in content.lists)
+    has_views = any(items.path[0] == "views" for items in content.lists)
     document = {**head, "views": {}, "columns": {}} if has_views else dict(head)
     document |= {"next": f"{count}-{request}", "items_left": count, "shortened": False}
     room -= cost(document)
@@ -101,36 +101,36 @@ def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -
     items, whether one was shortened, and the remaining room."""
     at = sent = 0
     shortened = False
-    for one in lists:
+    for items in lists:
         start = max(first - at, 0)
-        at += len(one.items)
-        if first > at or (first == at and one.items):
+        at += len(items.items)
+        if first > at or (first == at and items.items):
             continue
-        columns: dict[str, Any] = {one.path[-1]: printable(one.columns)} if one.columns else {}
-        needed = 2 * cost(one.path[-1]) + 80 + cost(columns)
+        columns: dict[str, Any] = {items.path[-1]: printable(items.columns)} if items.columns else {}
+        needed = 2 * cost(items.path[-1]) + 80 + cost(columns)
         if needed > room and sent:
             return sent, shortened, room
         if columns and needed > room // 2:  # hundreds of columns
             columns, cut = _fitting(columns, max(room // 2 - 80, 0))
             shortened |= cut
-            needed = 2 * cost(one.path[-1]) + 80 + cost(columns)
+            needed = 2 * cost(items.path[-1]) + 80 + cost(columns)
         room -= needed
         inner: dict[str, Any] = document
-        for key in one.path[:-1]:
+        for key in items.path[:-1]:
             inner = inner.setdefault(key, {})
         target: list[Any] = []
-        inner[one.path[-1]] = target
+        inner[items.path[-1]] = target
         if columns:
             document["columns"] |= columns
-        for item in one.items[start:]:
-            made = printable(item)
-            needed = cost(made) + 4
+        for item in items.items[start:]:
+            printed = printable(item)
+            needed = cost(printed) + 4
             if needed > room:
                 if sent:
                     return sent, shortened, room
-                made, _ = _fitting(made, room - 4)
-                shortened, needed = True, cost(made) + 4
-            target.append(made)
+                printed, _ = _fitting(printed, room - 4)
+                shortened, needed = True, cost(printed) + 4
+            target.append(printed)
             sent, room = sent + 1, room - needed
     return sent, shortened, room
 
@@ -145,12 +145,12 @@ def _fitting(value: Any, room: int) -> tuple[Any, bool]:
             return shorter, True
     if isinstance(value, dict):
         note = {"left_out": "this item is too large: use a larger budget_bytes"}
-        kept: dict[str, Any] = note if cost(note) <= room else {}
+        members: dict[str, Any] = note if cost(note) <= room else {}
         for key, item in value.items():
             small = {_cut(key, 50): _shorter(item, _LENGTHS[-1])}
-            if cost(kept | small) <= room:
-                kept |= small
-        return kept, True
+            if cost(members | small) <= room:
+                members |= small
+        return members, True
     return None, True
 
 

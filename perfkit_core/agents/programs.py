@@ -45,7 +45,7 @@ def record(session: Session, request: requests.Record) -> Content:
     exit code (null if the script was stopped), and the last lines of the output."""
     script = _script(session, request.script)
     name = f"{_FOLDER}/{script.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    output = session.roots.place(request.output or name)
+    output = session.roots.path(request.output or name)
     flags = [f"--{name}" for name in ("shapes", "memory", "stacks", "flops") if getattr(request, name)]
     step_on = [f"--step-on={request.step_on}"] if request.step_on else []
     command = ["record", f"--output={output}", f"--steps={request.steps}", *flags, *step_on, "--", str(script)]
@@ -81,7 +81,7 @@ def _files(folder: Path) -> dict[str, int | None]:
 def verify(session: Session, request: requests.Verify) -> Content:
     """Run ``perfkit verify``. The answer is what its ``--format json`` writes."""
     sides = (request.base, request.change)
-    programs = [shlex.join([sys.executable, str(_script(session, one.script)), *one.arguments]) for one in sides]
+    programs = [shlex.join([sys.executable, str(_script(session, side.script)), *side.arguments]) for side in sides]
     predicted = [f"--predicted-ns={','.join(map(str, request.predicted_ns))}"] if request.predicted_ns else []
     better = ["--higher-is-better"] if request.higher_is_better else []
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder:
@@ -103,7 +103,7 @@ def verify(session: Session, request: requests.Verify) -> Content:
 
 
 def _script(session: Session, text: str) -> Path:
-    script = session.roots.place(text)
+    script = session.roots.path(text)
     if not script.is_file():
         raise UsageError(f"{text}: no such script", "name a Python file in a folder that may be read")
     return script.resolve()

@@ -151,8 +151,8 @@ class Verify(Request, kw_only=True, forbid_unknown_fields=True, frozen=True):
 
 def schema(request: type[Request]) -> dict[str, Any]:
     """Return the JSON schema of the arguments of a tool, without references."""
-    made = msgspec.json.schema(request)
-    definitions = made["$defs"]
+    document = msgspec.json.schema(request)
+    definitions = document["$defs"]
 
     def resolved(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:
@@ -163,7 +163,7 @@ def schema(request: type[Request]) -> dict[str, Any]:
             return {key: resolved(item) for key, item in value.items()}
         return [resolved(item) for item in value] if isinstance(value, list) else value
 
-    result: dict[str, Any] = resolved({"$ref": made["$ref"]})
+    result: dict[str, Any] = resolved({"$ref": document["$ref"]})
     result.pop("description", None)
     return result
 
@@ -182,9 +182,9 @@ def parsed(request: type[Request], arguments: Any) -> Any:
     try:
         return msgspec.convert(arguments, request)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).replace("`", "").partition(" - at $.")
-        wrong = f"{place}: {what[:1].lower()}{what[1:]}" if place else what
-        raise UsageError(f"the argument {wrong}", _described(request, re.split(r"[.\[]", place)[0])) from None
+        what, _, argument = str(error).replace("`", "").partition(" - at $.")
+        wrong = f"{argument}: {what[:1].lower()}{what[1:]}" if argument else what
+        raise UsageError(f"the argument {wrong}", _described(request, re.split(r"[.\[]", argument)[0])) from None
 
 
 def _described(request: type[Request], name: str) -> str:

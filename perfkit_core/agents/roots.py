@@ -23,9 +23,9 @@ class Roots:
     """Folders, or addresses of folders in stores. Relative paths begin at the first local folder or store."""
 
     def __init__(self, folders: Iterable[str | os.PathLike[str]]) -> None:
-        places = [as_path(os.fspath(folder)) for folder in folders]
-        self.stores = [str(place).rstrip("/") + "/" for place in places if is_remote(place)]
-        self.folders = [Path(os.path.realpath(place)) for place in places if not is_remote(place)]
+        paths = [as_path(os.fspath(folder)) for folder in folders]
+        self.stores = [str(path).rstrip("/") + "/" for path in paths if is_remote(path)]
+        self.folders = [Path(os.path.realpath(path)) for path in paths if not is_remote(path)]
         for folder in self.folders:
             if not folder.is_dir():
                 raise UsageError(f"{folder}: no such folder", "name an existing folder with --root")
@@ -34,14 +34,14 @@ class Roots:
     def shown(self) -> str:
         return ", ".join([*map(str, self.folders), *self.stores])
 
-    def place(self, text: str) -> Path:
+    def path(self, text: str) -> Path:
         """Return the path that an agent means. Raises UsageError if the path, or any file that would be read with it,
         lies outside the roots."""
         path = self.folder(text)
         if is_remote(path):
             return path
-        others = beside(path, get_plugins()) if path.is_file() else ()
-        for number, link in enumerate(linked([path, *others])):
+        neighbours = beside(path, get_plugins()) if path.is_file() else ()
+        for number, link in enumerate(linked([path, *neighbours])):
             if number > _MOST_FILES:
                 raise UsageError(f"{text}: the folder has more than {_MOST_FILES:,} files", "name a folder inside it")
             self._check(link, text)
@@ -89,18 +89,18 @@ class Roots:
         return as_path(text)
 
 
-def linked(places: Iterable[Path]) -> Iterator[Path]:
-    """Yield every file and folder below the places, also behind links to folders. Each folder is visited once."""
-    seen: set[str] = set()
-    waiting = list(places)
+def linked(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield every file and folder below the paths, also behind links to folders. Each folder is visited once."""
+    visited: set[str] = set()
+    waiting = list(paths)
     while waiting:
         path = waiting.pop()
         yield path
         if not path.is_dir():
             continue
         real = os.path.realpath(path)
-        if real not in seen:
-            seen.add(real)
+        if real not in visited:
+            visited.add(real)
             waiting += (path / name for name in sorted(os.listdir(path)))  # noqa: PTH208 names are enough
 
 
@@ -108,30 +108,30 @@ def below(folder: Path) -> list[Path]:
     """Return the files below a folder that are no links, or the folder itself if it is in a store."""
     if is_remote(folder):
         return [folder]
-    files = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return [file for file in files if not file.is_symlink()]
 
 
-def fingerprint(places: Sequence[Path]) -> str:
+def fingerprint(sources: Sequence[Path]) -> str:
     """Return a digest of the files of the sources, and of the files next to them that are read with them: their names,
     sizes and modification times."""
-    known: list[tuple[str, int | None, int | None]] = []
-    files = (place for place in places if not is_remote(place) and place.is_file())
-    for place in [*places, *(other for file in files for other in beside(file, get_plugins()))]:
-        if is_remote(place):
-            known += ((str(path), None, modified_ns(path)) for path in _stored(place))
+    stats: list[tuple[str, int | None, int | None]] = []
+    files = (source for source in sources if not is_remote(source) and source.is_file())
+    for source in [*sources, *(other for file in files for other in beside(file, get_plugins()))]:
+        if is_remote(source):
+            stats += ((str(path), None, modified_ns(path)) for path in _stored(source))
             continue
-        for path in linked([place]):
+        for path in linked([source]):
             if path.is_file():
                 stat = path.stat()
-                known.append((str(path), stat.st_size, stat.st_mtime_ns))
-    return hashlib.blake2b(repr(sorted(known, key=repr)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+                stats.append((str(path), stat.st_size, stat.st_mtime_ns))
+    return hashlib.blake2b(repr(sorted(stats, key=repr)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-def _stored(place: Path) -> Iterator[Path]:
+def _stored(source: Path) -> Iterator[Path]:
     """Yield the files of a source in a store. Raises SourceError."""
-    with reaching(place):
-        if is_folder(place):
-            yield from (folder / name for folder, _, names in walk(place) for name in names)
-        elif exists(place):
-            yield place
+    with reaching(source):
+        if is_folder(source):
+            yield from (folder / name for folder, _, names in walk(source) for name in names)
+        elif exists(source):
+            yield source

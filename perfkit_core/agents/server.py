@@ -57,13 +57,13 @@ def answer(
     if tool.runs_code and not session.allow_run:
         raise UsageError(f"the tool {name} runs code, which this server does not allow", "start it with --allow-run")
     request = requests.parsed(tool.request, dict(arguments or {}))
-    asked = {key: value for key, value in (arguments or {}).items() if key not in ("cursor", "budget_bytes")}
+    key_arguments = {key: value for key, value in (arguments or {}).items() if key not in ("cursor", "budget_bytes")}
     with speaking("en"):
         if tool.runs_code:
-            key = budget.digest(name, asked)
+            key = budget.digest(name, key_arguments)
             content = session.ran(key, request.cursor is not None, lambda: tool.run(session, request))
         else:
-            key = budget.digest(name, asked, roots.fingerprint(session.files(request)))
+            key = budget.digest(name, key_arguments, roots.fingerprint(session.files(request)))
             content = session.answer(key, lambda: tool.run(session, request))
         first = budget.offset(request.cursor, key)
         return budget.part(content, request.budget_bytes or default, key, first)
@@ -125,10 +125,10 @@ def serve(session: Session, default: int) -> None:
             session.cancelled.clear()
             tasks.start_soon(cancelling)
             # if the call is cancelled, this waits until the thread has ended
-            made: dict[str, Any] = await anyio.to_thread.run_sync(result, session, name, arguments, default)
+            response: dict[str, Any] = await anyio.to_thread.run_sync(result, session, name, arguments, default)
             tasks.cancel_scope.cancel()
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled call has no answer
-        return made
+        return response
 
     async def serving() -> None:
         server = _server(session, called)

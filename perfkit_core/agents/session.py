@@ -41,14 +41,14 @@ class Session:
 
     def profile(self, request: Reading) -> Profile:
         """Return the profile of a request."""
-        paths, options = self.places(request.sources), self.read_options(request)
-        others = map(as_path, (*options.graph_captures, *options.compile_info))
-        key = digest([*map(str, paths)], str(options), fingerprint([*paths, *others]))
-        return _kept(self._profiles, key, _PROFILES, lambda: _opened(paths, options))
+        paths, options = self.paths(request.sources), self.read_options(request)
+        side_files = map(as_path, (*options.graph_captures, *options.compile_info))
+        key = digest([*map(str, paths)], str(options), fingerprint([*paths, *side_files]))
+        return _cached(self._profiles, key, _PROFILES, lambda: _opened(paths, options))
 
     def trace(self, request: Reading) -> Trace:
         """Return the profile of a request as one trace."""
-        profile, paths = self.profile(request), self.places(request.sources)
+        profile, paths = self.profile(request), self.paths(request.sources)
         if isinstance(profile, Whole):
             return profile.trace
         return _named(load_all(paths, self.read_options(request)), paths)
@@ -56,20 +56,20 @@ class Session:
     def read_options(self, request: Reading) -> ReadOptions:
         return read_options(
             partial=request.partial, step_on=request.step_on, step_kind=request.step_kind,
-            graph_capture=self.places(request.graph_capture), compile_info=self.places(request.compile_info),
+            graph_capture=self.paths(request.graph_capture), compile_info=self.paths(request.compile_info),
         )  # fmt: skip
 
-    def places(self, texts: Sequence[str]) -> list[Path]:
-        return [self.roots.place(text) for text in texts]
+    def paths(self, texts: Sequence[str]) -> list[Path]:
+        return [self.roots.path(text) for text in texts]
 
     def files(self, request: Any) -> list[Path]:
         """Return all paths that a request names."""
         names = ("sources", "graph_capture", "compile_info", "base", "other")
         lists = [getattr(request, name, ()) for name in names]
-        texts = [text for one in lists if isinstance(one, list) for text in one]
+        texts = [text for values in lists if isinstance(values, list) for text in values]
         texts += filter(None, [getattr(request, "peaks", None)])
         folder = getattr(request, "folder", None)
-        return [*self.places(texts), *([] if folder is None else below(self.roots.folder(folder)))]
+        return [*self.paths(texts), *([] if folder is None else below(self.roots.folder(folder)))]
 
     def ran(self, key: str, again: bool, make: Callable[[], Content]) -> Content:
         """Return the content of a tool that runs code. It runs again, unless only a further part is asked for."""
@@ -81,10 +81,10 @@ class Session:
         return self.answer(key, make)
 
     def answer(self, key: str, make: Callable[[], Content]) -> Content:
-        return _kept(self._answers, key, _ANSWERS, make)
+        return _cached(self._answers, key, _ANSWERS, make)
 
 
-def _kept(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]) -> T:
+def _cached(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]) -> T:
     if key not in cache:
         cache[key] = make()
     cache.move_to_end(key)

@@ -13,7 +13,7 @@ from perfkit_core.agents.answers import QUALITY, Content, Items, of_report
 from perfkit_core.agents.session import Session
 from perfkit_core.compare import kinds_table, step_kinds
 from perfkit_core.compare.gate.conditions import parsed
-from perfkit_core.compare.pair import Asked, distinguishing
+from perfkit_core.compare.pair import CompareOptions, distinguishing
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.flops.peaks import read_peaks
@@ -72,14 +72,14 @@ def summary(session: Session, request: requests.Summary) -> Content:
 
 
 def view(session: Session, request: requests.View) -> Content:
-    rates = None if request.peaks is None else read_peaks(session.roots.place(request.peaks))
-    asked = ViewRequest(
+    rates = None if request.peaks is None else read_peaks(session.roots.path(request.peaks))
+    view_request = ViewRequest(
         tuple(request.by), tuple(request.steps) or None, request.pattern, request.kind, request.device, request.native,
         peaks=rates,
     )  # fmt: skip
     display = Display(sort=request.sort, show=request.show, average=request.average, columns=tuple(request.columns))
     profile = session.profile(request)
-    report = cut(summary_report(profile, choose_views([request.view]), asked, display), request.limit)
+    report = cut(summary_report(profile, choose_views([request.view]), view_request, display), request.limit)
     return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
 
 
@@ -92,7 +92,7 @@ def _advice(advices: Advices, trace: Trace) -> Content:
     document = explain.document(advices, trace)
     lists = [Items((QUALITY,), document.pop(QUALITY))]
     for name in ("advice", "without_saving"):
-        items = [{key: value for key, value in one.items() if key not in _LONG} for one in document.pop(name)]
+        items = [{key: value for key, value in advice.items() if key not in _LONG} for advice in document.pop(name)]
         lists.append(Items((name,), items))
     lists.append(Items(("not_evaluable",), document.pop("not_evaluable")))
     of = text.step_or_recording(trace)
@@ -103,15 +103,15 @@ def _advice(advices: Advices, trace: Trace) -> Content:
 def explain_advice(session: Session, request: requests.Explain) -> Content:
     trace = session.trace(request)
     advices = engine.advise(trace, rules=request.rules, thresholds=request.thresholds)
-    one = explain.meant(advices, request.id)
+    advice = explain.meant(advices, request.id)
     advices = replace(advices, source=" ".join(map(shell_path, request.sources)))
-    data = plain(explain.advice_data(one, advices))
+    data = plain(explain.advice_data(advice, advices))
     sections = [
         {"title": section.title, "lines": list(map(english, section.lines)), "code": section.code}
-        for section in explain.report(one, advices, trace).sections
+        for section in explain.report(advice, advices, trace).sections
     ]
     long = [Items((name,), data.pop(name)) for name in reversed(_LONG)]
-    sentence = f"{one.id}: {english(one.title)}, {one.saves()}."
+    sentence = f"{advice.id}: {english(advice.title)}, {advice.saves()}."
     return Content({**data, "units": _UNITS}, [Items(("explanation",), sections), *long], (sentence,))
 
 
@@ -129,18 +129,18 @@ def what_if_answer(session: Session, request: requests.WhatIf) -> Content:
     )  # fmt: skip
     of = reports.subject(text.step_or_recording(trace))
     sentence = english(reports.answer(of, answer.prediction))
-    quality = [{"code": one.code, "message": english(one.text)} for one in trace.quality]
+    quality = [{"code": finding.code, "message": english(finding.text)} for finding in trace.quality]
     head = {"source": trace.meta.source, **plain(asdict(answer)), "units": _UNITS, "headline": [sentence]}
     return Content(head, [Items((QUALITY,), quality)], (sentence[:1].upper() + sentence[1:],))
 
 
 def compare(session: Session, request: requests.Compare) -> Content:
-    places = [session.places(request.base), session.places(request.other)]
-    asked = Asked(request.per, tuple(request.amounts), tuple(map(parsed, request.fail_on)), request.noise)
-    whole = [[load(place, partial=request.partial) for place in run] for run in places]
-    base, other = step_kinds.of_one_kind(whole)
-    names = distinguishing([run[0] for run in places])
-    report = comparison_report(base, other, asked, names, kinds_table.kinds_section(whole))
+    paths = [session.paths(request.base), session.paths(request.other)]
+    options = CompareOptions(request.per, tuple(request.amounts), tuple(map(parsed, request.fail_on)), request.noise)
+    traces = [[load(path, partial=request.partial) for path in run] for run in paths]
+    base, other = step_kinds.of_one_kind(traces)
+    names = distinguishing([run[0] for run in paths])
+    report = comparison_report(base, other, options, names, kinds_table.kinds_section(traces))
     data = {
         name: value for name, value in report.data.items() if name not in _DETAILS or {name, "all"} & {*request.tables}
     }
@@ -149,18 +149,18 @@ def compare(session: Session, request: requests.Compare) -> Content:
 
 
 def _chosen(report: Report, names: list[str]) -> tuple[Section, ...]:
-    known = {section.name: section for section in report.sections}
+    sections = {section.name: section for section in report.sections}
     for name in names:
-        if name not in known and name != "all":
-            raise UsageError(f"the comparison has no table {name!r}", spelled_like(name, (*known, "all")))
+        if name not in sections and name != "all":
+            raise UsageError(f"the comparison has no table {name!r}", spelled_like(name, (*sections, "all")))
     if "all" in names:
         return report.sections
-    return tuple(known[name] for name in names or _TABLES if name in known)
+    return tuple(sections[name] for name in names or _TABLES if name in sections)
 
 
 def sql(session: Session, request: requests.Sql) -> Content:
     profile = session.profile(request)
-    source = profile.trace if isinstance(profile, Whole) else session.places(request.sources)
+    source = profile.trace if isinstance(profile, Whole) else session.paths(request.sources)
     report = statement.report(
         source, request.statement, request.limit + 1, options=session.read_options(request),
         engine=lambda tables: bounded.opened(tables, request.seconds, session.cancelled.is_set),

@@ -51,12 +51,12 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Discussion:
-    """The comments on a change. ``comments`` is their address, ``one`` that of the comment with the number in braces.
-    ``update`` is the HTTP method that changes a comment. ``user`` is the address of the token's user. ``permission``
-    says what the token needs. ``commit`` is the tested commit of the change, None if it is unknown."""
+    """The comments on a change. ``comments`` is their address. ``comment`` is the address of one of them, with ``{}``
+    for its number. ``update`` is the HTTP method that changes a comment. ``user`` is the address of the token's user.
+    ``permission`` says what the token needs. ``commit`` is the tested commit, None if it is unknown."""
 
     comments: str
-    one: str
+    comment: str
     update: str
     user: str
     headers: Mapping[str, str]
@@ -66,19 +66,19 @@ class Discussion:
 
 def discussion(environment: Mapping[str, str]) -> Discussion:
     """Return the discussion of the change that this job tests. Raises RefusedError without a change or a token."""
-    given = environment.get
-    if api := given("GITHUB_API_URL"):
-        (change, commit), token = _pull_request(given("GITHUB_EVENT_PATH")), (given("GITHUB_TOKEN") or "").strip()
-        base = f"{api}/repos/{given('GITHUB_REPOSITORY')}/issues"
-        place = f"{base}/{change}/comments", f"{base}/comments/{{}}", "PATCH", f"{api}/user"
+    setting = environment.get
+    if api := setting("GITHUB_API_URL"):
+        (change, commit), token = _pull_request(setting("GITHUB_EVENT_PATH")), (setting("GITHUB_TOKEN") or "").strip()
+        base = f"{api}/repos/{setting('GITHUB_REPOSITORY')}/issues"
+        addresses = f"{base}/{change}/comments", f"{base}/comments/{{}}", "PATCH", f"{api}/user"
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
         variable, permission = "GITHUB_TOKEN", "give the job the permission pull-requests: write"
-    elif api := given("CI_API_V4_URL"):
-        change, token = given("CI_MERGE_REQUEST_IID"), (given("GITLAB_TOKEN") or "").strip()
+    elif api := setting("CI_API_V4_URL"):
+        change, token = setting("CI_MERGE_REQUEST_IID"), (setting("GITLAB_TOKEN") or "").strip()
         variable, permission = "GITLAB_TOKEN", "use a project access token with the scope api"
-        commit = given("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or given("CI_COMMIT_SHA")
-        base = f"{api}/projects/{given('CI_PROJECT_ID')}/merge_requests/{change}/notes"
-        place, headers = (base, f"{base}/{{}}", "PUT", f"{api}/user"), {"PRIVATE-TOKEN": token}
+        commit = setting("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or setting("CI_COMMIT_SHA")
+        base = f"{api}/projects/{setting('CI_PROJECT_ID')}/merge_requests/{change}/notes"
+        addresses, headers = (base, f"{base}/{{}}", "PUT", f"{api}/user"), {"PRIVATE-TOKEN": token}
     else:
         hint = "run this in a job of GitHub Actions or GitLab CI"
         raise RefusedError("neither GITHUB_API_URL nor CI_API_V4_URL is set", hint)
@@ -89,7 +89,7 @@ def discussion(environment: Mapping[str, str]) -> Discussion:
     if not token.isprintable() or not token.isascii():
         raise RefusedError(f"{variable} has characters that no token has", "copy the token again")
     headers |= {"Content-Type": "application/json", "User-Agent": "perfkit"}
-    return Discussion(*place, headers, permission, commit)
+    return Discussion(*addresses, headers, permission, commit)
 
 
 def _pull_request(event: str | None) -> tuple[str | None, str | None]:
@@ -122,19 +122,19 @@ def publish(where: Discussion, text: str, key: str, wait: Callable[[float], None
 
 
 def _publish(where: Discussion, text: str, key: str) -> str:
-    mark, own = MARK.format(key), _own(where)
+    mark, is_own = MARK.format(key), _ownership(where)
     for comment in _comments(where):
         body = str(comment.get("body") or "")
-        if body.startswith(mark) and own(comment.get("user") or comment.get("author") or {}):
+        if body.startswith(mark) and is_own(comment.get("user") or comment.get("author") or {}):
             if body.replace("\r\n", "\n") == text:
                 return "the comment is up to date"
-            _request(where, where.update, where.one.format(comment["id"]), {"body": text})
+            _request(where, where.update, where.comment.format(comment["id"]), {"body": text})
             return "updated the comment"
     _request(where, "POST", where.comments, {"body": text})
     return "created a comment"
 
 
-def _own(where: Discussion) -> Callable[[Mapping[str, Any]], bool]:
+def _ownership(where: Discussion) -> Callable[[Mapping[str, Any]], bool]:
     """Return the function that tells whether the author of a comment is the user of the token. Anyone can write a
     comment with the mark. The token of GitHub Actions cannot ask for its user, which is a bot."""
     try:
@@ -156,12 +156,12 @@ def shortened(text: str) -> str:
     """Return the text, or its first paragraphs if it is too long. Folded parts that are cut get their end."""
     if _length(text) <= LONGEST:
         return text
-    kept: list[str] = []
+    paragraphs: list[str] = []
     for paragraph in text.split("\n\n"):
-        if _length("\n\n".join([*kept, paragraph])) > LONGEST - 1000:
+        if _length("\n\n".join([*paragraphs, paragraph])) > LONGEST - 1000:
             break
-        kept.append(paragraph)
-    cut = "\n\n".join(kept)
+        paragraphs.append(paragraph)
+    cut = "\n\n".join(paragraphs)
     ends = ["</details>"] * (cut.count("<details>") - cut.count("</details>"))
     return "\n\n".join([cut, *ends, _CUT]) + "\n"
 
@@ -201,13 +201,13 @@ def _request(where: Discussion, method: str, address: str, content: Any = None) 
 def fall_back(text: str, reason: str, environment: Mapping[str, str]) -> None:
     """Write the text into the summary of the job, or into its log if the service has no summaries."""
     summary = environment.get(_SUMMARY)
-    place = "below"
+    written_to = "below"
     if summary:
         with contextlib.suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)
-            place = "the summary of the job"
-    print(f"perfkit: no comment was written ({reason}); see {place}", file=sys.stderr)
-    if place == "below":
+            written_to = "the summary of the job"
+    print(f"perfkit: no comment was written ({reason}); see {written_to}", file=sys.stderr)
+    if written_to == "below":
         try:
             print(text, flush=True)
         except BrokenPipeError:  # the reader, such as head, has ended; Python would fail again when it exits

@@ -133,13 +133,13 @@ def _show(
     from perfkit_core.pages import advice as page
     from perfkit_core.renderers.json import document
 
-    one = None if explain is None else explaining.meant(advices, explain)
-    records = outcomes.of_rules(ledger, [one.rule] if one else [advice.rule for advice in advices.advice])
+    explained = None if explain is None else explaining.meant(advices, explain)
+    records = outcomes.of_rules(ledger, [explained.rule] if explained else [advice.rule for advice in advices.advice])
     if chosen.name == "json":
-        if one is None:
+        if explained is None:
             content = explaining.document(advices, trace, records)
         else:
-            content = explaining.advice_data(one, advices, records)
+            content = explaining.advice_data(explained, advices, records)
         text = document(content if ledger is None else content | {"ledger": msgspec.to_builtins(records)})
         if output is None:
             echo(text, nl=False)
@@ -149,10 +149,11 @@ def _show(
         emit(reports.table_report(advices, trace), chosen, output)
     elif chosen.name == "html":
         shown = None if ledger is None else records
-        emit(page.explained(one, advices, trace, shown) if one else page.report(advices, trace, shown), chosen, output)
+        report = page.explained(explained, advices, trace, shown) if explained else page.report(advices, trace, shown)
+        emit(report, chosen, output)
     else:
-        if one:
-            report = explaining.report(one, advices, trace, records)
+        if explained:
+            report = explaining.report(explained, advices, trace, records)
         elif chosen.name == "text" and limit != 0:
             most = reports.SHOWN if limit is None else limit
             report = reports.brief(advices, trace, records, most)
@@ -160,4 +161,4 @@ def _show(
             report = reports.report(advices, trace, records, every=chosen.name != "text")
         if ledger is not None:
             report = replace(report, sections=(*report.sections, outcomes.section(records)))
-        emit(report, chosen, output, brief=one is None and limit is None)
+        emit(report, chosen, output, brief=explained is None and limit is None)

@@ -24,7 +24,7 @@ _COLUMNS: Final = ("name", "p10_ns", "p50_ns", "p90_ns", "samples")
               "the option or use commas for several frameworks.  [default: all installed frameworks]")  # fmt: skip
 @click.option("--noise", "command", metavar="CMD", help="Run this shell command, a training, several times, and "
               "measure how much its equal runs differ.")  # fmt: skip
-@click.option("--runs", type=options.Whole(), default=8, show_default=True, metavar="N",
+@click.option("--runs", type=options.WholeNumber(), default=8, show_default=True, metavar="N",
               help="Number of runs for --noise, at least 3. A warm-up run comes first.")  # fmt: skip
 @click.option("--show", is_flag=True, help="Show the saved measurements without measuring.")
 @click.option("--refresh", is_flag=True, help="Measure again, even if measurements are saved.")
@@ -69,16 +69,16 @@ def calibrate(
             record = noise.measure(command, runs, say)
         emit(noise.report(record), chosen, output)
         return
-    known = get_plugins().calibrators()
-    names = options.names(frameworks)
+    calibrators = get_plugins().calibrators()
+    names, hint = options.names(frameworks), f"known: {', '.join(calibrators) or 'none'}"
     for name in names:
-        if name not in known:
-            raise UsageError(f"no plugin calibrates {name!r}", f"known: {', '.join(known) or 'none'}")
-    chosen_calibrators = [known[name] for name in names] or [c for c in known.values() if c.version() is not None]
-    if not chosen_calibrators:
-        raise UsageError("no framework that can be calibrated is installed", f"known: {', '.join(known) or 'none'}")
+        if name not in calibrators:
+            raise UsageError(f"no plugin calibrates {name!r}", hint)
+    selected = [calibrators[name] for name in names] or [c for c in calibrators.values() if c.version() is not None]
+    if not selected:
+        raise UsageError("no framework that can be calibrated is installed", hint)
     sections, data = [], []
-    for calibrator in chosen_calibrators:
+    for calibrator in selected:
         framework = calibrator.framework
         calibration = None if refresh else calibrate.newest(framework)
         if calibration is None and not show:
@@ -89,8 +89,8 @@ def calibrate(
             sections.append(Section(framework, framework, pd.DataFrame(columns=list(_COLUMNS)), empty=empty))
             continue
         threads = "" if calibration.threads is None else f", {calibration.threads} threads"
-        place = f"{calibration.cpu}, {calibration.cpus} CPUs{threads}, {calibration.device or 'no device'}"
-        title = f"{framework} {calibration.version} on {place}; {calibration.date}"
+        machine = f"{calibration.cpu}, {calibration.cpus} CPUs{threads}, {calibration.device or 'no device'}"
+        title = f"{framework} {calibration.version} on {machine}; {calibration.date}"
         rows = [[getattr(measurement, name) for name in _COLUMNS] for measurement in calibration.measurements]
         sections.append(Section(framework, title, pd.DataFrame(rows, columns=list(_COLUMNS)), note=_NOTE))
         data.append(msgspec.to_builtins(calibration))

@@ -28,7 +28,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
-    from perfkit_core.compare.pair import Asked
+    from perfkit_core.compare.pair import CompareOptions
     from perfkit_core.model.report_data import Report
     from perfkit_core.readers.read_options import ReadOptions
 
@@ -85,7 +85,7 @@ def compare(
     format_name: str | None,
     output: Path | None,
     read_options: ReadOptions,
-    **given: Any,
+    **values: Any,
 ) -> int:
     """Compare runs with the first run, or with --baseline.
 
@@ -98,7 +98,8 @@ def compare(
 
     Exit codes: 0 if the comparison succeeds, 1 if a limit of --fail-on is exceeded beyond noise, 2 if a run or an
     option is invalid."""
-    from perfkit_core.compare import change, multi_run
+    from perfkit_core.compare import multi_run
+    from perfkit_core.compare.against import against_report
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
@@ -107,25 +108,25 @@ def compare(
 
     chosen = renderer(format_name, output)
     named = named_runs(runs, baseline)
-    wanted = asked(given, len(named))
-    if wanted.by and (against or len(named) != 2):
+    compare_options = parsed_options(values, len(named))
+    if compare_options.by and (against or len(named) != 2):
         raise UsageError("--by requires two runs", "example: perfkit compare A B --view memory_peak --by line")
     if against and len(named) != 2:
         hint = "example: perfkit compare A B --against OLD_A OLD_B"
         raise UsageError(f"--against requires two runs, not {len(named)}", hint)
-    places = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
-    refuse_overwriting(output, [place for run in places for place in run])
-    whole = [[loaded([place], read_options) for place in run] for run in places]
-    captures = of_one_kind(whole)
+    paths = [captures for _, captures in named] + [tuple(_captures(text)) for text in against or ()]
+    refuse_overwriting(output, [path for run in paths for path in run])
+    traces = [[loaded([path], read_options) for path in run] for run in paths]
+    captures = of_one_kind(traces)
     names = [name for name, _ in named]
     with working("comparing"):
         if against:
-            report = change.against_report((captures[0], captures[1]), (captures[2], captures[3]), wanted, names)
+            report = against_report((captures[0], captures[1]), (captures[2], captures[3]), compare_options, names)
         elif len(names) == 2:
-            report = comparison_report(captures[0], captures[1], wanted, names, kinds_section(whole))
+            report = comparison_report(captures[0], captures[1], compare_options, names, kinds_section(traces))
         else:
             report = multi_run.multi_run_report(
-                [multi_run.Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], wanted
+                [multi_run.Run(name, tuple(run)) for name, run in zip(names, captures, strict=True)], compare_options
             )
     tables = options.names(views)
     if chosen.name == "markdown" and not views:
@@ -156,25 +157,25 @@ def compare(
     return FAILED if any(result == "failed" for result, _ in results) else 0
 
 
-def asked(given: Mapping[str, Any], runs: int) -> Asked:
+def parsed_options(values: Mapping[str, Any], runs: int) -> CompareOptions:
     """Parse the values of --per, --samples, --tokens, --fail-on, --noise and --by. Raises UsageError."""
     from perfkit_core.compare.gate.conditions import parsed
-    from perfkit_core.compare.pair import Asked
+    from perfkit_core.compare.pair import CompareOptions
 
-    per = given["per"]
-    if given["tokens"] and per != "token":
+    per = values["per"]
+    if values["tokens"] and per != "token":
         raise UsageError("--tokens requires --per token", "add --per token")
-    if given["samples"] and per not in (None, "sample"):
+    if values["samples"] and per not in (None, "sample"):
         raise UsageError("--samples requires --per sample", "use --per sample")
     amounts: list[int] = []
     name = "tokens" if per == "token" else "samples"
-    if given[name] is not None:
-        parts = [part.strip() for part in given[name].split(",")]
+    if values[name] is not None:
+        parts = [part.strip() for part in values[name].split(",")]
         if not all(re.fullmatch(r"[1-9]\d{0,17}", part) for part in parts) or len(parts) not in (1, runs):
-            text = f"--{name} {given[name]!r} must be one positive whole number, or one per run ({runs} runs)"
+            text = f"--{name} {values[name]!r} must be one positive whole number, or one per run ({runs} runs)"
             raise UsageError(text, f"example: --{name} 32,64")
         amounts = [int(part) for part in parts]
-    share, noise = None, given["noise"]
+    share, noise = None, values["noise"]
     if noise is not None:
         hint = "write a percentage, as in --noise 2%"
         try:
@@ -184,11 +185,11 @@ def asked(given: Mapping[str, Any], runs: int) -> Asked:
         if not 0 <= share <= 1:
             raise UsageError(f"--noise {noise!r} is not between 0% and 100%", hint)
     amounts = amounts * runs if len(amounts) == 1 else amounts
-    by = tuple(options.names(given.get("by", ())))
-    return Asked(per, tuple(amounts), tuple(map(parsed, given["conditions"])), share, by)
+    by = tuple(options.names(values.get("by", ())))
+    return CompareOptions(per, tuple(amounts), tuple(map(parsed, values["conditions"])), share, by)
 
 
-def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:
+def named_runs(texts: Sequence[str], baseline: Sequence[str]) -> list[tuple[str, tuple[Path, ...]]]:
     """Return the short name and the captures of each run. The run of ``--baseline`` is first.
 
     An argument may name several captures, separated by commas or as a glob pattern. If more than two runs are given,
@@ -197,11 +198,11 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
     from perfkit_core.compare.pair import distinguishing
     from perfkit_core.report.run_list import recognised
 
-    base = tuple(place for text in baseline for place in _captures(text))
-    runs = [tuple(_captures(text)) for text in given]
+    base = tuple(path for text in baseline for path in _captures(text))
+    runs = [tuple(_captures(text)) for text in texts]
     if base:
-        others = [run for run in runs if not set(run) <= set(base)]  # a pattern such as DIR/* also matches the baseline
-        runs = [base, *(others or runs)]
+        other_runs = [run for run in runs if not set(run) <= set(base)]  # DIR/* also matches the baseline
+        runs = [base, *(other_runs or runs)]
     if len(runs) > 2:
         # A missing run stays in the list, so that reading it raises an error.
         left_out = [run for run in runs if len(run) == 1 and exists(run[0]) and not recognised(run[0])]
@@ -211,7 +212,7 @@ def named_runs(given: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
             runs = [run for run in runs if run not in left_out]
     if len(runs) < 2:
         raise UsageError("a comparison needs at least two runs", "example: perfkit compare A B, or DIR/*")
-    return list(zip(distinguishing([places[0] for places in runs]), runs, strict=True))
+    return list(zip(distinguishing([paths[0] for paths in runs]), runs, strict=True))
 
 
 def _captures(text: str) -> Iterator[Path]:
@@ -231,18 +232,18 @@ def _captures(text: str) -> Iterator[Path]:
 def _only(report: Report, names: Sequence[str]) -> Report:
     from perfkit_core.report.summary import ALIASES
 
-    known = {section.name: section for section in report.sections}
-    views = {view: table for table, view in ALIASES.items() if table in known}
-    names = [name if name in known else views.get(name, name) for name in names]
+    sections = {section.name: section for section in report.sections}
+    views = {view: table for table, view in ALIASES.items() if table in sections}
+    names = [name if name in sections else views.get(name, name) for name in names]
     for name in names:
-        if name in known or name == "all":
+        if name in sections or name == "all":
             continue
         hint = ""
         if name == "gate":
             hint = "this table exists only with --fail-on; "
         elif name in get_plugins().views():
             hint = f"--fail-on '{name}.COLUMN[ROW] > 3%' compares a number of this view; "
-        raise UsageError(f"the comparison has no table {name!r}", hint + spelled_like(name, (*known, "all")))
+        raise UsageError(f"the comparison has no table {name!r}", hint + spelled_like(name, (*sections, "all")))
     if not names or "all" in names:
         return report
-    return replace(report, sections=tuple(known[name] for name in names))
+    return replace(report, sections=tuple(sections[name] for name in names))

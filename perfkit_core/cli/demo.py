@@ -66,11 +66,11 @@ def demo(output: Path) -> None:
     from perfkit_core.verify.outcome import record
 
     recorders = {recorder.framework: recorder.demo for recorder in get_plugins().recorders()}
-    known = {framework: training for framework, training in recorders.items() if training is not None}
-    trainings = [_Training(name, known[name], output / name) for name in known if installed(name)]
+    trainings_of = {framework: training for framework, training in recorders.items() if training is not None}
+    trainings = [_Training(name, trainings_of[name], output / name) for name in trainings_of if installed(name)]
     if not trainings:
-        wanted = " or ".join(f'"perfkit[{name}]"' for name in known) or "perfkit"
-        raise CaptureError("no framework is installed", f"pip install {wanted}")
+        packages = " or ".join(f'"perfkit[{name}]"' for name in trainings_of) or "perfkit"
+        raise CaptureError("no framework is installed", f"pip install {packages}")
     frameworks = [training.framework for training in trainings]
     _show(message("Training a small classifier with two planted faults in {frameworks:and}.", frameworks=frameworks))
     order = [side for at in range(ROUNDS) for side in (list(_PROGRAMS), list(_PROGRAMS)[::-1])[at % 2]]
@@ -91,7 +91,7 @@ def demo(output: Path) -> None:
     for _, result in results:
         ledger.append(output / "ledger.jsonl", record(result))
     _show("", _table(results), *_remarks(results), *_between_frameworks(trainings))
-    for missing in (name for name in known if name not in frameworks):
+    for missing in (name for name in trainings_of if name not in frameworks):
         text = mark('{framework} is not installed. To compare with it: pip install "perfkit[{framework}]"')
         _show(message(text, framework=missing))
     _show(message("Pages in {folder}: {pages:list}", folder=str(output), pages=[page.name for page in pages]))
@@ -154,12 +154,13 @@ class _Training:
         title = say("{program} with {name} {version}", program=str(program), name=self.framework, version=version)
         yield Line(title, "bold")
         yield from reports.headline(self.advices, "step")
-        for number, one in enumerate(self.advices.advice, 1):
-            p = one.prediction
+        for number, advice in enumerate(self.advices.advice, 1):
+            p = advice.prediction
             low, mid, high = (ns or 0 for ns in (p.saving_p10_ns, p.saving_ns, p.saving_p90_ns))
             share = _interval(mid / p.base_ns, low / p.base_ns, high / p.base_ns)
-            yield say("{number}. {title}: saves {share}", number=number, title=one.title, share=share)
-            yield Padding(text.sentence(one.candidate.what).replace(str(program.resolve()), program.name), (0, 0, 0, 3))
+            yield say("{number}. {title}: saves {share}", number=number, title=advice.title, share=share)
+            what = text.sentence(advice.candidate.what).replace(str(program.resolve()), program.name)
+            yield Padding(what, (0, 0, 0, 3))
         yield message("The fix, in {program}:", program=str(self.program("change")))
         before, after = (self.program(side).read_text(encoding="utf-8").splitlines() for side in _PROGRAMS)
         for line in difflib.unified_diff(before, after, n=0):
@@ -251,11 +252,11 @@ def _between_frameworks(trainings: Sequence[_Training]) -> Iterator[Text]:
     for base, other in itertools.combinations(trainings, 2):
         result = measured(base.step_ns("change"), other.step_ns("change"))
         text = mark("Without the faults, a step takes {first:ns} with {base} and {second:ns} with {other}: {which}.")
-        which = message("noise may explain the difference")
+        conclusion = message("noise may explain the difference")
         if result.better or result.worse:
-            which = message("{name} is faster", name=other.framework if result.better else base.framework)
+            conclusion = message("{name} is faster", name=other.framework if result.better else base.framework)
         names = {"base": base.framework, "other": other.framework}
-        yield message(text, first=result.base, second=result.change, which=which, **names)
+        yield message(text, first=result.base, second=result.change, which=conclusion, **names)
 
 
 def _pages(trainings: Sequence[_Training], output: Path) -> Iterator[Path]:

@@ -67,10 +67,10 @@ def export(
         raise UsageError("refusing to write a file to a terminal", "use -o FILE, as in -o trace.json.gz")
     if output is None and to is None:
         raise UsageError("no output format given", "choose one with --to, or use -o FILE, as in -o trace.json.gz")
-    chosen, export_options, wanted = export.choose(to, output), ExportOptions(weight), options.steps(steps)
+    chosen, export_options, step_numbers = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:
-        changes = align or wanted is not None or read_options.changes_events
+        changes = align or step_numbers is not None or read_options.changes_events
         if chosen.name != "parquet" or output is None or len(sources) != 1 or changes:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
             raise UsageError(
@@ -93,10 +93,10 @@ def export(
             echo(f"note: {finding.message}", err=True)
     with working(f"writing {chosen.name}"):
         if output is None:
-            chosen_steps, out = export.only_steps(trace, wanted), sys.stdout.buffer
+            chosen_steps, out = export.only_steps(trace, step_numbers), sys.stdout.buffer
             missing = export.write(chosen_steps, chosen, out, export_options, keep_host)
         else:
-            missing = export.export(trace, output, chosen.name, weight=weight, steps=wanted, keep_host=keep_host)
+            missing = export.export(trace, output, chosen.name, weight=weight, steps=step_numbers, keep_host=keep_host)
     if missing:
         echo(f"note: {missing}", err=True)
     if output is not None:

@@ -22,8 +22,8 @@ TRACKERS = ("mlflow", "tensorboard", "wandb")
 @click.option("--to", "tracker", type=click.Choice(TRACKERS), required=True, help="The tracker that gets the profile.")
 @click.option("-o", "--output", type=options.LOCATION, metavar="DIR", help="Folder of the event files of TensorBoard.  "
               "[default: the run folder]")  # fmt: skip
-@click.option("--samples-per-step", type=options.Whole(1), metavar="N", help="Also log the samples per second of steps "
-              "with N samples.")  # fmt: skip
+@click.option("--samples-per-step", type=options.WholeNumber(1), metavar="N", help="Also log the samples per second of "
+              "steps with N samples.")  # fmt: skip
 @options.reads
 def log(
     sources: tuple[Path, ...],
@@ -58,11 +58,11 @@ def log(
         run = logged_run(profile, sources[0].name, samples_per_step)
     try:
         with working(f"logging with {tracker}"):
-            place = chosen.log(run, None)
+            destination = chosen.log(run, None)
             chosen.close()
     except PerfkitError:
         raise
     except Exception as error:  # each tracker has its own
         raise UsageError(f"{tracker} failed ({one_line(error)})", "check the settings of the tracker") from error
     counts = f"{len(run.figures)} figures, {len(run.tables)} tables and the page"
-    echo(f"logged {counts} with {place}", err=True)
+    echo(f"logged {counts} with {destination}", err=True)

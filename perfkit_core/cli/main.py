@@ -57,8 +57,8 @@ class PluginGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         commands = get_plugins().commands()
         if args and args[0] not in commands and not args[0].startswith("-"):
-            known = (name for name, command in commands.items() if not command.hidden)
-            raise UsageError(f"no such command {args[0]!r}", spelled_like(args[0], known))
+            visible = (name for name, command in commands.items() if not command.hidden)
+            raise UsageError(f"no such command {args[0]!r}", spelled_like(args[0], visible))
         return super().resolve_command(ctx, args)
 
 

@@ -11,7 +11,7 @@ from perfkit_core.cli import options
 @click.command(epilog="Example: perfkit mcp --root runs")
 @click.option("--root", "roots", multiple=True, metavar="DIR", help="Folder, or address of a folder in a store, that "
               "agents may read. Repeat the option for several folders.  [default: the current folder]")  # fmt: skip
-@click.option("--budget", type=options.Whole(LEAST, MOST), default=DEFAULT, show_default=True,
+@click.option("--budget", type=options.WholeNumber(LEAST, MOST), default=DEFAULT, show_default=True,
               metavar="BYTES", help=f"Maximum size of an answer, from {LEAST:,} to {MOST:,}, unless a "
               "call asks for another.")  # fmt: skip
 @click.option("--allow-run", is_flag=True, help="Offer the tools record and verify, which run Python scripts below "

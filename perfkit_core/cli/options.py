@@ -37,7 +37,7 @@ LOCATION: Final = as_path
 """Option type: a local path, or the address of a store such as ``s3://…``. ``click.Path`` accepts only local paths."""
 
 
-class Whole(_Number):
+class WholeNumber(_Number):
     """Option type: a whole number from ``least`` to ``most``. Raises UsageError."""
 
     name = "integer"
@@ -85,11 +85,11 @@ def _limit_memory(context: click.Context, param: click.Parameter, value: str | N
     context.with_resource(memory_limit.limited(most))
 
 
-def adding(*given: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def adding(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Return a decorator that adds the given options to a command."""
 
     def add(command: Command) -> Command:
-        for option in reversed(given):
+        for option in reversed(decorators):
             command = option(command)
         return command
 
@@ -148,7 +148,7 @@ language = click.option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGE
 
 
 many_ranks = adding(
-    click.option("--workers", type=Whole(1), default=1, metavar="N",
+    click.option("--workers", type=WholeNumber(1), default=1, metavar="N",
                  help="Number of processes that read ranks in parallel.  [default: 1]"),
     click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on a Dask cluster. ADDRESS is the address of "
                  "its scheduler."),
@@ -167,7 +167,7 @@ def format_option(formats: str) -> Callable[[Command], Command]:
 def limit_option(default: str, of: str = "rows per table; 0 shows all rows") -> Callable[[Command], Command]:
     """Return the option ``--limit N``. ``default`` describes the default, and ``of`` what is counted, for the help."""
     text = f"Maximum number of {of}.  [default: {default}]"
-    return click.option("--limit", type=Whole(), metavar="N", help=text)
+    return click.option("--limit", type=WholeNumber(), metavar="N", help=text)
 
 
 def names(values: Iterable[str]) -> list[str]:
@@ -240,16 +240,16 @@ def write_shard(
         check_average(views)
     job = plan.Job(tuple(view.name for view in views), request, average, read_options)
     with reading(sources) as show:
-        whole = plan.plan(sources, read_options.partial)
-        part = whole.share(number, of)
+        full_plan = plan.plan(sources, read_options.partial)
+        part = full_plan.share(number, of)
         count = len(part.ranks)
         partials, failed = run.run(run.Serial(), part, job, lambda done: show(f"rank {done} of {count}"))
     left_out = {number - 1 + of * position: rank.message for position, rank in failed.items()}
     stored = files.Stored(
-        files.FORMAT, files.VERSION, whole.source, len(whole.ranks), (number, of), job, part.findings, tuple(partials),
-        left_out,
+        files.FORMAT, files.VERSION, full_plan.source, len(full_plan.ranks), (number, of), job, part.findings,
+        tuple(partials), left_out,
     )  # fmt: skip
     files.write(stored, output)
-    ranks = f"{len(whole.ranks)} rank{'s' if whole.ranks[1:] else ''}"
+    ranks = f"{len(full_plan.ranks)} rank{'s' if full_plan.ranks[1:] else ''}"
     empty = "" if count else f": shard {shard} is empty, because there are only {ranks}"
     echo(f"wrote {output}{empty}", err=True)

@@ -48,21 +48,21 @@ _SUFFIXES: Final = {
 def renderer(name: str | None, output: Path | None = None, without: tuple[str, ...] = ()) -> Renderer:
     """Return the renderer ``name``. Without a name, the suffix of ``output`` selects the renderer. Without both, the
     format is text. ``without`` lists formats that the command does not support. Raises UsageError."""
-    known = {key: value for key, value in get_plugins().renderers().items() if key not in without}
+    renderers = {key: value for key, value in get_plugins().renderers().items() if key not in without}
     elsewhere = "; use perfkit report for HTML" if without else ""
     if name is None:
-        suffixes = _SUFFIXES | {f".{key}": key for key in known}
+        suffixes = _SUFFIXES | {f".{key}": key for key in renderers}
         suffix = output.suffix.lower() if output else ""
         if suffix not in suffixes:
-            shown = ", ".join(end for end, key in _SUFFIXES.items() if end and key in known)
+            shown = ", ".join(end for end, key in _SUFFIXES.items() if end and key in renderers)
             hint = f"use --format, or one of {shown}{elsewhere}"
             raise UsageError(f"{output}: no format has the suffix {suffix}", hint)
         name = suffixes[suffix]
-    if name not in known:
-        raise UsageError(f"unsupported format {name!r}", f"known: {', '.join(known)}{elsewhere}")
+    if name not in renderers:
+        raise UsageError(f"unsupported format {name!r}", f"known: {', '.join(renderers)}{elsewhere}")
     if name in ("json", "csv") and (context := click.get_current_context(silent=True)):
         context.with_resource(speaking("en"))  # programs read these formats, so their texts are English
-    return known[name]
+    return renderers[name]
 
 
 def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = False) -> None:
@@ -109,18 +109,18 @@ def write(text: str, path: Path) -> None:
 def arguments(sources: Iterable[str | Path], read_options: ReadOptions) -> str:
     """Return sources for a command to copy, with the options that apply to all profiles, and the shortest paths."""
     paths = [as_path(str(source)) for source in sources]
-    places = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
+    shown = [without_secrets(path) if is_remote(path) else str(path) for path in paths]
     pairs = [("--step-on", read_options.step_on), ("--step-kind", read_options.step_kind)]
-    pairs += [("--graph-capture", _shortest(place)) for place in read_options.graph_captures]
-    pairs += [("--compile-info", _shortest(place)) for place in read_options.compile_info]
+    pairs += [("--graph-capture", _shortest(path)) for path in read_options.graph_captures]
+    pairs += [("--compile-info", _shortest(path)) for path in read_options.compile_info]
     options = "".join(f" {option} {shell_word(value)}" for option, value in pairs if value)
     return (
-        "SOURCE..." if len(places) > _MOST_IN_COMMAND else " ".join(map(shell_path, map(_shortest, places)))
+        "SOURCE..." if len(shown) > _MOST_IN_COMMAND else " ".join(map(shell_path, map(_shortest, shown)))
     ) + options
 
 
-def _shortest(place: str) -> str:
-    return min(place, os.path.relpath(place), key=len) if Path(place).is_absolute() else place
+def _shortest(path: str) -> str:
+    return min(path, os.path.relpath(path), key=len) if Path(path).is_absolute() else path
 
 
 def say_written(output: Path | None) -> None:

@@ -41,7 +41,7 @@ RUNS: Final = "runs"
 @click.option("-o", "--output", type=shared.LOCATION, metavar="DIR",
               help="Write the recording to this run folder, which is created if it does not exist.  "
               "[default: runs/SCRIPT-DATE-TIME]")  # fmt: skip
-@click.option("--steps", type=shared.Whole(1), default=20, show_default=True, metavar="N",
+@click.option("--steps", type=shared.WholeNumber(1), default=20, show_default=True, metavar="N",
               help="Stop recording after N steps. The script runs on without recording.")  # fmt: skip
 @click.option("--step-on", metavar="FUNCTION|RANGE",
               help="A step ends when this function returns (train.py:train_step, package.module:Class.method), or at "
@@ -136,7 +136,7 @@ class Session:
     def __init__(self, run_dir: Path, steps: int, options: Mapping[str, Any]) -> None:
         self.run_dir = run_dir
         self._steps = steps
-        self._options = {name: wanted for name, wanted in options.items() if wanted}
+        self._options = {name: value for name, value in options.items() if value}
         self.recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
         self._recording: Recording | None = None
 
@@ -215,8 +215,8 @@ class Session:
         """Return the reason why no file was recorded."""
         if self._recording is not None:
             return f"{script}: nothing could be recorded"
-        known = ", ".join(self.recorders) or "none, because no adapter is installed"
-        return f"{script} imported no framework that perfkit can record (known frameworks: {known})"
+        frameworks = ", ".join(self.recorders) or "none, because no adapter is installed"
+        return f"{script} imported no framework that perfkit can record (known frameworks: {frameworks})"
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:
@@ -262,8 +262,8 @@ def _parsed(script: Path) -> ast.AST:
         return ast.Module([], [])  # not valid Python; running the script shows the syntax error
 
 
-def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
-    """Return the modules in ``wanted`` that the script imports, in the order of its import statements."""
+def imported_by(script: Path, frameworks: Collection[str]) -> list[str]:
+    """Return the modules in ``frameworks`` that the script imports, in the order of its import statements."""
     imports = [node for node in ast.walk(_parsed(script)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules: list[str] = []
     for node in sorted(imports, key=lambda node: node.lineno):
@@ -272,7 +272,7 @@ def imported_by(script: Path, wanted: Collection[str]) -> list[str]:
         elif node.module and not node.level:
             modules.append(node.module)
     names = dict.fromkeys(module.split(".")[0] for module in modules)
-    return [name for name in names if name in wanted]
+    return [name for name in names if name in frameworks]
 
 
 _PROFILERS = ("profile", "Profiler")

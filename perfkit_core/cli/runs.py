@@ -68,10 +68,10 @@ def runs(
         table = table.dropna(axis="columns", how="all") if len(table) else table
     elif limit:
         table = table.head(limit)
-    place = readable(folder)
-    empty = say("no runs or trace files below {folder}", folder=place)
+    source = readable(folder)
+    empty = say("no runs or trace files below {folder}", folder=source)
     section = Section("runs", say("Runs"), table, " ".join(note), empty, limit or None, columns=run_list.COLUMNS)
-    emit(Report(say("Runs in {folder}", folder=place), (), (section,), data={"source": place}), chosen, output)
+    emit(Report(say("Runs in {folder}", folder=source), (), (section,), data={"source": source}), chosen, output)
     say_written(output)
 
 

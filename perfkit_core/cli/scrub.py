@@ -42,11 +42,11 @@ def scrub(
     refuse_overwriting(output, sources)
     if not all(text.strip() for text in remove):
         raise UsageError("--remove has an empty text", "give the text to remove, such as --remove aurora")
-    place = output if output.suffix else output / f"scrubbed{SUFFIX}"
-    chosen = export.choose(None, place)
+    target = output if output.suffix else output / f"scrubbed{SUFFIX}"
+    chosen = export.choose(None, target)
     trace = loaded(sources, read_options)
     with working(f"writing {chosen.name}"):
-        missing = export.export(scrubbed(trace, paths=paths, remove=remove), place, chosen.name)
+        missing = export.export(scrubbed(trace, paths=paths, remove=remove), target, chosen.name)
     if missing:
         echo(f"note: {missing}", err=True)
     echo(f"wrote {output} ({chosen.description}); look at it before you share it", err=True)

@@ -56,8 +56,8 @@ def sql(
     atexit.register(gc.unfreeze)  # at exit, duckdb reports objects that no garbage collection can free
 
     chosen = renderer(format_name, output)
-    given, statement = split(arguments)
-    sources = tuple(map(options.LOCATION, given))
+    texts, statement = split(arguments)
+    sources = tuple(map(options.LOCATION, texts))
     refuse_overwriting(output, sources)
     if statement is None:
         for source in sources:  # a source without a profile may be meant as a statement

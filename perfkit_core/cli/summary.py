@@ -39,8 +39,8 @@ filters = options.adding(
     click.option("--hide", metavar="REGEX", help="Hide rows with a matching text. Totals still include them."),
     click.option("--start", metavar="REGEX", help="In a tree, show only matching names and the rows below them."),
     click.option("--trim", metavar="REGEX", help="In a tree, hide matching names and the rows below them."),
-    click.option("--depth", type=options.Whole(), metavar="N", help="Show a tree down to level N; the roots are level "
-                 "0."),
+    click.option("--depth", type=options.WholeNumber(), metavar="N", help="Show a tree down to level N; the roots are "
+                 "level 0."),
     click.option("--min", "minimums", multiple=True, metavar="COLUMN=VALUE",
                  help="Show only rows whose value is at least VALUE. Examples: total_cpu_ns=1ms, flops=1e6, "
                  "self_cpu_ratio=5%. Units: ns, us, ms, s; B, KiB, MiB, GiB; KB, MB, GB (decimal); K, M, G, T "
@@ -79,7 +79,7 @@ def summary(
     workers: int,
     scheduler: str | None,
     shard: str | None,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Show tables of a profile.
 
@@ -94,24 +94,24 @@ def summary(
 
     refuse_overwriting(output, sources)
     request = ViewRequest(
-        by=tuple(options.names(given["by"])),
-        steps=options.steps(given["steps"]),
-        pattern=given["pattern"],
-        kind=given["kind"],
-        device=given["device"],
-        native=given["native"],
-        peaks=given["peaks"],
+        by=tuple(options.names(values["by"])),
+        steps=options.steps(values["steps"]),
+        pattern=values["pattern"],
+        kind=values["kind"],
+        device=values["device"],
+        native=values["native"],
+        peaks=values["peaks"],
     )
     if shard is not None:
         shard_views = choose_views(options.names(views) or DEFAULT_VIEWS)
-        options.write_shard(shard, sources, output, shard_views, request, read_options, given["average"])
+        options.write_shard(shard, sources, output, shard_views, request, read_options, values["average"])
         return
-    minimums = options.names(given["minimums"])
+    minimums = options.names(values["minimums"])
     chosen = renderer(format_name, output, without=("html",))
     display = Display(
-        **{name: given[name] for name in _DISPLAY},
+        **{name: values[name] for name in _DISPLAY},
         minimums=dict(_minimum(text, choose_views(options.names(views) or ["all"])) for text in minimums),
-        columns=tuple(options.names(given["columns"])),
+        columns=tuple(options.names(values["columns"])),
         limit=(ROWS if limit is None else limit or None) if chosen.name in FOR_PEOPLE else None,
     )
     with options.profile(sources, read_options, workers, scheduler) as profile:
@@ -139,7 +139,7 @@ def _minimum(text: str, views: list[View]) -> tuple[str, float]:
     match = re.fullmatch(r"(?P<column>\w+)=(?P<value>.+)", text)
     if match is None:
         raise UsageError(f"--min {text!r} is not COLUMN=VALUE", "example: --min flops=1e6")
-    view = next((view for view in views if match["column"] in {known.name for known in view.columns}), views[0])
+    view = next((view for view in views if match["column"] in {column.name for column in view.columns}), views[0])
     try:
         return match["column"], parse_quantity(match["value"], family(view.column(match["column"]).unit))
     except UsageError as error:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
               "number that the command prints after this name. A REGEX such as 'step_ms: ([0-9.]+)' stands for the "
               "last match of its group in the output.")  # fmt: skip
 @click.option("--higher-is-better", is_flag=True, help="A higher number is better, as for samples per second.")
-@click.option("--rounds", type=options.Whole(), default=5, show_default=True, metavar="N",
+@click.option("--rounds", type=options.WholeNumber(), default=5, show_default=True, metavar="N",
               help="Number of rounds, at least 3. A round runs each command twice.")  # fmt: skip
-@click.option("--warmup", type=options.Whole(), default=1, show_default=True, metavar="K",
+@click.option("--warmup", type=options.WholeNumber(), default=1, show_default=True, metavar="K",
               help="Number of warm-up runs of each command. They are not measured.")  # fmt: skip
-@click.option("--warmup-steps", type=options.Whole(), default=10, show_default=True, metavar="K",
+@click.option("--warmup-steps", type=options.WholeNumber(), default=10, show_default=True, metavar="K",
               help="Skip the first K steps of each run, but at most half of its steps.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Fail if a run takes longer than this.")  # fmt: skip

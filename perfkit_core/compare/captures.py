@@ -29,7 +29,7 @@ def captures_of(run: Trace | PathLike | Sequence[Trace | PathLike | Sequence[Pat
     SourceError, and UsageError if the sources are ranks of one recording."""
     if isinstance(run, Trace):
         return [run]
-    traces = [as_trace(each) for each in (matching(run) if isinstance(run, str | os.PathLike) else run)]
+    traces = [as_trace(source) for source in (matching(run) if isinstance(run, str | os.PathLike) else run)]
     if not traces:
         raise UsageError("a run has no captures", "give a recording, or a list of recordings of equal runs")
     ranks = [rank for trace in traces for rank in trace.meta.ranks]

@@ -1,7 +1,7 @@
 """Step time, phases, kinds of events, operators and devices of two runs, side by side.
 
-Nested operators count for the outermost operator (:mod:`~perfkit_core.compare.align.units`). Operators without a
-canonical name keep their native name, so the rows sum to the operator time.
+Nested operators count for the outermost operator (:mod:`~perfkit_core.compare.align.operator_owner`). Operators without
+a canonical name keep their native name, so the rows sum to the operator time.
 
 Peak rates of devices are the dense rates (without structured sparsity) from the vendors' data sheets. They are given
 only if the device name identifies a product. "AMD Radeon Graphics", for example, is the name of many products. Some
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.compare.align import align, units
+from perfkit_core.compare.align import align, operator_owner
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.compare.captures import captures_of
@@ -116,10 +116,10 @@ def compare(
     in_both = operators["found"] == MATCHED
     matched_share: dict[str, dict[str, float | None]] = {side: {} for side in SIDES}
     for side, shares in matched_share.items():
-        for place in ("cpu", "device"):
-            times = operators[f"{side}_{place}_ns"]
+        for processor in ("cpu", "device"):
+            times = operators[f"{side}_{processor}_ns"]
             total = int(times.sum())
-            shares[place] = int(times[in_both].sum()) / total if total else None
+            shares[processor] = int(times[in_both].sum()) / total if total else None
     return Comparison(
         base,
         other,
@@ -189,11 +189,11 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, keys: list[str]) -> pd.Data
 def operator_time(trace: Trace, chosen: BoolArray) -> pd.DataFrame:
     """Return the calls, cpu_ns and device_ns of the chosen operators, summed by ``name``. The column ``named`` is true
     for canonical names, and false for native names."""
-    operators = units.units(trace)
-    rows = np.flatnonzero(operators.own & chosen)
+    operators = operator_owner.owners(trace)
+    rows = np.flatnonzero(operators.counted & chosen)
     names = np.array([*operators.name.values, ""], object)[operators.name.codes[rows]]
-    named = (trace.codes("op_name").codes[rows] >= 0) | (names == units.OPTIMIZER_UPDATE)
-    cpu, device = units.unit_times(trace)
+    named = (trace.codes("op_name").codes[rows] >= 0) | (names == operator_owner.OPTIMIZER_UPDATE)
+    cpu, device = operator_owner.owner_times(trace)
     table = pd.DataFrame({"name": names, "named": named, "calls": 1, "cpu_ns": cpu[rows], "device_ns": device[rows]})
     sums: pd.DataFrame = table.groupby(["name", "named"], sort=False)[["calls", *_MEASURES]].sum()
     return sums.reset_index()

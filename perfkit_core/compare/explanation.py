@@ -121,12 +121,12 @@ def fused_operators(alignment: Alignment) -> Iterator[Message]:
     """Yield sentences on operators of one run that are fused to kernels in the other run, the longest time first."""
     rows = alignment.rows[alignment.rows["operator"].fillna("").str.contains(SEPARATOR, regex=False)]
     rows = rows[(rows["base_calls"] > 0) & (rows["other_calls"] > 0)]
-    place = "device" if rows[[f"{side}_device_ns" for side in SIDES]].to_numpy().any() else "cpu"
-    largest = rows.sort_values([f"{side}_{place}_ns" for side in SIDES], ascending=False, kind="stable").head(NAMED)
+    processor = "device" if rows[[f"{side}_device_ns" for side in SIDES]].to_numpy().any() else "cpu"
+    largest = rows.sort_values([f"{side}_{processor}_ns" for side in SIDES], ascending=False, kind="stable").head(NAMED)
     for row in largest.to_dict("records"):
         names = row["operator"].split(SEPARATOR)
         shown = [*names[:SHOWN_NAMES], "…"] if names[SHOWN_NAMES:] else names
-        numbers = {side: int(row[f"{side}_{place}_ns"]) for side in SIDES}
+        numbers = {side: int(row[f"{side}_{processor}_ns"]) for side in SIDES}
         calls = {f"{side}_calls": format_count(row[f"{side}_calls"]) for side in SIDES}
         yield message(
             "A compiler fused these operators in one of the runs: {names} ({phase}). Calls: {base_calls} in base "

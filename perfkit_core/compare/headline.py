@@ -70,7 +70,7 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     else:
         sentences.append(step_sentence(steps, result.between))
         sentences += _lost(result)
-        base, other = (whole.meta.timed_steps.unprofiled_ns for whole in result.whole)
+        base, other = (trace.meta.timed_steps.unprofiled_ns for trace in result.traces)
         if base and other:
             if (other - base) * steps.difference < 0:
                 text = mark(
@@ -94,26 +94,26 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
         sentences.append(message("Device work was not recorded completely, so the cause of the difference is unknown."))
         causes = ()
 
-    shares = {(side, place): share for side, places in alignment.matched.items() for place, share in places.items()}
-    known = {key: share for key, share in shares.items() if share is not None}
-    least = min((share for (_, place), share in known.items() if place != "step"), default=1.0)
+    shares = {(side, time): share for side, places in alignment.matched.items() for time, share in places.items()}
+    matched = {key: share for key, share in shares.items() if share is not None}
+    least = min((share for (_, time), share in matched.items() if time != "step"), default=1.0)
     sentences += same_recording(result)
     if least < _COMPARABLE:
         text = mark("The runs are barely comparable: {share:ratio} of one run's operator time has no counterpart.")
         sentences.append(message(text, share=1 - least))
         return (*sentences, *causes, *hints)
-    if known and all(share == 1 for share in known.values()):
+    if matched and all(share == 1 for share in matched.values()):
         hints.append(message("All operator time has a counterpart."))
     for side, text in _UNMATCHED.items():
-        unmatched = {place: 1 - known.get((side, place), 1.0) for place in _TIMES}
-        parts = [message(_TIMES[place], share=share) for place, share in unmatched.items() if share > 1 - _NEARLY_ALL]
+        unmatched = {time: 1 - matched.get((side, time), 1.0) for time in _TIMES}
+        parts = [message(_TIMES[time], share=share) for time, share in unmatched.items() if share > 1 - _NEARLY_ALL]
         hints += [message(text, parts=parts, operators=_unmatched(alignment, side))] if parts else []
     return (*sentences, *causes, *hints)
 
 
 def is_incomplete(result: Pair) -> bool:
     """Return whether a run lacks device work that was not recorded or not interpreted."""
-    quality = [finding for whole in result.whole for finding in whole.quality]
+    quality = [finding for trace in result.traces for finding in trace.quality]
     return may_lack_work(quality) or any(finding.code in CODES for finding in quality)
 
 
@@ -137,8 +137,8 @@ def _unmatched(alignment: Alignment, side: str) -> Message | None:
     names = []
     for operator, layer in total.sort_values(ascending=False, kind="stable").index[:_NAMED]:
         name = operator if len(operator) <= _LONGEST else f"{operator[:_LONGEST]}…"  # names of kernels may be long
-        own = layer.split(" ~ ")[-1 if side == "other" else 0].rpartition("/")[2]
-        names.append(message("{operator} in {layer}", operator=name, layer=own) if own else name)
+        layer_name = layer.split(" ~ ")[-1 if side == "other" else 0].rpartition("/")[2]
+        names.append(message("{operator} in {layer}", operator=name, layer=layer_name) if layer_name else name)
     return message(" (mainly {names:list})", names=names) if names else None
 
 
@@ -254,12 +254,12 @@ def warnings(result: Pair) -> tuple[Message, ...]:
                 origin=[message(_ORIGINS[origin]) for origin in origins],
             )
         )
-    if comparison.different_devices(result.whole):
-        base, other = (", ".join(comparison.device_names(trace)) for trace in result.whole)
+    if comparison.different_devices(result.traces):
+        base, other = (", ".join(comparison.device_names(trace)) for trace in result.traces)
         text = mark("Different devices: {base} and {other}. The table devices lists their peak rates.")
         sentences.append(message(text, base=base, other=other))
     # Profiler options cost time, mostly on the host. Their names can only be compared within one framework.
-    metas = [trace.meta for trace in result.whole]
+    metas = [trace.meta for trace in result.traces]
     options = [{name for name, value in meta.options.items() if value is True} for meta in metas]
     comparable = metas[0].framework == metas[1].framework and all(meta.options for meta in metas)
     if comparable and options[0] != options[1]:

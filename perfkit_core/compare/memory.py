@@ -20,7 +20,7 @@ from perfkit_core.views.memory import memory_categories, memory_peak
 
 SHOWN: Final = 20
 """Number of rows of the table by operator."""
-_PLACE: Final = (RANK.name, DEVICE_NAME.name)
+_RANK_AND_DEVICE: Final = (RANK.name, DEVICE_NAME.name)
 _MEASURES: Final = ("bytes", "blocks")
 COLUMNS: Final = (
     size("base_bytes", "Base", compared=True, adds_up=True),
@@ -39,8 +39,8 @@ def sections(base: Trace, other: Trace, by: Sequence[str]) -> Iterator[Section]:
         return
     for view, groupings in ((memory_categories.VIEW, ()), (memory_peak.VIEW, tuple(by))):
         table = _joined(view, base, other, ViewRequest(by=groupings))
-        known = {column.name for column in COLUMNS}
-        columns = (*(column for column in view.columns if column.name not in known), *COLUMNS)
+        compared = {column.name for column in COLUMNS}
+        columns = (*(column for column in view.columns if column.name not in compared), *COLUMNS)
         lines = tuple(_peaks(table)) if view is memory_categories.VIEW else ()
         note = say("The differences add up to the difference of the peaks.")
         yield Section(view.name, say(view.title), table, note, limit=SHOWN, lines=lines, columns=columns)
@@ -53,7 +53,7 @@ def _joined(view: View, base: Trace, other: Trace, request: ViewRequest) -> pd.D
     names = list(dict.fromkeys(name for side in sides for name in keys(view.columns, side, request.by)))
     if request.by:
         names.remove(NAME.name)
-        first = next(name for name in names if name not in _PLACE)
+        first = next(name for name in names if name not in _RANK_AND_DEVICE)
         sides = [side.assign(**{first: side[first].astype(object).fillna(side[NAME.name])}) for side in sides]
     sums = [
         side.groupby(names, sort=False, dropna=False, observed=True)[list(_MEASURES)].sum().add_prefix(f"{run}_")
@@ -69,9 +69,9 @@ def _joined(view: View, base: Trace, other: Trace, request: ViewRequest) -> pd.D
 
 
 def _peaks(table: pd.DataFrame) -> Iterator[Message]:
-    places = [name for name in _PLACE if name in table.columns]
-    for place, rows in table.groupby(places, sort=False, dropna=False):
-        *rank, device = map(str, place)
+    key_columns = [name for name in _RANK_AND_DEVICE if name in table.columns]
+    for group_key, rows in table.groupby(key_columns, sort=False, dropna=False):
+        *rank, device = map(str, group_key)
         base, other, difference = (int(rows[f"{side}_bytes"].sum()) for side in (*SIDES, "difference"))
         text = mark("Peak of {device}: {base:bytes} in base, {other:bytes} in other ({difference:+bytes}).")
         name = message("rank {rank} {device}", rank=rank[0], device=device) if rank else device

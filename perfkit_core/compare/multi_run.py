@@ -14,7 +14,7 @@ from perfkit_core.compare import comparison, explanation, report, slices
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
-from perfkit_core.compare.pair import Asked, Pair, pair
+from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.language.messages import SIDES, mark, message, say
 from perfkit_core.model.columns import duration, key
@@ -36,15 +36,15 @@ class Run:
     captures: tuple[Trace, ...]
 
 
-def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
+def multi_run_report(runs: Sequence[Run], options: CompareOptions) -> Report:
     """Return the report on several runs, with the key "runs" in ``data``. Raises UsageError for unsuitable options."""
     pairs = []
     for index, run in enumerate(runs):
-        amounts = (asked.amounts[0], asked.amounts[index]) if asked.amounts else ()
-        pairs.append(pair(runs[0].captures, run.captures, replace(asked, amounts=amounts)))
-    whole = {run.name: pooled(run.captures) for run in runs}
+        amounts = (options.amounts[0], options.amounts[index]) if options.amounts else ()
+        pairs.append(pair(runs[0].captures, run.captures, replace(options, amounts=amounts)))
+    traces = {run.name: pooled(run.captures) for run in runs}
     times = (0 if result.steps is None else result.steps.other for result in pairs)
-    medians = dict(zip(whole, times, strict=True))
+    medians = dict(zip(traces, times, strict=True))
 
     named = list(zip(runs, pairs, strict=True))
     headline, gates, other_devices = [], [], []
@@ -57,9 +57,9 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
         if result.outcomes:
             gates.append(gate.table(result.outcomes))
             gates[-1].insert(0, "run", run.name)
-        if comparison.different_devices([whole[runs[0].name], whole[run.name]]):
+        if comparison.different_devices([traces[runs[0].name], traces[run.name]]):
             other_devices.append(run.name)
-    devices = ", ".join(comparison.device_names(whole[runs[0].name]))
+    devices = ", ".join(comparison.device_names(traces[runs[0].name]))
     text = mark("The base ran on {devices}. These runs used other devices: {runs}.")
     warning = say(text, devices=devices, runs=", ".join(other_devices))
 
@@ -71,7 +71,7 @@ def multi_run_report(runs: Sequence[Run], asked: Asked) -> Report:
         *([gate.section(pd.concat(gates, ignore_index=True))] if gates else []),
         Section("runs", say("Runs"), rows, say(text, name=runs[0].name)),
         *report.step_section(captures, None if base is None else base.noise),
-        *_wide_sections(whole, medians),
+        *_wide_sections(traces, medians),
     ]
     return Report(
         say("{count} runs compared", count=len(runs)),
@@ -109,13 +109,13 @@ def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
     return {**row, "verdict": "base" if is_base else steps.verdict}
 
 
-def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
+def _wide_sections(traces: Mapping[str, Trace], medians: Mapping[str, int]) -> list[Section]:
     """Return the sections with one column per run. ``medians`` are the median step times, 0 without steps."""
-    stepped = bool(len(step_rows.step_rows(next(iter(whole.values())))))
+    stepped = bool(len(step_rows.step_rows(next(iter(traces.values())))))
     per = say("Mean time per step") if stepped else say("Time of the whole recording")
     parts: dict[str, pd.Series[int]] = {}
     means: dict[str, dict[str, pd.Series[int]]] = {"phases": {}, "cpu_ns": {}, "device_ns": {}}
-    for name, trace in whole.items():
+    for name, trace in traces.items():
         rows = step_rows.step_rows(trace)
         parts[name] = _parts(trace, medians[name] if stepped else None)
         if stepped and not len(rows):
@@ -147,7 +147,7 @@ def _wide_sections(whole: Mapping[str, Trace], medians: Mapping[str, int]) -> li
     ]  # fmt: skip
     of_runs = (
         key("name", "Name", words=SIDES),
-        *(duration(f"{name}_ns", name, quantity="run", proper=True) for name in whole),
+        *(duration(f"{name}_ns", name, quantity="run", proper=True) for name in traces),
     )
     return [replace(section, columns=of_runs) for section in sections]
 

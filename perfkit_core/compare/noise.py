@@ -69,9 +69,9 @@ def noise_band(
         values = np.array([float(statistic(group)) for group in groups])
         mean = values.mean()
         squares.append(float((((values - mean) / mean) ** 2).sum()) if mean else float((values != 0).sum()))
-    seen, unseen = student(freedom) * float(np.sqrt(sum(squares) / freedom)), 0.0 if several else _NORMAL * between
+    measured, assumed = student(freedom) * float(np.sqrt(sum(squares) / freedom)), 0.0 if several else _NORMAL * between
     counts = [len(side) if several else len(_quarters(side[0])) for side in (base, other)]
-    shares = [float(np.sqrt(seen**2 / count + unseen**2)) for count in counts]
+    shares = [float(np.sqrt(measured**2 / count + assumed**2)) for count in counts]
     levels = [float(statistic(pool(side))) for side in (base, other)]
     if min(levels) <= 0:
         return math.hypot(*(level * share for level, share in zip(levels, shares, strict=True)))
@@ -170,13 +170,13 @@ def _resampled(side: Samples, statistic: Statistic) -> npt.NDArray[np.float64]:
             np.asarray(side[0], np.float64), draw, lambda drawn, axis: _per_draw(drawn, statistic)
         )
     steps, sizes = np.concatenate(side).astype(np.float64), np.array([len(capture) for capture in side])
-    first, each = np.cumsum(sizes) - sizes, max(len(steps) // len(side), 1)
-    most_draws = max(_DRAWN_TOGETHER // (each * len(side)), 1)
+    first, steps_drawn = np.cumsum(sizes) - sizes, max(len(steps) // len(side), 1)
+    most_draws = max(_DRAWN_TOGETHER // (steps_drawn * len(side)), 1)
     statistics = []
     for start in range(0, sample_statistics.DRAWS, most_draws):
         draws = min(most_draws, sample_statistics.DRAWS - start)
         captures = draw.integers(0, len(sizes), (draws, len(sizes)))[:, :, None]
-        inside = (draw.random((draws, len(sizes), each)) * sizes[captures]).astype(np.int64)
+        inside = (draw.random((draws, len(sizes), steps_drawn)) * sizes[captures]).astype(np.int64)
         statistics.append(_per_draw(steps[first[captures] + inside], statistic))
     return np.concatenate(statistics)
 

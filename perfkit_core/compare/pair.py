@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
-from perfkit_core.compare.statistics import Capture, SampleStatistics, capture, of_steps, pooled, step_statistics
+from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_steps, pooled, samples_of, step_statistics
 from perfkit_core.errors import UsageError
 from perfkit_core.language.messages import render
 from perfkit_core.model.meta import SAMPLE, TOKEN, WORK_KEYS
@@ -46,7 +46,7 @@ _SUFFIXES: Final = (".gz", ".json", ".pb", ".trace", ".pt", ".parquet", ".perfki
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompareOptions:
     """The options of a comparison.
 
     - ``per``: the unit of work by which step times are divided ("sample", "token" or "flop").
@@ -92,7 +92,7 @@ class Normalised:
 class Pair:
     """The comparison of two runs. Each tuple of two items holds base and other.
 
-    - ``whole``: the traces, with all captures of a side in one trace.
+    - ``traces``: the traces, with all captures of a side in one trace.
     - ``steps``: the statistics of the steps; None if a side has no steps.
     - ``normalised``: the step times per unit of work. If no unit was requested, the unit is the sample. perfkit then
       computes these times only if the samples per step are known for both runs and differ. Otherwise they are None.
@@ -100,8 +100,8 @@ class Pair:
     - ``twice``: the sources of recordings that both sides contain.
     """
 
-    whole: tuple[Trace, Trace]
-    captures: tuple[tuple[Capture, ...], tuple[Capture, ...]]
+    traces: tuple[Trace, Trace]
+    captures: tuple[tuple[StepSamples, ...], tuple[StepSamples, ...]]
     steps: SampleStatistics | None
     normalised: Normalised | None
     outcomes: tuple[Outcome, ...]
@@ -109,37 +109,37 @@ class Pair:
     twice: tuple[str, ...] = ()
 
 
-def pair(base: Sequence[Trace], other: Sequence[Trace], asked: Asked) -> Pair:
+def pair(base: Sequence[Trace], other: Sequence[Trace], options: CompareOptions) -> Pair:
     """Compare two runs. Each run has one capture or more. Raises UsageError for options that do not apply to the runs,
     and ValueError for a side without captures."""
     sides = tuple(base), tuple(other)
-    whole = pooled(sides[0]), pooled(sides[1])
-    captures = tuple(map(capture, sides[0])), tuple(map(capture, sides[1]))
-    between = between_runs(whole) if asked.noise is None else Between(asked.noise, GIVEN)
+    traces = pooled(sides[0]), pooled(sides[1])
+    captures = tuple(map(samples_of, sides[0])), tuple(map(samples_of, sides[1]))
+    between = between_runs(traces) if options.noise is None else Between(options.noise, GIVEN)
     samples = [[recording.step_ns for recording in side] for side in captures]
     steps = of_steps(samples[0], samples[1], between.ratio)
-    by_work = _by_work(whole, captures, asked, between.ratio)
-    judged = steps if by_work is None or asked.per is None else by_work.statistics
-    of_device = ON_DEVICE if asked.noise is None else asked.noise
+    by_work = _by_work(traces, captures, options, between.ratio)
+    limited = steps if by_work is None or options.per is None else by_work.statistics
+    of_device = ON_DEVICE if options.noise is None else options.noise
     # Copies of a recording have different paths, so the events are compared.
     same = [(first, second) for first in base for second in other if len(first) and first.events.equals(second.events)]
-    twice = tuple(dict.fromkeys(trace.meta.source for traces in same for trace in traces))
-    gate = outcomes(asked.conditions, sides, judged, between.ratio, of_device)
-    return Pair(whole, captures, steps, by_work, gate, between, twice)
+    twice = tuple(dict.fromkeys(trace.meta.source for both in same for trace in both))
+    gate = outcomes(options.conditions, sides, limited, between.ratio, of_device)
+    return Pair(traces, captures, steps, by_work, gate, between, twice)
 
 
 def _by_work(
-    whole: tuple[Trace, Trace], captures: Sequence[Sequence[Capture]], asked: Asked, between: float
+    traces: tuple[Trace, Trace], captures: Sequence[Sequence[StepSamples]], options: CompareOptions, between: float
 ) -> Normalised | None:
-    unit, given = asked.per or SAMPLE, asked.amounts or (None, None)
-    base, other = (work(trace, unit, amount) for trace, amount in zip(whole, given[:2], strict=True))
+    unit, amounts = options.per or SAMPLE, options.amounts or (None, None)
+    base, other = (work(trace, unit, amount) for trace, amount in zip(traces, amounts[:2], strict=True))
     stepped = all(any(len(recording.step) for recording in side) for side in captures)
-    if asked.per is None:
+    if options.per is None:
         if base is None or other is None or base.amount == other.amount or not stepped:
             return None
         return normalised(unit, base, other, captures, between)
     if base is None or other is None:
-        unknown = whole[0] if base is None else whole[1]
+        unknown = traces[0] if base is None else traces[1]
         instead = get_plugins().instead(unknown.meta.framework, "flops") if unit == FLOP else None
         hint = _HINTS[unit] if instead is None else render(instead)
         raise UsageError(f"{unknown.meta.source}: the number of {unit}s per step is unknown", hint)
@@ -150,7 +150,7 @@ def _by_work(
 
 
 def normalised(
-    unit: str, base: Work, other: Work, sides: Sequence[Sequence[Capture]], between: float = ON_HOST
+    unit: str, base: Work, other: Work, sides: Sequence[Sequence[StepSamples]], between: float = ON_HOST
 ) -> Normalised:
     """Compare step times per unit of work. ``between`` is the assumed relative standard deviation between equal runs.
     Raises ValueError if a side has no steps."""
@@ -180,9 +180,9 @@ def work_table(result: Normalised) -> pd.DataFrame:
     return pd.DataFrame([row]).astype({"low_ns": "Int64", "high_ns": "Int64"})
 
 
-def work(trace: Trace, unit: str, given: int | None = None) -> Work | None:
-    if given is not None:
-        return Work(unit, Fraction(given), "given")
+def work(trace: Trace, unit: str, user_amount: int | None = None) -> Work | None:
+    if user_amount is not None:
+        return Work(unit, Fraction(user_amount), "given")
     if unit == FLOP:
         steps = len(np.unique(trace.ints("step")[step_rows(trace)]))
         flops = flops_in_steps(trace)

@@ -13,8 +13,8 @@ import pandas as pd
 from perfkit_core.compare import comparison, explanation, headline, memory, noise
 from perfkit_core.compare.attribute.causes import causes, waterfall
 from perfkit_core.compare.gate import conditions as gate
-from perfkit_core.compare.pair import Asked, Pair, distinguishing, pair, work_table
-from perfkit_core.compare.statistics import Capture, SampleStatistics, outliers
+from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
+from perfkit_core.compare.statistics import SampleStatistics, StepSamples, outliers
 from perfkit_core.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.model.columns import (
     CHANGE,
@@ -99,7 +99,7 @@ _SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "oper
 _OF_MEMORY: Final = ("memory_categories", "memory_peak")
 """Tables of the first look if only memory was recorded."""
 SHOWN_OPERATORS, SHOWN_STEPS, SHOWN_OUTLIERS = 30, 10, 10
-_PLAIN = Asked()
+_PLAIN = CompareOptions()
 _NOTES = (
     mark("Time and calls on the host."),
     mark("Overlapping events count once in the time."),
@@ -115,7 +115,7 @@ _OF_STATISTICS = mark(
 def comparison_report(
     base: Trace | Sequence[Trace],
     other: Trace | Sequence[Trace],
-    asked: Asked = _PLAIN,
+    options: CompareOptions = _PLAIN,
     names: Sequence[str] = (),
     kinds: Section | None = None,
 ) -> Report:
@@ -126,12 +126,12 @@ def comparison_report(
     the runs.
     """
     sides = [[side] if isinstance(side, Trace) else list(side) for side in (base, other)]
-    report = report_of(pair(sides[0], sides[1], asked), sides, names, by=asked.by)
+    report = report_of(pair(sides[0], sides[1], options), sides, names, by=options.by)
     if kinds is None:
         return report
     gates = [section for section in report.sections if section.name == "gate"]
-    others = report.sections[len(gates) :]
-    return replace(report, sections=(*gates, *declared([kinds], COLUMNS), *others))
+    other_sections = report.sections[len(gates) :]
+    return replace(report, sections=(*gates, *declared([kinds], COLUMNS), *other_sections))
 
 
 def report_of(
@@ -188,7 +188,7 @@ def report_of(
 
 
 def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
-    tables, runs = comparison.compare(*result.whole), dict(zip(SIDES, result.captures, strict=True))
+    tables, runs = comparison.compare(*result.traces), dict(zip(SIDES, result.captures, strict=True))
     if result.outcomes:
         yield gate.section(gate.table(result.outcomes))
     if not (tree := why.attribution).empty and not headline.is_incomplete(result):
@@ -214,10 +214,10 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     if result.normalised is not None:
         note = say("Median step time per unit of work.")
         yield Section("normalised", say("For the same work"), work_table(result.normalised), note)
-    if comparison.different_devices(result.whole):
+    if comparison.different_devices(result.traces):
         note = say("Dense peak rates from vendor data sheets; uncertain rates are missing. Matrix16: FP16 and BF16.")
         yield Section(
-            "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.whole, strict=True)]), note
+            "devices", say("Devices"), comparison.device_table([*zip(SIDES, result.traces, strict=True)]), note
         )
 
     yield from explanation.attribution_sections(why)
@@ -227,7 +227,7 @@ def _sections(result: Pair, why: explanation.Explained) -> Iterator[Section]:
     none = say("no phases were recorded")
     yield Section("phases", say("Phases of the step"), tables.phases, phases, none)
     yield Section("overview", say("Overview by kind of event"), tables.overview, overview)
-    on_device = dict(zip(SIDES, map(has_device_work, result.whole), strict=True))
+    on_device = dict(zip(SIDES, map(has_device_work, result.traces), strict=True))
     by_name = comparison.known_device_times(tables.operators, on_device)
     yield Section("operators", say("Operators by canonical name"), by_name, operators, limit=SHOWN_OPERATORS)
     late = outliers(runs)
@@ -266,7 +266,7 @@ def most_different(section: Section) -> Section:
     return section
 
 
-def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) -> Iterator[Section]:
+def step_section(runs: Mapping[str, Sequence[StepSamples]], noise_ns: int | None) -> Iterator[Section]:
     """Yield the section "steps", with one row per step. If no run has steps, yield nothing. ``noise_ns`` is the noise
     band of the first run.
 
@@ -276,7 +276,7 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
     for name, captures in runs.items():
         for number, samples in enumerate(captures, 1):
             if len(samples.step):
-                median = int(np.median(noise.pool([each.step_ns for each in captures])))
+                median = int(np.median(noise.pool([capture.step_ns for capture in captures])))
                 steps = {"run": name, "capture": number, "step": samples.step, "dur_ns": samples.mean_ns}
                 parts.append(pd.DataFrame({**steps, "median_ns": median, "outlying": samples.outlying}))
     if not parts:
@@ -291,8 +291,8 @@ def step_section(runs: Mapping[str, Sequence[Capture]], noise_ns: int | None) ->
         legend += " " + say("The shaded band shows where the median of a run equal to {base} may lie.", base=shown)
     chart = Chart("distribution", "run", ("dur_ns", "median_ns"), band=band, note=legend)
     # The rows of the runs alternate, so that the first rows show every run.
-    place = table.groupby("run", sort=False).cumcount()
-    table = table.loc[place.sort_values(kind="stable").index].reset_index(drop=True)
+    row_of_run = table.groupby("run", sort=False).cumcount()
+    table = table.loc[row_of_run.sort_values(kind="stable").index].reset_index(drop=True)
     if not (table["capture"] > 1).any():
         table = table.drop(columns="capture")
     note = ""
@@ -337,7 +337,7 @@ def labels(sides: Sequence[Sequence[Trace]], names: Sequence[str] = ()) -> Seque
 def reasons(result: Pair) -> explanation.Explained:
     """Return the explanation of the difference between the median steps, or between whole runs if one has no steps."""
     medians = None if result.steps is None else (result.steps.base, result.steps.other)
-    return explanation.explained(*result.whole, medians=medians)
+    return explanation.explained(*result.traces, medians=medians)
 
 
 def source_of(captures: Sequence[Trace], side: str, name: str) -> Source:

@@ -155,15 +155,15 @@ def _innermost(
     rows: IntArray, starts: IntArray, ends: IntArray,
     open_rows: Out[IntArray], first: Out[IntArray], last: Out[IntArray], owner: Out[IntArray],
 ) -> int:  # fmt: skip
-    depth, found, now = 0, 0, np.iinfo(np.int64).min
+    depth, count, now = 0, 0, np.iinfo(np.int64).min
     for k in range(len(rows) + 1):
         until = starts[rows[k]] if k < len(rows) else np.iinfo(np.int64).max
         while depth and now < until:
             top = open_rows[depth - 1]
             stop = min(ends[top], until)
             if stop > now:
-                first[found], last[found], owner[found] = now, stop, top
-                found += 1
+                first[count], last[count], owner[count] = now, stop, top
+                count += 1
                 now = stop
             if ends[top] > until:
                 break
@@ -172,20 +172,20 @@ def _innermost(
         if k < len(rows):
             open_rows[depth] = rows[k]
             depth += 1
-    return found
+    return count
 
 
 @compiled
 def _first_come(
     rows: IntArray, starts: IntArray, ends: IntArray, first: Out[IntArray], last: Out[IntArray], owner: Out[IntArray]
 ) -> int:
-    found, reach = 0, np.iinfo(np.int64).min
+    count, reach = 0, np.iinfo(np.int64).min
     for i in rows:
         if ends[i] > starts[i] and ends[i] > reach:
-            first[found], last[found], owner[found] = max(starts[i], reach), ends[i], i
+            first[count], last[count], owner[count] = max(starts[i], reach), ends[i], i
             reach = ends[i]
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 @compiled
@@ -212,20 +212,20 @@ def _cut(
     starts: IntArray, ends: IntArray, first: IntArray, last: IntArray,
     piece: Out[IntArray], begin: Out[IntArray], finish: Out[IntArray], window: Out[IntArray],
 ) -> None:  # fmt: skip
-    found = 0
+    count = 0
     for w in range(len(starts)):
         now = starts[w]
         k = np.searchsorted(last, now, side="right")
         while now < ends[w]:
             free = min(first[k], ends[w]) if k < len(first) else ends[w]
             if free > now:
-                piece[found], begin[found], finish[found], window[found] = -1, now, free, w
-                found += 1
+                piece[count], begin[count], finish[count], window[count] = -1, now, free, w
+                count += 1
                 now = free
             if now < ends[w]:
                 stop = min(last[k], ends[w])
-                piece[found], begin[found], finish[found], window[found] = k, now, stop, w
-                found += 1
+                piece[count], begin[count], finish[count], window[count] = k, now, stop, w
+                count += 1
                 now = stop
                 k += 1
 
@@ -300,11 +300,11 @@ def _owners(trace: Trace, activity: Activities, masks: Sequence[BoolArray], rank
     rows[select.rows_of_rank(trace, rank)] = True
     start, end = trace.ints("start_ns"), trace.end_ns
     *working, loading, rest = (rows & mask for mask in masks)
-    waits, others = innermost(np.flatnonzero(loading), start, end), _on_host(trace, rest)
+    waits, host_work = innermost(np.flatnonzero(loading), start, end), _on_host(trace, rest)
     if activity.on_device:
-        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, others
+        return *(first_come(np.flatnonzero(mask), start, end) for mask in working), waits, host_work
     compute, communication = working
-    return _on_host(trace, compute), first_come(np.flatnonzero(communication), start, end), waits, others
+    return _on_host(trace, compute), first_come(np.flatnonzero(communication), start, end), waits, host_work
 
 
 def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
@@ -312,8 +312,8 @@ def _on_host(trace: Trace, chosen: BoolArray) -> Timeline:
     working = chosen & _within(trace, trace.rows("kind", *OPERATOR_KINDS, RUNTIME, SYNC))
     here = step_threads(trace)
     training = working & ~here & trace.rows("phase", FORWARD, BACKWARD, OPTIMIZER)
-    others = chosen & ~here & ~training
-    classes = (working & here, training, chosen & here & ~working, others & working, others & ~working)
+    background = chosen & ~here & ~training
+    classes = (working & here, training, chosen & here & ~working, background & working, background & ~working)
     start, end = trace.ints("start_ns"), trace.end_ns
     return reduce(under, [innermost(np.flatnonzero(mask), start, end) for mask in classes])
 

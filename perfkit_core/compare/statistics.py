@@ -52,7 +52,7 @@ GAP_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class StepSamples:
     """The steps of one recording in order of time."""
 
     step: IntArray  # The numbers of the steps, shape (steps,).
@@ -78,7 +78,7 @@ class Capture:
         return outlying(self.mean_ns, limits.outlier_sigmas, limits.outlier_share)
 
 
-def capture(trace: Trace) -> Capture:
+def samples_of(trace: Trace) -> StepSamples:
     """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
@@ -88,11 +88,11 @@ def capture(trace: Trace) -> Capture:
     ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)
     cells = np.unique(group * len(ranks) + rank)
     if len(ranks) < 2 or (times != len(ranks)).any() or len(cells) < len(rows):
-        return Capture(number, duration, preempted)
+        return StepSamples(number, duration, preempted)
     table = np.empty((len(numbers), len(ranks)), np.int64)
     table[group, rank] = duration
     order = np.argsort(first, kind="stable")
-    return Capture(numbers[order], table[order], preempted)
+    return StepSamples(numbers[order], table[order], preempted)
 
 
 def pooled(traces: Sequence[Trace]) -> Trace:
@@ -120,7 +120,7 @@ def pooled(traces: Sequence[Trace]) -> Trace:
     return concat_traces(shifted)
 
 
-def outliers(sides: Mapping[str, Sequence[Capture]]) -> pd.DataFrame:
+def outliers(sides: Mapping[str, Sequence[StepSamples]]) -> pd.DataFrame:
     """Return a table of the outlying steps. Captures are numbered from 1. ``median_ns`` is the median step of the
     capture, and ``longer_ratio`` is dur_ns / median_ns - 1."""
     rows = []
@@ -191,11 +191,11 @@ def step_statistics(
         fast = [float(np.quantile(samples, QUICKEST)) for samples in pools]
         # If the 10th percentile of both sides is 0, many samples are 0. Such samples cannot show a difference.
         quickest = fast[1] - fast[0] if any(fast) else None
-    seen = noise_band(*sides, statistic, between=0.0)
+    measured_noise = noise_band(*sides, statistic, between=0.0)
     return SampleStatistics(
         level[0], level[1], difference, low, high, difference / level[0] if level[0] else None,
         (delta + 1) / 2, delta, None if noise is None else round(noise),
-        _verdict(difference, low, high, noise, quickest, seen),
+        _verdict(difference, low, high, noise, quickest, measured_noise),
         (count(sides[0]), count(sides[1])), (len(sides[0]), len(sides[1])),
         None if quickest is None else round(quickest),
     )  # fmt: skip
@@ -210,17 +210,18 @@ def _captures(side: Samples | npt.NDArray[Any]) -> Samples:
 
 
 def _verdict(
-    difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None, seen: float | None
-) -> str:
+    difference: int, low: int | None, high: int | None, noise: float | None, quickest: float | None,
+    measured_noise: float | None,
+) -> str:  # fmt: skip
     if not difference:
         return NO_DIFFERENCE
-    if low is None or high is None or noise is None or seen is None:
+    if low is None or high is None or noise is None or measured_noise is None:
         return TOO_FEW
     slower, sign = difference > 0, 1 if difference > 0 else -1
     sure = not low <= 0 <= high and abs(difference) > noise and (quickest is None or sign * quickest > noise)
     if sure:
         return SLOWER if slower else FASTER
-    if low > seen or high < -seen:
+    if low > measured_noise or high < -measured_noise:
         return PERHAPS_SLOWER if slower else PERHAPS_FASTER
     return NO_DIFFERENCE
 

@@ -27,7 +27,7 @@ def of_one_kind(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:
         raise UsageError(
             f"the runs have no steps of the same kind ({recorded})", "record the same kind of steps in both runs"
         )
-    kind = max(common, key=lambda each: sum(count[each] for count in counts))
+    kind = max(common, key=lambda candidate: sum(count[candidate] for count in counts))
     text = message("only {kind} steps are compared: --step-kind chooses another kind", kind=kind)
     return [[of_kind(trace, kind).with_findings(Finding("one-step-kind", text, note=True)) for trace in run]
             for run in runs]  # fmt: skip

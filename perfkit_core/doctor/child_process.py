@@ -91,8 +91,8 @@ def main(results: str, target: str, *arguments: str) -> None:
 
         module, _, function = target.partition(":")
         try:
-            made: Iterable[Check] = getattr(importlib.import_module(module), function)(*arguments)
-            for check in made:
+            checks: Iterable[Check] = getattr(importlib.import_module(module), function)(*arguments)
+            for check in checks:
                 write(check)
         except PerfkitError as error:
             write(Check("", PROBLEM, error.message, error.hint))

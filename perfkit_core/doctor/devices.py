@@ -38,9 +38,9 @@ DRIVERS: Final = (
 )
 
 
-def devices(seen: int | None, root: Path = Path("/")) -> Iterator[Check]:
-    """Yield the checks of GPU drivers. ``seen`` is the number of devices that the installed frameworks see, None
-    without a framework. ``root`` is the root folder of the file system."""
+def devices(visible_devices: int | None, root: Path = Path("/")) -> Iterator[Check]:
+    """Yield the checks of GPU drivers. ``visible_devices`` is the number of devices that the installed frameworks see,
+    None without a framework. ``root`` is the root folder of the file system."""
     drivers = 0
     for driver in DRIVERS:
         file = next((root / name for name in driver.versions if (root / name).exists()), None)
@@ -54,7 +54,7 @@ def devices(seen: int | None, root: Path = Path("/")) -> Iterator[Check]:
             yield from counters(root / "proc/driver/nvidia/params")
     if not drivers:
         yield Check("device.driver", "note", "no driver of a GPU was found", data={"vendor": None})
-    elif seen == 0:
+    elif visible_devices == 0:
         text = "there is a driver of a GPU, but no installed framework sees a GPU: see its checks below"
         yield Check("device.seen", "warning", text, "install the framework's build for this GPU")
 
@@ -82,7 +82,7 @@ def _version(file: Path | None) -> str | None:
 
 def cupti(root: Path = Path("/")) -> Iterable[Check]:
     """Yield which copies of CUPTI are installed, the library with which profilers record the work of NVIDIA GPUs."""
-    names = ((found.metadata["Name"] or "", found.version) for found in distributions())
+    names = ((package.metadata["Name"] or "", package.version) for package in distributions())
     packages = {name: version for name, version in names if name.lower().startswith(_CUPTI)}
     toolkits = sorted({file.relative_to(root).parts[2] for file in root.glob(_TOOLKITS)})
     data = {"packages": packages, "toolkits": toolkits}

@@ -17,7 +17,7 @@ from perfkit_core.plugins.checks import PROBLEM, Check
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-OWN: Final = "perfkit"
+DISTRIBUTION: Final = "perfkit"
 _MODULES: Final = {"universal-pathlib": "upath", "protobuf": "google.protobuf", "ipython": "IPython"}
 """Distributions that are not named after the module that they install."""
 _EVERYTHING: Final = "all"
@@ -27,14 +27,14 @@ _REINSTALL: Final = "pip install --force-reinstall --no-deps {name}"
 
 def versions() -> Iterator[Check]:
     """Yield the versions of perfkit, Python and the platform."""
-    own = installed(OWN)
-    if own is None:
+    package = installed(DISTRIBUTION)
+    if package is None:
         fix = "install it with pip, so that its dependencies can be checked"
         yield Check("version.perfkit", "warning", "perfkit is imported, but not installed as a package", fix)
     else:
-        yield Check("version.perfkit", "ok", f"perfkit {own.version}", data={"version": own.version})
+        yield Check("version.perfkit", "ok", f"perfkit {package.version}", data={"version": package.version})
     python = f"{platform.python_implementation().removeprefix('C')} {platform.python_version()}"
-    needs = own.metadata["Requires-Python"] if own is not None else None
+    needs = package.metadata["Requires-Python"] if package is not None else None
     data = {"version": platform.python_version(), "requires": needs, "folder": sys.prefix}
     if needs is not None and not _in_range(platform.python_version(), needs):
         yield Check("version.python", PROBLEM, f"{python}, but perfkit needs {needs}", "use another Python", data)
@@ -45,16 +45,16 @@ def versions() -> Iterator[Check]:
 
 def dependencies() -> Iterator[Check]:
     """Yield a check of each package that perfkit needs: its version, and whether it can be imported."""
-    wanted = requirements().get("", [])
-    checks = {need.name: _required(need) for need in wanted}
-    found = [name for name, check in checks.items() if check.status == "ok"]
-    for name, error in unimportable(found).items():
+    needs = requirements().get("", [])
+    checks = {need.name: _required(need) for need in needs}
+    present = [name for name, check in checks.items() if check.status == "ok"]
+    for name, error in unimportable(present).items():
         text = f"{checks[name].text} cannot be imported: {error}"
         checks[name] = replace(checks[name], status=PROBLEM, text=text, fix=_REINSTALL.format(name=name))
     yield from checks.values()
-    made = list((Path(__file__).parents[1] / "renderers" / "html" / "libraries").glob("*.zlib"))
-    if made:
-        yield Check("dependency.pages", "ok", "libraries of pages", data={"files": len(made)})
+    libraries = list((Path(__file__).parents[1] / "renderers" / "html" / "libraries").glob("*.zlib"))
+    if libraries:
+        yield Check("dependency.pages", "ok", "libraries of pages", data={"files": len(libraries)})
     else:
         text = "the libraries of pages were not made, so perfkit report and view do not work"
         yield Check("dependency.pages", PROBLEM, text, "run pip install -e . in the checkout", {"files": 0})
@@ -67,12 +67,12 @@ def extras(leave_out: Iterable[str] = ()) -> Iterator[Check]:
     users = {extra: needs for extra, needs in by_extra.items() if extra not in ("", _EVERYTHING)}
     users = {extra: needs for extra, needs in users.items() if {need.name for need in needs} <= everything}
     names: dict[str, list[str]] = {}
-    wanted: dict[str, Requirement] = {}
+    requirement_of: dict[str, Requirement] = {}
     for extra, needs in users.items():
         for need in needs:
             names.setdefault(need.name, []).append(extra)
-            wanted[need.name] = need
-    for name, need in wanted.items():
+            requirement_of[need.name] = need
+    for name, need in requirement_of.items():
         if name not in set(leave_out):
             yield _optional(need, names[name])
 
@@ -80,8 +80,8 @@ def extras(leave_out: Iterable[str] = ()) -> Iterator[Check]:
 def installed(name: str) -> Distribution | None:
     """Return the metadata of an installed package, or None. Packages with unreadable metadata count as missing."""
     try:
-        found = distribution(name)
-        return found if found.metadata["Name"] and found.version else None
+        package = distribution(name)
+        return package if package.metadata["Name"] and package.version else None
     except (PackageNotFoundError, KeyError, OSError, UnicodeDecodeError):  # OSError: importlib_metadata is in use
         return None
 
@@ -90,9 +90,9 @@ def requirements() -> Mapping[str, Sequence[Requirement]]:
     """Return what perfkit needs on this machine by extra; "" are the packages that it always needs."""
     from packaging.requirements import Requirement
 
-    own, result = installed(OWN), dict[str, list[Requirement]]()
-    for extra in ("", *((own.metadata.get_all("Provides-Extra") or ()) if own else ())):
-        for need in map(Requirement, (own.requires if own else None) or ()):
+    package, result = installed(DISTRIBUTION), dict[str, list[Requirement]]()
+    for extra in ("", *((package.metadata.get_all("Provides-Extra") or ()) if package else ())):
+        for need in map(Requirement, (package.requires if package else None) or ()):
             of_extra = "extra" in str(need.marker or "")
             if of_extra == bool(extra) and (need.marker is None or need.marker.evaluate({"extra": extra})):
                 result.setdefault(extra, []).append(need)
@@ -145,20 +145,20 @@ def _in_range(version: str, needs: str) -> bool:
 
 
 def _required(need: Requirement) -> Check:
-    found = installed(need.name)
+    package = installed(need.name)
     name, range_, install = f"dependency.{need.name}", str(need.specifier), f'pip install "{need.name}{need.specifier}"'
-    if found is None:
+    if package is None:
         return Check(name, PROBLEM, f"{need.name} is not installed", install, {"version": None, "requires": range_})
-    data = {"version": found.version, "requires": range_}
-    if _in_range(found.version, range_):
-        return Check(name, "ok", f"{need.name} {found.version}", data=data)
-    return Check(name, PROBLEM, f"{need.name} {found.version}, but perfkit needs {range_}", install, data)
+    data = {"version": package.version, "requires": range_}
+    if _in_range(package.version, range_):
+        return Check(name, "ok", f"{need.name} {package.version}", data=data)
+    return Check(name, PROBLEM, f"{need.name} {package.version}, but perfkit needs {range_}", install, data)
 
 
 def _optional(need: Requirement, names: Sequence[str]) -> Check:
     check = _required(need)
     check = replace(check, name=f"extra.{need.name}", data={**check.data, "extras": list(names)})
     if check.data["version"] is None:
-        fix = f'pip install "{OWN}[{names[0]}]"'
+        fix = f'pip install "{DISTRIBUTION}[{names[0]}]"'
         return replace(check, status="note", text=f"{need.name} is not installed (extra {', '.join(names)})", fix=fix)
     return replace(check, text=f"{check.text} (extra {', '.join(names)})") if check.status == "ok" else check

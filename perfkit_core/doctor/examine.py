@@ -26,7 +26,7 @@ def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
         ("terminal", machine_checks.terminal),
     ]
     slow: list[tuple[str, Callable[[], Iterable[Check]]]] = [  # each waits for a new process
-        *((f"framework.{one.framework}", functools.partial(frameworks.framework, one)) for one in adapters),
+        *((f"framework.{adapter.framework}", functools.partial(frameworks.framework, adapter)) for adapter in adapters),
         ("dependency", distributions.dependencies),
         ("plugin", frameworks.plugins),
     ]
@@ -36,15 +36,15 @@ def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
         for _ in as_completed(waiting):
             tell(", ".join(dict.fromkeys(name for future, name in waiting.items() if not future.done())))
         results += [check for future in waiting for check in future.result()]
-    seen = [check.data["devices"] for check in results if check.data.get("devices") is not None]
-    results += _results("device", functools.partial(devices.devices, sum(seen) if seen else None))
+    device_counts = [check.data["devices"] for check in results if check.data.get("devices") is not None]
+    results += _results("device", functools.partial(devices.devices, sum(device_counts) if device_counts else None))
     return results
 
 
 def _results(name: str, check: Callable[[], Iterable[Check]]) -> Sequence[Check]:
-    made: list[Check] = []
+    results: list[Check] = []
     try:
-        made.extend(check())
+        results.extend(check())
     except Exception as error:  # whatever is broken, the other checks must run
-        made.append(Check(f"{name}.check", PROBLEM, f"this check failed ({one_line(error)})", "please report it"))
-    return made
+        results.append(Check(f"{name}.check", PROBLEM, f"this check failed ({one_line(error)})", "please report it"))
+    return results

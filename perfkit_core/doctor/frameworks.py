@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from perfkit_core.doctor import child_process
-from perfkit_core.doctor.distributions import OWN, elsewhere, installed, supported
+from perfkit_core.doctor.distributions import DISTRIBUTION, elsewhere, installed, supported
 from perfkit_core.plugins.checks import PROBLEM, Check, FrameworkChecks
 from perfkit_core.plugins.hookspecs import PROJECT
 from perfkit_core.plugins.manager import DISABLE, get_plugins
@@ -27,19 +27,19 @@ def plugins() -> Sequence[Check]:
 
 def loaded_plugins() -> Iterator[Check]:
     """Yield a check of each plugin in this process."""
-    found = get_plugins()
-    found.call_all()
+    manager = get_plugins()
+    manager.call_all()
     points = {point.name: point for point in entry_points(group=PROJECT)}
-    for plugin in found.listed.values():
-        made, name = _maker(points.get(plugin.name)), f"plugin.{plugin.name}"
-        data = {"origin": plugin.origin, "package": made, "error": plugin.error, "disabled": plugin.disabled}
+    for plugin in manager.listed.values():
+        package, name = _maker(points.get(plugin.name)), f"plugin.{plugin.name}"
+        data = {"origin": plugin.origin, "package": package, "error": plugin.error, "disabled": plugin.disabled}
         if plugin.disabled:
-            text = f"{plugin.name} ({made or plugin.origin}) is disabled by {DISABLE}"
+            text = f"{plugin.name} ({package or plugin.origin}) is disabled by {DISABLE}"
             yield Check(name, "note", text, f"remove {plugin.name} from {DISABLE} to use it", data)
         elif plugin.error is None:
-            yield Check(name, "ok", f"{plugin.name} ({made or plugin.origin})", data=data)
+            yield Check(name, "ok", f"{plugin.name} ({package or plugin.origin})", data=data)
         else:
-            fix = f"update or uninstall {made}" if made not in (None, OWN) else ""
+            fix = f"update or uninstall {package}" if package not in (None, DISTRIBUTION) else ""
             yield Check(name, PROBLEM, f"{plugin.name} ({plugin.origin}) does not work: {plugin.error}", fix, data)
 
 
@@ -51,18 +51,18 @@ def _maker(point: EntryPoint | None) -> str | None:
 def framework(checks: FrameworkChecks) -> Iterator[Check]:
     """Yield the checks of a framework: its packages, whether it can be imported, and whether it can be recorded."""
     name = f"framework.{checks.framework}"
-    present = {one: found.version for one in checks.distributions if (found := installed(one)) is not None}
+    present = {package: dist.version for package in checks.distributions if (dist := installed(package)) is not None}
     data = {"framework": checks.framework, "distributions": present}
     if not present:
         text = f"{checks.framework} is not installed: its recordings can be read, but not made"
-        yield Check(name, "note", text, f'pip install "{OWN}[{checks.framework}]"', data)
+        yield Check(name, "note", text, f'pip install "{DISTRIBUTION}[{checks.framework}]"', data)
         return
-    yield Check(name, "ok", ", ".join(f"{one} {version}" for one, version in present.items()), data=data)
-    for one, version in present.items():
-        needs = supported(version, (one, *checks.distributions))
+    yield Check(name, "ok", ", ".join(f"{package} {version}" for package, version in present.items()), data=data)
+    for package, version in present.items():
+        needs = supported(version, (package, *checks.distributions))
         if needs is not None:
-            text = f"{one} {version}, but perfkit supports {needs}"
-            yield Check(f"{name}.version", PROBLEM, text, f'pip install "{one}{needs}"', {"requires": needs})
+            text = f"{package} {version}, but perfkit supports {needs}"
+            yield Check(f"{name}.version", PROBLEM, text, f'pip install "{package}{needs}"', {"requires": needs})
     try:
         yield from checks.installed()
     except Exception as error:  # a plugin may raise anything
@@ -74,7 +74,7 @@ def framework(checks: FrameworkChecks) -> Iterator[Check]:
 
 def running(framework: str) -> Iterator[Check]:
     """Yield the checks of the adapter that need its framework, in this process."""
-    (checks,) = (one for one in get_plugins().framework_checks() if one.framework == framework)
+    (checks,) = (candidate for candidate in get_plugins().framework_checks() if candidate.framework == framework)
     try:
         importlib.import_module(framework)
     except Exception as error:  # importing a framework may raise anything

@@ -94,7 +94,7 @@ def terminal() -> Iterator[Check]:
 
 def _browser() -> str | None:
     try:
-        found = webbrowser.get()
+        browser = webbrowser.get()
     except webbrowser.Error:
         return None
-    return str(getattr(found, "name", "") or type(found).__name__)
+    return str(getattr(browser, "name", "") or type(browser).__name__)

@@ -62,8 +62,8 @@ def text(checks: Sequence[Check]) -> str:
 def verdict(checks: Sequence[Check]) -> str:
     """Return the number of problems, warnings and notes."""
     counts = {status: sum(check.status == status for check in checks) for status in ("problem", "warning", "note")}
-    told = [counted(count, status) for status, count in counts.items() if count]
-    return f"perfkit doctor: {', '.join(told) or 'no problems'}"
+    parts = [counted(count, status) for status, count in counts.items() if count]
+    return f"perfkit doctor: {', '.join(parts) or 'no problems'}"
 
 
 def _entry(status: Status | None, what: str, width: int) -> list[str]:
@@ -106,16 +106,16 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _anonymous(told: str) -> str:
-    told = _QUERY.sub(r"\1", _CREDENTIALS.sub("", told))
+def _anonymous(line: str) -> str:
+    line = _QUERY.sub(r"\1", _CREDENTIALS.sub("", line))
     home = Path.home()
     for folder in {str(home), os.path.realpath(home)}:
         if len(folder) > 1:
-            told = re.sub(rf"{re.escape(folder)}(?![\w.-])", "~", told)
+            line = re.sub(rf"{re.escape(folder)}(?![\w.-])", "~", line)
     for name, shown in ((_user(), "USER"), (platform.node(), "HOST"), (platform.node().partition(".")[0], "HOST")):
         if len(name) > 2 and name.lower() not in _COMMON:
-            told = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", shown, told)
-    return told
+            line = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", shown, line)
+    return line
 
 
 def _user() -> str:

@@ -38,17 +38,17 @@ _NS_DIGITS: Final = 3
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    timeline = lanes(trace, apart=True)
+    timeline = lanes(trace, split_python=True)
     base = int(trace.ints("start_ns").min()) if len(trace) else 0
     source = os.fsencode(trace.meta.source).decode("utf-8", "replace")
-    own = {
+    perfkit_data = {
         "format": CHROME_FORMAT,
         "version": VERSION,
         "meta": msgspec.structs.replace(trace.meta, source=source),
         "quality": list(map(meta.StoredFinding.of, trace.quality)),
         "lanes": timeline.lanes,
     }
-    head = {"perfkit": own, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
+    head = {"perfkit": perfkit_data, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
     file.write(msgspec.json.encode(head)[:-1] + b',"traceEvents":[')
     separator = b"\n"
     for piece in _pieces(trace, timeline, base):
@@ -61,13 +61,13 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
     names, named = [], set()
     for lane in timeline.lanes:
-        place = {"ph": "M", "pid": lane.process, "tid": lane.thread}
+        lane_fields = {"ph": "M", "pid": lane.process, "tid": lane.thread}
         facts: dict[str, Any] = {"thread_name": {"name": lane.name}, "thread_sort_index": {"sort_index": lane.thread}}
         if lane.process not in named:
             named.add(lane.process)
             facts["process_name"] = {"name": lane.process_name}
             facts["process_sort_index"] = {"sort_index": lane.process}
-        names += [msgspec.json.encode({"name": key, **place, "args": value}) for key, value in facts.items()]
+        names += [msgspec.json.encode({"name": key, **lane_fields, "args": value}) for key, value in facts.items()]
     if names:
         yield b",\n".join(names)
     # Events are sorted by start. Host events come before the device work that they launch.
@@ -79,9 +79,9 @@ def _pieces(trace: Trace, timeline: Lanes, base: int) -> Iterator[bytes]:
         end = min(begin + _ROWS_PER_BATCH, len(order))
         lines, at = [events.lines(order[begin:end])], [np.arange(begin, end)]
         for extra in added:
-            some = np.arange(*np.searchsorted(extra.position, (begin, end)))
-            lines.append(extra.lines(some))
-            at.append(extra.position[some])
+            batch = np.arange(*np.searchsorted(extra.position, (begin, end)))
+            lines.append(extra.lines(batch))
+            at.append(extra.position[batch])
         # The sort is stable, so an event stays before the events that were added to it.
         in_order = pa.array(np.argsort(np.concatenate(at), kind="stable"))
         yield as_bytes(pa.concat_arrays(lines).take(in_order), ",\n")
@@ -205,7 +205,7 @@ class _Drawing:
         tail, tip, number = tail[forward], tip[forward], number[forward]
         label = f'"name":{quoted(name)},"cat":{quoted(OWN_CATEGORY + name)}'
         kinds = ((tail, f'"ph":"s",{label}'), (tip, f'"ph":"f","bp":"e",{label}'))
-        return [self._extra(rows, constant, lambda some, n: [number_member("id", n[some])], number)
+        return [self._extra(rows, constant, lambda batch, n: [number_member("id", n[batch])], number)
                 for rows, constant in kinds]  # fmt: skip
 
     def memory(self) -> Extra:
@@ -214,9 +214,9 @@ class _Drawing:
         rows = np.flatnonzero(self._trace.rows("kind", schema.MEMORY) & (total != _UNKNOWN))
         text = TextMember("name", Codes(device.codes, [f"memory {value}" for value in device.values]))
 
-        def members(some: IntArray, ordered: IntArray) -> list[pa.Array]:
-            value = number_member("allocated bytes", total[ordered[some]])
-            return [text.take(ordered[some]), joined(['"args":{', value, "}"])]
+        def members(batch: IntArray, ordered: IntArray) -> list[pa.Array]:
+            value = number_member("allocated bytes", total[ordered[batch]])
+            return [text.take(ordered[batch]), joined(['"args":{', value, "}"])]
 
         return self._extra(rows, f'"ph":"C","cat":"{OWN_CATEGORY}memory"', members, rows)
 
@@ -224,7 +224,7 @@ class _Drawing:
         rows = np.flatnonzero(self._trace.host & self._trace.rows("kind", schema.STEP))
         text = TextMember("name", self._trace.codes("name"))
         constant = f'"ph":"i","s":"p","cat":"{OWN_CATEGORY}step"'
-        return self._extra(rows, constant, lambda some, ordered: [text.take(ordered[some])], rows)
+        return self._extra(rows, constant, lambda batch, ordered: [text.take(ordered[batch])], rows)
 
     def _extra(
         self,
@@ -236,11 +236,11 @@ class _Drawing:
         order = np.argsort(self._position[rows], kind="stable")
         rows, payload = rows[order], payload[order]
 
-        def lines(some: IntArray) -> pa.Array:
-            start, lane = self._trace.ints("start_ns")[rows[some]] - self._base, self._lane[rows[some]]
-            place = [number_member("pid", self._process[lane]), number_member("tid", self._thread[lane])]
+        def lines(batch: IntArray) -> pa.Array:
+            start, lane = self._trace.ints("start_ns")[rows[batch]] - self._base, self._lane[rows[batch]]
+            lane_members = [number_member("pid", self._process[lane]), number_member("tid", self._thread[lane])]
             when = joined(['"ts":', microseconds(start)])
-            return objects([pa.repeat(constant, len(some)), when, *place, *members(some, payload)])
+            return objects([pa.repeat(constant, len(batch)), when, *lane_members, *members(batch, payload)])
 
         return Extra(self._position[rows], lines)
 

@@ -87,26 +87,26 @@ class _Rows:
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, events: list[ChromeEvent]) -> None:
-        kept = [
+        spans = [
             event
             for event in events
             if event.ph in _SPANS and not (isinstance(event.cat, str) and event.cat.startswith(OWN_CATEGORY))
         ]
-        if not kept:
+        if not spans:
             return
-        timed, (start_ns, dur_ns) = timed_events(kept, self._partial)
-        self.mistimed += len(kept) - len(timed)
-        kept = [kept[at] for at in timed]
-        args = [event.args if isinstance(event.args, dict) else {} for event in kept]
+        timed, (start_ns, dur_ns) = timed_events(spans, self._partial)
+        self.mistimed += len(spans) - len(timed)
+        spans = [spans[at] for at in timed]
+        args = [event.args if isinstance(event.args, dict) else {} for event in spans]
         recorded = [members.get("recorded") for members in args]
         cells = {
-            "name": [event.name for event in kept],
-            "category": [event.cat for event in kept],
+            "name": [event.name for event in spans],
+            "category": [event.cat for event in spans],
             "args": [None if value is None else msgspec.json.encode(value).decode() for value in recorded],
             **{name: [members.get(name) for members in args] for name in _ARGUMENTS},
             "row": [members.get("row") for members in args],
-            "pid": [event.pid for event in kept],
-            "tid": [event.tid for event in kept],
+            "pid": [event.pid for event in spans],
+            "tid": [event.tid for event in spans],
         }
         columns = {name: _column(name, values) for name, values in cells.items()}
         columns |= {"start_ns": pa.array(start_ns), "dur_ns": pa.array(dur_ns)}
@@ -131,20 +131,20 @@ class _Rows:
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
         for name in ROW_REFERENCES:
-            wanted = events[name].fill_null(NO_ROW).to_numpy()
+            references = events[name].fill_null(NO_ROW).to_numpy()
             if cut or self.mistimed or self.missing:  # row numbers of the export → rows of this table
-                at = np.minimum(np.searchsorted(row, wanted), len(row) - 1)
-                wanted = np.where(row[at] == wanted, at, np.minimum(wanted, NO_ROW))
-            columns[name] = pa.array(wanted)
+                at = np.minimum(np.searchsorted(row, references), len(row) - 1)
+                references = np.where(row[at] == references, at, np.minimum(references, NO_ROW))
+            columns[name] = pa.array(references)
         # The lane determines rank, process, thread and stream. It determines the device unless the event names one.
         number = {(lane.process, lane.thread): index for index, lane in enumerate(lanes)}
         if len(number) < len(lanes):
             raise ValueError("two lanes of the header have the same numbers")
-        places = np.stack([events["pid"].to_numpy(), events["tid"].to_numpy()], axis=1)
-        distinct, code = np.unique(places, axis=0, return_inverse=True)
-        for place in map(tuple, distinct.tolist()):
-            if place not in number:
-                raise ValueError(f"the header has no lane for the pid {place[0]} and the tid {place[1]}")
+        lane_ids = np.stack([events["pid"].to_numpy(), events["tid"].to_numpy()], axis=1)
+        distinct, code = np.unique(lane_ids, axis=0, return_inverse=True)
+        for lane_id in map(tuple, distinct.tolist()):
+            if lane_id not in number:
+                raise ValueError(f"the header has no lane for the pid {lane_id[0]} and the tid {lane_id[1]}")
         index = np.array([number[process, thread] for process, thread in distinct.tolist()], np.int64)
         indices = pa.array(index[code.reshape(-1)])
         for name in OF_LANE:

@@ -71,15 +71,16 @@ def write(trace: Trace, exporter: Exporter, file: BinaryIO, options: ExportOptio
 
 def choose(name: str | None, path: Path | None = None) -> Exporter:
     """Return the exporter ``name``. If None, choose it by the longest suffix of ``path``. Raises UsageError."""
-    known = get_plugins().exporters()
+    exporters = get_plugins().exporters()
     if name is not None:
-        if name not in known:
-            raise UsageError(f"unknown export format {name!r}", spelled_like(name, known))
-        return known[name]
+        if name not in exporters:
+            raise UsageError(f"unknown export format {name!r}", spelled_like(name, exporters))
+        return exporters[name]
     text = path.name.lower() if path else ""
-    fits = [(len(end), one) for one in known.values() for end in one.suffixes if text.endswith((end, end + _GZIP))]
+    fits = [(len(end), exporter) for exporter in exporters.values() for end in exporter.suffixes
+            if text.endswith((end, end + _GZIP))]  # fmt: skip
     if not fits:
-        ends = ", ".join(f"{one.suffixes[0]} ({one.name})" for one in known.values())
+        ends = ", ".join(f"{exporter.suffixes[0]} ({exporter.name})" for exporter in exporters.values())
         raise UsageError(f"{path}: the file name does not determine a format", f"use --to, or a suffix: {ends}")
     return max(fits, key=lambda fit: fit[0])[1]
 
@@ -87,8 +88,8 @@ def choose(name: str | None, path: Path | None = None) -> Exporter:
 def check(exporter: Exporter, options: ExportOptions) -> None:
     """Raise UsageError if the exporter does not support the options."""
     if options.weight is not None and options.weight not in exporter.weights:
-        known = ", ".join(exporter.weights)
-        hint = f"known: {known}" if known else "omit --weight"
+        weights = ", ".join(exporter.weights)
+        hint = f"known: {weights}" if weights else "omit --weight"
         raise UsageError(f"the format {exporter.name} has no weight {options.weight!r}", hint)
 
 
@@ -96,7 +97,7 @@ def check(exporter: Exporter, options: ExportOptions) -> None:
 def writing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for atomic writing, so that it appears only when it is complete. Raises UsageError."""
     try:
-        with replacing(path) as place, place.open("wb") as file:
+        with replacing(path) as temporary, temporary.open("wb") as file:
             yield file
     except BrokenPipeError:
         raise
@@ -123,23 +124,23 @@ def only_steps(trace: Trace, steps: tuple[int, ...] | None) -> Trace:
     if steps is None:
         return trace
     chosen, rank = in_steps(trace, ViewRequest(steps=steps)), trace.ints("rank")
-    others = np.zeros(len(trace), np.bool_)
+    launched_outside = np.zeros(len(trace), np.bool_)
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & ~chosen)
     for number in np.unique(rank[work]).tolist():
         mine = work[rank[work] == number]
         window = span(trace, chosen & (rank == number))
-        others[mine] = intervals.covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
-    if not others.any():
+        launched_outside[mine] = intervals.covered_ns(window, trace.ints("start_ns")[mine], trace.end_ns[mine]) > 0
+    if not launched_outside.any():
         return only_rows(trace, chosen)
     inherited = ("step", "phase", "module")  # device work inherits these columns from its launch
-    changed = {name: pc.if_else(pa.array(~others), trace.column(name), None) for name in inherited}
+    changed = {name: pc.if_else(pa.array(~launched_outside), trace.column(name), None) for name in inherited}
     text = message(
         "{count} kernels, memcpys and memsets run in these steps but were launched outside these steps: they are "
         "exported without launch, operator, step and phase",
-        count=int(others.sum()),
+        count=int(launched_outside.sum()),
     )
-    kept = only_rows(trace.with_columns(**changed), chosen | others)
-    return kept.with_findings(meta.Finding("launched-outside-steps", text))
+    exported = only_rows(trace.with_columns(**changed), chosen | launched_outside)
+    return exported.with_findings(meta.Finding("launched-outside-steps", text))
 
 
 def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:

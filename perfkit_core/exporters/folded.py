@@ -42,15 +42,15 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[str]:
-    held, size = [], 0
+    buffered, size = [], 0
     for line in lines:
-        held.append(line)
+        buffered.append(line)
         size += len(line)
         if size >= _PIECE:
-            yield "".join(held)
-            held, size = [], 0
-    if held:
-        yield "".join(held)
+            yield "".join(buffered)
+            buffered, size = [], 0
+    if buffered:
+        yield "".join(buffered)
 
 
 def _lines(tree: Tree, texts: list[str], weights: IntArray) -> Iterator[str]:

@@ -57,34 +57,34 @@ class Lanes(msgspec.Struct, frozen=True):
     lanes: list[Lane]
 
 
-def lanes(trace: Trace, apart: bool, spread: bool = True) -> Lanes:
-    """Return the lanes of a trace. If ``apart`` is set, Python and C++ have separate rows. If ``spread`` is set, events
-    that overlap without nesting get additional rows."""
+def lanes(trace: Trace, split_python: bool, spread: bool = True) -> Lanes:
+    """Return the lanes of a trace. If ``split_python`` is set, Python and C++ have separate rows. If ``spread`` is set,
+    events that overlap without nesting get additional rows."""
     label = trace.rows("kind", *PYTHON_KINDS)
     thread = trace.host | (trace.ints("tid", NO_ROW) != NO_ROW)  # memory events of a device belong to a thread, too
-    host = np.where(label, PYTHON, CPP) if apart else np.full(len(trace), THREAD)
+    host = np.where(label, PYTHON, CPP) if split_python else np.full(len(trace), THREAD)
     group = np.where(thread, host, np.where(label, LABELS, STREAM)).astype(np.int64)
 
-    # Events with equal values in all these columns have the same place. Places are sorted by these values.
+    # Events with equal values in all these columns are on the same track. Tracks are sorted by these values.
     names = trace.codes("device")
     rank_in_name = np.argsort(np.argsort(np.array(names.values, dtype=object))).astype(np.int64)
     device = np.where(thread, -1, names.lookup(rank_in_name, -1))
     columns = [trace.ints("rank"), ~thread, device, trace.ints("pid"), trace.ints("tid"), trace.ints("stream"), group]
-    place, first = filled(len(trace), 0), np.zeros(0, np.int64)
+    track, first = filled(len(trace), 0), np.zeros(0, np.int64)
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
-        place, first = _numbered(place * max(len(values), 1) + code)
+        track, first = _numbered(track * max(len(values), 1) + code)
 
-    level = filled(len(trace), 0)  # number of an additional row at the same place; 0 for the first row
+    level = filled(len(trace), 0)  # number of an additional row of the same track; 0 for the first row
     if spread:
         spans = np.flatnonzero(~instants(trace))
         start, end = trace.ints("start_ns")[spans], trace.end_ns[spans]
-        order = np.lexsort((-end, start, place[spans]))
+        order = np.lexsort((-end, start, track[spans]))
         below, top, row = filled(len(spans), -1), filled(len(spans), -1), np.empty(len(spans), np.int64)
-        _first_that_nests(place[spans][order], start[order], end[order], below, top, row)
+        _first_that_nests(track[spans][order], start[order], end[order], below, top, row)
         level[spans[order]] = row
-    key, example = _numbered(place * (int(level.max(initial=0)) + 1) + level)
-    return Lanes(key, described(trace, first[place[example]], group, level[example]))
+    key, example = _numbered(track * (int(level.max(initial=0)) + 1) + level)
+    return Lanes(key, described(trace, first[track[example]], group, level[example]))
 
 
 def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
@@ -95,13 +95,13 @@ def _numbered(key: IntArray) -> tuple[IntArray, IntArray]:
 
 @compiled
 def _first_that_nests(
-    place: IntArray, start: IntArray, end: IntArray, below: Out[IntArray], top: Out[IntArray], level: Out[IntArray]
+    track: IntArray, start: IntArray, end: IntArray, below: Out[IntArray], top: Out[IntArray], level: Out[IntArray]
 ) -> None:
     """Set ``level`` to the row of each event. ``below`` holds the event around each event in its row, and ``top`` holds
     the innermost event of each row that has not ended. Both must be -1 at first."""
     used = 0
-    for i in range(len(place)):
-        if i and place[i] != place[i - 1]:
+    for i in range(len(track)):
+        if i and track[i] != track[i - 1]:
             top[:used] = -1
             used = 0
         at = 0
@@ -134,8 +134,8 @@ def described(trace: Trace, rows: IntArray, group: IntArray, level: IntArray) ->
         elif tid is None:
             name = "no thread"
         else:
-            known = thread_names.get(f"{rank}:{pid}:{tid}") or thread_names.get(f"-:{pid}:{tid}") or ""
-            name = known if str(tid) in known else f"{tid} {known}".strip()
+            thread_name = thread_names.get(f"{rank}:{pid}:{tid}") or thread_names.get(f"-:{pid}:{tid}") or ""
+            name = thread_name if str(tid) in thread_name else f"{tid} {thread_name}".strip()
         name += _SUFFIX[int(group[row])] + (f" {nth + 1}" if nth else "")
         if host:
             process_name = "host" if pid is None else f"process {pid}"

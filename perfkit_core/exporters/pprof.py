@@ -125,12 +125,12 @@ class _Builder:
     def samples(self, tree: Tree, paths: list[tuple[str, ...]], values: list[list[int]]) -> Iterator[bytes]:
         """Yield messages with a sample for each stack with a nonzero value. They refer to texts and locations of
         ``profile``, which is complete at the end."""
-        some, held = profile_class()(), 0
+        portion, frame_count = profile_class()(), 0
         labels = [[self._location(frame(text)) for text in label[::-1]] for label in paths]
         parent, label = tree.parent.tolist(), tree.key.tolist()
         for node, value in enumerate(values):
             if any(value):
-                sample, frames = some.sample.add(value=value), []
+                sample, frames = portion.sample.add(value=value), []
                 while parent[node] >= 0:
                     frames += labels[label[node]]
                     node = parent[node]
@@ -139,12 +139,12 @@ class _Builder:
                 frames += inside if inside or frames else labels[label[node]]
                 sample.location_id.extend(frames)
                 sample.label.add(key=self._text("thread"), str=self._text(paths[label[node]][0]))
-                held += len(frames)
-                if held >= _PORTION_FRAMES:
-                    yield some.SerializeToString(deterministic=True)
-                    some, held = profile_class()(), 0
-        if some.sample:
-            yield some.SerializeToString(deterministic=True)
+                frame_count += len(frames)
+                if frame_count >= _PORTION_FRAMES:
+                    yield portion.SerializeToString(deterministic=True)
+                    portion, frame_count = profile_class()(), 0
+        if portion.sample:
+            yield portion.SerializeToString(deterministic=True)
 
     def _text(self, text: str) -> int:
         if text not in self._texts:
@@ -159,11 +159,11 @@ class _Builder:
             key = (part.name, part.file, first)
             if key not in self._functions:
                 self._functions[key] = len(self._functions) + 1
-                place = f"{part.file}({first})" if first else part.file
+                file_and_line = f"{part.file}({first})" if first else part.file
                 self.profile.function.add(
                     id=self._functions[key],
                     name=self._text(part.name),
-                    system_name=self._text(f"{place}: {part.name}" if place else part.name),
+                    system_name=self._text(f"{file_and_line}: {part.name}" if file_and_line else part.name),
                     filename=self._text(part.file or ""),
                     start_line=first,
                 )

@@ -123,17 +123,17 @@ class _Texts:
     def __init__(self, trace: Trace, paths: bool, remove: Iterable[str]) -> None:
         self._paths, self._framework = paths, trace.meta.framework
         plugins = get_plugins()
-        self._kept = _WORDS.union(source.name for source in plugins.sources())
+        self._public_words = _WORDS.union(source.name for source in plugins.sources())
         if self._framework and plugins.operator_names(self._framework):
-            self._kept |= {self._framework}
+            self._public_words |= {self._framework}
         self._aliases: dict[tuple[str, str], str] = {}
         self._used: set[str] = set()
         self._files: dict[str, str] = {}
         words = {text: "removed" for text in remove if text}
-        known = _named(trace.meta.extra) | ({trace.meta.hostname: "host"} if trace.meta.hostname else {})
-        known |= {name.partition(".")[0]: kind for name, kind in known.items() if kind == "host"}
-        known |= {user: "user" for text in _all_texts(trace) for user in _users(text)}
-        words |= {name: kind for name, kind in known.items() if len(name) >= _SHORTEST and name.lower() not in _COMMON}
+        names = _named(trace.meta.extra) | ({trace.meta.hostname: "host"} if trace.meta.hostname else {})
+        names |= {name.partition(".")[0]: kind for name, kind in names.items() if kind == "host"}
+        names |= {user: "user" for text in _all_texts(trace) for user in _users(text)}
+        words |= {name: kind for name, kind in names.items() if len(name) >= _SHORTEST and name.lower() not in _COMMON}
         self._words = words
         longest_first = sorted(words, key=len, reverse=True)
         literal = (re.escape(name) if words[name] == "removed" else rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
@@ -142,7 +142,7 @@ class _Texts:
 
     def clean(self, text: str) -> str:
         """Return a text without secrets, names and, if wanted, folders. Words of perfkit are kept."""
-        if text in self._kept:
+        if text in self._public_words:
             return text
         text = _SECRET.sub(self._secret, text)
         text = _HOME.sub(self._home, text)
@@ -162,11 +162,11 @@ class _Texts:
 
     def _members(self, members: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         # A number stays as it is written: decoding could change its last digit.
-        kept = ((key, raw if raw[:1] not in (b'"', b"[", b"{") else msgspec.json.decode(raw))
+        values = ((key, raw if raw[:1] not in (b'"', b"[", b"{") else msgspec.json.decode(raw))
                 for key, raw in ((key, bytes(raw)) for key, raw in members.items()))  # fmt: skip
         return {
             self.clean(key): msgspec.Raw(value) if isinstance(value, bytes) else self._argument(key, value)
-            for key, value in kept
+            for key, value in values
             if isinstance(value, (bytes, list, dict)) or self._argument(key, value) is not None
         }
 

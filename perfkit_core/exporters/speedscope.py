@@ -25,7 +25,7 @@ _KINDS: Final = pa.array(['"type":"O"', '"type":"C"'])
 
 
 def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
-    timeline, spans = lanes(trace, apart=False), np.flatnonzero(~instants(trace))
+    timeline, spans = lanes(trace, split_python=False), np.flatnonzero(~instants(trace))
     base = int(trace.ints("start_ns").min()) if len(trace) else 0
     length = int(trace.end_ns.max()) - base if len(trace) else 0
     parts = [{"name": part.name, "file": part.file, "line": part.line}
@@ -53,16 +53,16 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
 def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     order = np.lexsort((-end, start))
-    at, which = np.empty((2, 2 * len(rows)), np.int64)
+    at, row = np.empty((2, 2 * len(rows)), np.int64)
     closes, stack = np.empty(2 * len(rows), np.int8), np.empty(len(rows), np.int64)
-    _open_and_close(start[order] - base, end[order] - base, stack, at, closes, which)
-    frames = trace.codes("name").codes[rows[order]].astype(np.int64)[which]
+    _open_and_close(start[order] - base, end[order] - base, stack, at, closes, row)
+    frames = trace.codes("name").codes[rows[order]].astype(np.int64)[row]
     for begin in range(0, len(at), _EVENTS):
-        some = slice(begin, begin + _EVENTS)
+        batch = slice(begin, begin + _EVENTS)
         members = [
-            _KINDS.take(pa.array(closes[some])),
-            number_member("at", at[some]),
-            number_member("frame", frames[some]),
+            _KINDS.take(pa.array(closes[batch])),
+            number_member("at", at[batch]),
+            number_member("frame", frames[batch]),
         ]
         yield (b",\n" if begin else b"\n") + as_bytes(objects(members), ",\n")
 
@@ -70,7 +70,7 @@ def _events(trace: Trace, rows: IntArray, base: int) -> Iterator[bytes]:
 @compiled
 def _open_and_close(
     start: IntArray, end: IntArray,
-    stack: Out[IntArray], at: Out[IntArray], closes: Out[ByteArray], which: Out[IntArray],
+    stack: Out[IntArray], at: Out[IntArray], closes: Out[ByteArray], row: Out[IntArray],
 ) -> None:  # fmt: skip
     """Fill three arrays with an item per speedscope event: its time, its type (0 opens a frame, 1 closes it) and its
     row. The rows must nest. They must be sorted by start, with outer rows first."""
@@ -79,10 +79,10 @@ def _open_and_close(
     for i in range(count + 1):
         while depth and (i == count or end[stack[depth - 1]] <= start[i]):
             depth -= 1
-            at[written], closes[written], which[written] = end[stack[depth]], 1, stack[depth]
+            at[written], closes[written], row[written] = end[stack[depth]], 1, stack[depth]
             written += 1
         if i < count:
-            at[written], closes[written], which[written] = start[i], 0, i
+            at[written], closes[written], row[written] = start[i], 0, i
             written += 1
             stack[depth] = i
             depth += 1

@@ -53,10 +53,10 @@ def cut_to(most: int, tree: trees.Tree, sizes: arrays.IntArray, weighted: arrays
     tree is unchanged. Events of deeper nodes count for their ancestor at the largest depth."""
     depth, size = tree.depth(), nesting.sum_down(tree.parent, sizes)
     inherits = nesting.holds(tree.parent, weighted) & ~weighted  # nodes that get a weight if the tree is cut below them
-    whole, merged = (np.bincount(depth, np.where(mask, size, 0.0)) for mask in (weighted, inherits))
-    if not len(tree) or whole.sum() <= most:
+    written, merged = (np.bincount(depth, np.where(mask, size, 0.0)) for mask in (weighted, inherits))
+    if not len(tree) or written.sum() <= most:
         return tree, ""
-    deepest = max(int(np.searchsorted(whole.cumsum() + merged, most, side="right")) - 1, 0)
+    deepest = max(int(np.searchsorted(written.cumsum() + merged, most, side="right")) - 1, 0)
     nearest = nesting.nearest_on_path(tree.parent, depth <= deepest)
     node = np.where(tree.node == arrays.NO_ROW, arrays.NO_ROW, nearest[tree.node])
     note = f"stacks are cut to {deepest + 1:,} levels to limit the size of the file"
@@ -76,12 +76,12 @@ def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[
     begins = has_stack & (np.where(parent == arrays.NO_ROW, arrays.NO_ROW, nearest[parent]) == arrays.NO_ROW)
     stack = np.where(begins, stacks.codes, -1).astype(np.int64) + 1
     # A stack begins with a thread, or with NO_LAUNCH if it contains only device work.
-    timeline = lanes(trace, apart=False, spread=False)
+    timeline = lanes(trace, split_python=False, spread=False)
     threads = [lane.name if lane.host else NO_LAUNCH for lane in timeline.lanes]
     if len(trace.meta.ranks) > 1:
         threads = [f"rank {lane.rank}: {name}" for lane, name in zip(timeline.lanes, threads, strict=True)]
-    place = {name: number for number, name in enumerate(dict.fromkeys(threads))}
-    roots, number = list(place), np.array([*(place[name] for name in threads), -1], np.int64)
+    root_numbers = {name: number for number, name in enumerate(dict.fromkeys(threads))}
+    roots, number = list(root_numbers), np.array([*(root_numbers[name] for name in threads), -1], np.int64)
     root = np.where(top, number[timeline.lane], -1) + 1
     width, height = len(spelled), len(stacks.values) + 1
     keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)

@@ -72,7 +72,7 @@ def arguments(shapes: str, dtypes: str | None, values: str | None) -> tuple[Argu
 def _argument(size: list[Any], name: str, text: str) -> Argument:
     dtype = number_type(name)
     if size and isinstance(size[0], list):
-        return tuple(Tensor(tuple(each), dtype) for each in size if isinstance(each, list))
+        return tuple(Tensor(tuple(shape), dtype) for shape in size if isinstance(shape, list))
     if not size and (text or dtype is None):
         return _value(text)
     return Tensor(tuple(size), dtype)

@@ -134,13 +134,13 @@ def convolution(
     reduces the number of weights. It only gives the channels of a transposed result."""
     sizes, kernel = input.shape[2:], weight.shape[2:]
     if len(input.shape) != len(weight.shape) or any(
-        not isinstance(each, tuple) for each in (stride, padding, dilation)
+        not isinstance(values, tuple) for values in (stride, padding, dilation)
     ):
         raise ValueError("a convolution needs its stride, padding and dilation")
-    stride, padding, dilation = (_each(values, len(kernel)) for values in (stride, padding, dilation))
+    stride, padding, dilation = (_per_axis(values, len(kernel)) for values in (stride, padding, dilation))
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     if transposed:
-        extra = _each(output_padding or (0,), len(kernel))
+        extra = _per_axis(output_padding or (0,), len(kernel))
         grown = zip(sizes, stride, padding, reach, extra, strict=True)
         result = [(size - 1) * s - 2 * p + r + e for size, s, p, r, e in grown]
     else:
@@ -189,7 +189,7 @@ def of_positions(samples: int, sizes: Sequence[int], weight: Tensor) -> int:
     return 2 * samples * math.prod(sizes) * weight.elements
 
 
-def _each(values: Sequence[int], count: int) -> Sequence[int]:
+def _per_axis(values: Sequence[int], count: int) -> Sequence[int]:
     return tuple(values) * count if len(values) == 1 else values
 
 
@@ -256,8 +256,8 @@ def _unpacked(
     tensors: tuple[Tensor, Tensor, Tensor], starts: tuple[Argument, Argument], lengths: tuple[Argument, Argument]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values with the shape (samples, heads, positions, features)."""
-    query, *others = tensors
-    key, value = (_by_sample(other, starts[1], lengths[1]) for other in others)
+    query, *keys_and_values = tensors
+    key, value = (_by_sample(tensor, starts[1], lengths[1]) for tensor in keys_and_values)
     return _by_sample(query, starts[0], lengths[0]), key, value
 
 

@@ -80,7 +80,7 @@ def read_peaks(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}", "a file of peak rates is a TOML file") from None
     try:
-        _given(text)
+        _parsed(text)
     except ValueError as error:
         hint = "example: [[devices]] names = ['cpu'], source = 'measured', memory_gb_per_s = 50"
         raise UsageError(f"{path}: {error}", hint) from None
@@ -88,17 +88,17 @@ def read_peaks(path: Path) -> str:
 
 
 @functools.lru_cache(8)
-def _given(text: str) -> Mapping[str, DevicePeaks]:
+def _parsed(text: str) -> Mapping[str, DevicePeaks]:
     import tomllib
 
     return _by_name(convert(tomllib.loads(text), _File, "peak rates"))
 
 
-def peaks_of(device: Device, given: str | None = None) -> DevicePeaks | None:
-    """Return the peak rates of a device, or None if they are unknown. ``given`` is the text of a file with further
+def peaks_of(device: Device, more_rates: str | None = None) -> DevicePeaks | None:
+    """Return the peak rates of a device, or None if they are unknown. ``more_rates`` is the text of a file with further
     rates, which may name a device also by its id or its kind, such as ``cuda:0`` or ``cpu``."""
-    own, name = _given(given) if given else {}, device.name or ""
-    peaks = own.get(name) or own.get(device.id) or own.get(device.id.partition(":")[0]) or _built_in().get(name)
+    extra, name = _parsed(more_rates) if more_rates else {}, device.name or ""
+    peaks = extra.get(name) or extra.get(device.id) or extra.get(device.id.partition(":")[0]) or _built_in().get(name)
     if peaks is None or peaks.compute_units in (None, device.properties.get(UNITS)):
         return peaks
     return None

@@ -74,11 +74,11 @@ class OperatorFormula:
         numbers = (work.flops, work.bytes or 0)
         return work if min(numbers) >= 0 and max(numbers) < _LARGEST else None
 
-    def _roles(self, given: tuple[Argument, ...]) -> dict[str, Any]:
+    def _roles(self, values: tuple[Argument, ...]) -> dict[str, Any]:
         if not self.roles:
-            return {"inputs": given}
+            return {"inputs": values}
         roles: dict[str, Any] = {}
-        for role, argument in zip(self.roles, given, strict=False):
+        for role, argument in zip(self.roles, values, strict=False):
             if role != UNUSED and argument is not None:
                 roles[role] = (roles[role], argument) if role in roles else argument
         return roles
@@ -95,7 +95,7 @@ def parse(text: str) -> OperatorFormula:
     if match is None or formula is None:
         raise ValueError(f"not a formula: {text!r}")
     parts = [part.strip() for part in match[2].split(",") if part.strip()]
-    texts = {found[1]: found[2] for part in parts if (found := _CONSTANT.fullmatch(part))}
+    texts = {constant[1]: constant[2] for part in parts if (constant := _CONSTANT.fullmatch(part))}
     constants = {name: int(text) if text.isdigit() else text for name, text in texts.items()}
     roles = tuple(part for part in parts if not _CONSTANT.fullmatch(part))
     unknown = {*roles, *constants} - {UNUSED, *inspect.signature(formula).parameters}

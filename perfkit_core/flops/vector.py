@@ -28,10 +28,10 @@ def promoted(tensors: Sequence[Tensor]) -> str | None:
     types = [tensor.dtype for tensor in shaped]
     if None in types:
         return None
-    known = [_RANKS.index(each) for each in types if each in _RANKS]
+    ranks = [_RANKS.index(dtype) for dtype in types if dtype in _RANKS]
     if {"bfloat16", "float16"} <= set(types):
         return "float32"
-    return _RANKS[max(known)] if known else None
+    return _RANKS[max(ranks)] if ranks else None
 
 
 def elementwise(inputs: Argument, per_element: int = 1, result: str | None = None) -> Work:
@@ -80,8 +80,8 @@ def sized_elementwise(inputs: Argument, sizes: Sequence[int]) -> Work:
 def dropout(input: Tensor, mask: Argument = True) -> Work:
     """Return the work of a dropout: two FLOPs for each element (random number, product). Besides the result, a mask
     with one byte for each element is written, unless ``mask`` is false."""
-    kept = Tensor(input.shape, "bool") if mask else None
-    return Work(2 * input.elements, moved((input, input, kept)), dtype=input.dtype)
+    stored_mask = Tensor(input.shape, "bool") if mask else None
+    return Work(2 * input.elements, moved((input, input, stored_mask)), dtype=input.dtype)
 
 
 def copy(result: Tensor, source: Tensor) -> Work:
@@ -121,10 +121,10 @@ def reduce(
         return elementwise((input, dims), per_element)
     count = len(input.shape)
     chosen = dims if isinstance(dims, tuple) else (dims,)
-    reduced = {each % count for each in chosen if type(each) is int and -count <= each < count} if count else set()
-    kept = tuple(size for place, size in enumerate(input.shape) if place not in reduced) if reduced else ()
-    output = Tensor(kept, result or _counted_as(input.dtype, integers))
-    indices = Tensor(kept, places) if places and reduced else None
+    reduced = {dim % count for dim in chosen if type(dim) is int and -count <= dim < count} if count else set()
+    shape = tuple(size for axis, size in enumerate(input.shape) if axis not in reduced) if reduced else ()
+    output = Tensor(shape, result or _counted_as(input.dtype, integers))
+    indices = Tensor(shape, places) if places and reduced else None
     return Work(per_element * input.elements, moved((input, *[output] * results, indices)), dtype=input.dtype)
 
 
@@ -182,12 +182,12 @@ def pool(
     count = len(window)
     strides = stride if isinstance(stride, tuple) and stride else window
     paddings, dilations = (
-        (given if isinstance(given, tuple) else (default,)) for given, default in ((padding, 0), (dilation, 1))
+        (value if isinstance(value, tuple) else (default,)) for value, default in ((padding, 0), (dilation, 1))
     )
     sizes = []
-    for place, size in enumerate(input.shape[-count:]):
-        s, p, d = (values[place if len(values) > 1 else 0] for values in (strides, paddings, dilations))
-        free = size + 2 * p - d * (window[place] - 1) - 1
+    for axis, size in enumerate(input.shape[-count:]):
+        s, p, d = (values[axis if len(values) > 1 else 0] for values in (strides, paddings, dilations))
+        free = size + 2 * p - d * (window[axis] - 1) - 1
         windows = (-(-free // s) if ceil is True else free // s) + 1
         sizes.append(windows - (ceil is True and (windows - 1) * s >= size + p))  # none begins in the right padding
     if min(sizes) < 1:
@@ -228,8 +228,8 @@ def pool_gradient(gradient: Tensor, input: Tensor, indices: Argument = None) -> 
 def gather(table: Tensor, indices: Tensor, dim: Argument = 0) -> Work:
     """Return the work of reading the rows of ``table`` that ``indices`` name: an embedding or an index selection. It
     has no FLOPs."""
-    place = dim % len(table.shape) if type(dim) is int and table.shape else 0
-    row = table.elements // max(table.shape[place], 1) if table.shape else 1
+    axis = dim % len(table.shape) if type(dim) is int and table.shape else 0
+    row = table.elements // max(table.shape[axis], 1) if table.shape else 1
     rows = Tensor((indices.elements, row), table.dtype)
     return Work(0, moved((rows, indices, rows)), dtype=table.dtype)
 
@@ -284,7 +284,7 @@ def optimizer(parameters: Argument, gradients: Argument, states: Argument = None
     """Return the work of an update of all parameters in one call: ``per_element`` FLOPs for each element of a
     parameter. Parameters and states are read and written, gradients are read. ``states`` holds lists of tensors with
     the shapes of the parameters."""
-    updated, read, kept = flat(parameters), flat(gradients), flat(states)
+    updated, read, state_tensors = flat(parameters), flat(gradients), flat(states)
     elements = sum(tensor.elements for tensor in updated)
-    full = tuple(tensor for tensor in kept if tensor.shape)
+    full = tuple(tensor for tensor in state_tensors if tensor.shape)
     return Work(per_element * elements, moved((*updated, *full, *updated, *full, *read)))

@@ -41,17 +41,17 @@ def moved(tensors: Iterable[Tensor | None]) -> int | None:
 
 def flat(*arguments: Argument) -> tuple[Tensor, ...]:
     """Return the tensors in the arguments, including those in (nested) tuples. Values are left out."""
-    found: list[Tensor] = []
-    for each in arguments:
-        found += flat(*each) if isinstance(each, tuple) else [each] if isinstance(each, Tensor) else []
-    return tuple(found)
+    tensors: list[Tensor] = []
+    for arg in arguments:
+        tensors += flat(*arg) if isinstance(arg, tuple) else [arg] if isinstance(arg, Tensor) else []
+    return tuple(tensors)
 
 
 def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of the elementwise combination of tensors of these shapes. Raises ValueError."""
     result: list[int] = []
-    for place in range(max(map(len, shapes), default=0)):
-        sizes = {shape[-1 - place] for shape in shapes if place < len(shape)} - {1}
+    for axis in range(max(map(len, shapes), default=0)):
+        sizes = {shape[-1 - axis] for shape in shapes if axis < len(shape)} - {1}
         if len(sizes) > 1:
             raise ValueError(f"shapes do not fit: {shapes}")
         result.insert(0, next(iter(sizes), 1))

@@ -58,8 +58,8 @@ def perfkit(line: str, cell: str) -> None:
     """
     __tracebackhide__ = True
     shell = get_ipython()
-    given = parse_argstring(perfkit, line)
-    if given.steps < 1 or not given.trace.isidentifier() or keyword.iskeyword(given.trace):
+    arguments = parse_argstring(perfkit, line)
+    if arguments.steps < 1 or not arguments.trace.isidentifier() or keyword.iskeyword(arguments.trace):
         raise OneLineError("--steps must be 1 or more, and --trace must be the name of a variable")
     source = shell.input_transformer_manager.transform_cell(cell)
     number = len(shell.history_manager.input_hist_parsed) - 1
@@ -67,30 +67,30 @@ def perfkit(line: str, cell: str) -> None:
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
     try:
         cells = [cell, *shell.history_manager.input_hist_raw]
-        step = _step_end(given.step_on, tree, shell.user_ns, cells) if given.step_on else None
+        step = _step_end(arguments.step_on, tree, shell.user_ns, cells) if arguments.step_on else None
         parts = _compiled(shell, tree, filename, source)
-        session = _begun(given, tree, shell.user_ns, step)
+        session = _begun(arguments, tree, shell.user_ns, step)
     except PerfkitError as error:
         raise OneLineError(str(error)) from None
-    place = session.run_dir.absolute()  # the code may change the working directory
+    run_dir = session.run_dir.absolute()  # the code may change the working directory
     try:
         with _wrapped(step, shell.user_ns):
             _execute(parts, shell.user_ns)
     finally:
-        _show(session, place, given.trace, shell.user_ns)
+        _show(session, run_dir, arguments.trace, shell.user_ns)
 
 
-def _begun(given: Any, tree: ast.Module, namespace: Mapping[str, Any], step: StepCalls | str | None) -> Session:
+def _begun(arguments: Any, tree: ast.Module, namespace: Mapping[str, Any], step: StepCalls | str | None) -> Session:
     """Return a recording that has begun. Raises UsageError and CaptureError."""
     from perfkit_core.cli.record import RUNS, Session
     from perfkit_core.recording.step_calls import OPTION
 
-    folder = Path(given.output or f"{RUNS}/cell-{time.strftime('%Y%m%d-%H%M%S')}")
-    session = Session(folder, given.steps, {**{name: getattr(given, name) for name in _OPTIONS}, OPTION: step})
+    folder = Path(arguments.output or f"{RUNS}/cell-{time.strftime('%Y%m%d-%H%M%S')}")
+    session = Session(folder, arguments.steps, {**{name: getattr(arguments, name) for name in _OPTIONS}, OPTION: step})
     session.check_folder()
     hint = f"choose one with --framework: {', '.join(session.recorders)}"
     used = _used(tree, namespace)
-    session.begin(chosen_framework(session.recorders, given.framework, hint, used))
+    session.begin(chosen_framework(session.recorders, arguments.framework, hint, used))
     return session
 
 
@@ -104,10 +104,10 @@ def _used(tree: ast.Module, namespace: Mapping[str, Any]) -> set[str]:
     return {name.partition(".")[0] for name in used}
 
 
-def _modules(names: Collection[str], namespace: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
+def _modules(names: Collection[str], namespace: Mapping[str, Any], visited: set[str]) -> Iterator[str]:
     """Yield the modules of the variables with these names, of their classes, and of what their functions use."""
-    for name in set(names).intersection(namespace) - seen:
-        seen.add(name)
+    for name in set(names).intersection(namespace) - visited:
+        visited.add(name)
         value = namespace[name]
         if isinstance(value, ModuleType):
             yield value.__name__
@@ -115,7 +115,7 @@ def _modules(names: Collection[str], namespace: Mapping[str, Any], seen: set[str
         code = getattr(value, "__code__", None)
         if code is not None:
             yield str(value.__module__)
-            yield from _modules(code.co_names, namespace, seen)
+            yield from _modules(code.co_names, namespace, visited)
 
 
 def _step_end(target: str, tree: ast.Module, namespace: Mapping[str, Any], cells: Sequence[str]) -> StepCalls | str:
@@ -138,7 +138,7 @@ def _step_end(target: str, tree: ast.Module, namespace: Mapping[str, Any], cells
         return target  # such as ProfilerStep#3, which can only be a range
     if end == name and any(quote + name + quote in cell for cell in cells for quote in "\"'"):
         return target
-    functions = [each for each, value in namespace.items() if isinstance(value, FunctionType) and each[0] != "_"]
+    functions = [name for name, value in namespace.items() if isinstance(value, FunctionType) and name[0] != "_"]
     problem = f"--step-on {target}: the notebook has no function {name}, and no cell labels a range with this name"
     hint = spelled_like(name, [*functions, *function_names(tree)], "functions")
     raise UsageError(problem, f'{hint}; if a library labels the range, write "{name}"')
@@ -189,7 +189,7 @@ def _execute(parts: Sequence[CodeType], namespace: dict[str, Any]) -> None:
 def _compiled(shell: Any, tree: ast.Module, filename: str, source: str) -> list[CodeType]:
     """Return the code of a cell in parts. The last part displays the value of a last expression, unless it ends with a
     semicolon. Raises UsageError for top-level await, and SyntaxError."""
-    last: list[ast.stmt] = [each for each in tree.body[-1:] if isinstance(each, ast.Expr) and not _quiet(source)]
+    last: list[ast.stmt] = [node for node in tree.body[-1:] if isinstance(node, ast.Expr) and not _quiet(source)]
     rest = ast.Module(tree.body[: len(tree.body) - len(last)], tree.type_ignores)
     try:
         parts = [shell.compile(rest, filename, "exec")]
@@ -216,7 +216,7 @@ def _quiet(source: str) -> bool:
     return next((token.string for token in reversed(tokens) if token.type not in ends), "") == ";"
 
 
-def _show(session: Session, place: Path, name: str, namespace: dict[str, Any]) -> None:
+def _show(session: Session, run_dir: Path, name: str, namespace: dict[str, Any]) -> None:
     """End the recording, keep its trace as the variable ``name``, and show the verdict. Errors are printed in one line,
     because the code of the cell may have raised an exception, which is shown below."""
     try:
@@ -228,7 +228,7 @@ def _show(session: Session, place: Path, name: str, namespace: dict[str, Any]) -
         if not session.end():
             raise UsageError(f"{session.run_dir}: nothing was recorded")
         # a cell always ends inside a step, which is no problem
-        trace = load(place).with_meta(source=str(session.run_dir)).with_notes(PARTIAL)
+        trace = load(run_dir).with_meta(source=str(session.run_dir)).with_notes(PARTIAL)
         namespace[name] = trace
         display(Summary(verdict(trace)))
         print(f"Recorded in {session.run_dir}. The trace is in the variable {name}.")

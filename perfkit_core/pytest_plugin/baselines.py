@@ -106,9 +106,9 @@ def results(section: Section, name: str, path: Path) -> Iterator[budget.Result]:
     stored = read(path).tests.get(name)
     if stored is None:
         raise UsageError(f"no limit, and no baseline in {path}", "give a limit, or " + _UPDATE)
-    baseline = stored.get(section.place)
+    baseline = stored.get(section.device_kinds)
     if baseline is None:
-        note = f"the baseline is of {', '.join(stored)}, not of {section.place}"
+        note = f"the baseline is of {', '.join(stored)}, not of {section.device_kinds}"
         yield budget.Result("baseline", "-", "-", CANNOT_TELL, note)
         return
     note = "" if baseline.recorded_with == section.version else f"baseline of {baseline.recorded_with}"
@@ -121,16 +121,16 @@ def results(section: Section, name: str, path: Path) -> Iterator[budget.Result]:
 
 def differences(section: Section, name: str, path: Path) -> Table | None:
     """Return the operators and kernels whose number of calls differs from the baseline, or None without a baseline."""
-    baseline = read(path).tests.get(name, {}).get(section.place)
+    baseline = read(path).tests.get(name, {}).get(section.device_kinds)
     if baseline is None:
         return None
     rows = []
     for before, now in ((baseline.operators, section.operators), (baseline.kernels, section.kernels)):
-        rows += [[each, before.get(each, 0), now.get(each, 0)] for each in sorted({*before, *now})]
+        rows += [[operation, before.get(operation, 0), now.get(operation, 0)] for operation in sorted({*before, *now})]
     table = pd.DataFrame(rows, columns=["name", "base_calls", "other_calls"])
     table["difference_calls"] = table["other_calls"] - table["base_calls"]
     table = table[table["difference_calls"] != 0]
     order = table["difference_calls"].abs().sort_values(ascending=False, kind="stable").index
     declared = (*COLUMNS, columns.count("difference_calls", "Difference", quantity="", compared=True))
-    title = f"Calls that differ from the baseline ({baseline.recorded_with}, {section.place})"
+    title = f"Calls that differ from the baseline ({baseline.recorded_with}, {section.device_kinds})"
     return Table("operators", title, table.loc[order].reset_index(drop=True), limit=_ROWS, columns=declared)

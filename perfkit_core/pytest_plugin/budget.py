@@ -21,7 +21,7 @@ ROUNDS: Final = 20
 shorter measurements have more noise."""
 WARMUP: Final = 1
 """Default number of calls before the timed calls."""
-_OTHERS: Final = ("forbid", "step_time", "noise", "rounds", "warmup", "memory", "framework")
+_OTHER_ARGUMENTS: Final = ("forbid", "step_time", "noise", "rounds", "warmup", "memory", "framework")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +61,31 @@ class Result:
     lines: tuple[str, ...] = ()
 
 
-def parsed(given: Mapping[str, Any]) -> Budget:
+def parsed(arguments: Mapping[str, Any]) -> Budget:
     """Parse the arguments of the mark. Raises UsageError."""
-    for name in given:
-        if name not in (*COUNTS, *_OTHERS):
-            raise UsageError(f"unknown argument {name!r}", spelled_like(name, (*COUNTS, *_OTHERS)))
-    limits = {name: whole_number(name, given[name]) for name in COUNTS if name in given}
-    step_time, share = given.get("step_time"), given.get("noise")
+    for name in arguments:
+        if name not in (*COUNTS, *_OTHER_ARGUMENTS):
+            raise UsageError(f"unknown argument {name!r}", spelled_like(name, (*COUNTS, *_OTHER_ARGUMENTS)))
+    limits = {name: whole_number(name, arguments[name]) for name in COUNTS if name in arguments}
+    step_time, share = arguments.get("step_time"), arguments.get("noise")
     condition = None
     if step_time is not None:
         limit = _quantity("step_time", step_time, units.TIMES)
         condition = conditions.parsed(f"{conditions.STEP_TIME} > {round(limit)} ns")
     if share is not None:
         share = _quantity("noise", share, units.SHARES)
-    rounds = whole_number("rounds", given["rounds"]) if "rounds" in given else None if condition else 0
+    rounds = whole_number("rounds", arguments["rounds"]) if "rounds" in arguments else None if condition else 0
     if condition and rounds == 0:
         raise UsageError("rounds=0 times no calls, but step_time limits their time", "leave rounds or step_time out")
-    warmup = whole_number("warmup", given.get("warmup", 0 if rounds == 0 else WARMUP))
-    memory = bool(given.get("memory")) or "peak_bytes" in limits
-    forbid = given.get("forbid", ())
+    warmup = whole_number("warmup", arguments.get("warmup", 0 if rounds == 0 else WARMUP))
+    memory = bool(arguments.get("memory")) or "peak_bytes" in limits
+    forbid = arguments.get("forbid", ())
     patterns = (forbid,) if isinstance(forbid, str) else forbid
-    if not isinstance(patterns, (list, tuple)) or not all(isinstance(each, str) for each in patterns):
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
         raise UsageError(f"forbid={forbid!r} is not a pattern or a list of patterns", 'example: forbid="aten::item"')
     for pattern in patterns:
         arrays.matches([""], pattern)
-    return Budget(limits, tuple(patterns), condition, share, rounds, warmup, memory, given.get("framework"))
+    return Budget(limits, tuple(patterns), condition, share, rounds, warmup, memory, arguments.get("framework"))
 
 
 def _quantity(name: str, value: Any, family: units.Family) -> float:
@@ -142,7 +142,7 @@ def _of_time(section: Section, condition: conditions.Condition, share: float | N
                          "use perf.repeat(function), or leave the fixture perf out")  # fmt: skip
     between = noise.between_runs([section.trace], sum(section.times_ns)).ratio if share is None else share
     times = statistics.step_statistics(samples, samples, between=between)
-    outcome = conditions.judged(condition, times)
+    outcome = conditions.evaluate(condition, times)
     note = f"median of {units.counted(len(section.times_ns), 'call')}"
     if times.noise is not None:
         note += f", noise {units.format_duration(round(times.noise / 2**0.5))}"

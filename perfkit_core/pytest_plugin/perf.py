@@ -72,7 +72,7 @@ class Perf:
         self.sections: list[CheckedSection] = []
 
     @property
-    def given(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of the marks of the test, its class and its module. The closest mark takes precedence."""
         marks = list(self._item.iter_markers(MARK))
         if any(mark.args for mark in marks):
@@ -119,11 +119,11 @@ class Perf:
     def begin(
         self, label: str = "", framework: str | None = None, memory: bool = False, stacks: bool = False
     ) -> CheckedSection:
-        wanted = budget.parsed(self.given)
+        limits = budget.parsed(self.arguments)
         if label in [section.label for section in self.sections]:
             hint = 'give each section a label of its own: perf.record("forward")'
             raise UsageError(f"two sections of the test have the label {label!r}", hint)
-        of_framework, memory, stacks = self._recorder(framework), memory or wanted.memory, stacks or bool(wanted.forbid)
+        of_framework, memory, stacks = self._recorder(framework), memory or limits.memory, stacks or bool(limits.forbid)
         section = CheckedSection(self, label, of_framework, memory, stacks)
         self.sections.append(section)
         return section
@@ -150,25 +150,25 @@ class Perf:
         return tuple(map(int, clock.times()[0]))
 
     def _recorder(self, framework: str | None) -> Recorder:
-        return recorder(framework or self.given.get("framework"), getattr(self._item, "module", None))
+        return recorder(framework or self.arguments.get("framework"), getattr(self._item, "module", None))
 
-    def check(self, section: CheckedSection, wanted: Budget) -> None:
+    def check(self, section: CheckedSection, limits: Budget) -> None:
         """Compare a section with limits, or with its baseline if there are none. Fail the test if it exceeds one."""
         path, key = baselines.file_of(self._item.path), self._key(section)
         update = self._options.perf_update
         if update:
-            self._baselines.setdefault(key, {})[section.place] = baselines.of_section(section)
-        found = list(budget.results(section, wanted))
-        if wanted.of_baseline and not update:
+            self._baselines.setdefault(key, {})[section.device_kinds] = baselines.of_section(section)
+        results = list(budget.results(section, limits))
+        if limits.of_baseline and not update:
             try:
-                found = list(baselines.results(section, key, path))
+                results = list(baselines.results(section, key, path))
             except UsageError:
                 self._results.append((key, budget.Result("baseline", "-", "-", FAILED, "no baseline is stored")))
                 raise
         if self._options.perf_strict:
-            found = [replace(each, result=FAILED) if each.result == CANNOT_TELL else each for each in found]
-        self._results += [(key, each) for each in found]
-        failed = [each for each in found if each.result == FAILED]
+            results = [replace(result, result=FAILED) if result.result == CANNOT_TELL else result for result in results]
+        self._results += [(key, result) for result in results]
+        failed = [result for result in results if result.result == FAILED]
         if failed:
             table = None if update else baselines.differences(section, key, path)
             pytest.fail(terminal.failure(key, failed, section, table), pytrace=False)
@@ -190,7 +190,7 @@ class Perf:
     def results(self, passed: bool) -> dict[str, Any]:
         """Return the results as plain data. Baselines of a test that failed are left out."""
         return {
-            "results": [[key, msgspec.to_builtins(each)] for key, each in self._results],
+            "results": [[key, msgspec.to_builtins(result)] for key, result in self._results],
             "file": str(baselines.file_of(self._item.path)),
             "baselines": msgspec.to_builtins(self._baselines) if passed else {},
         }
@@ -225,10 +225,10 @@ def run(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run the call phase of a test that has the mark or takes the fixture. Check what was recorded."""
     with _failing():
         perf = item.stash.setdefault(PERF, Perf(item))
-        wanted = budget.parsed(perf.given)
+        limits = budget.parsed(perf.arguments)
         marked, section = item.get_closest_marker(MARK) is not None, None
         if "perf" not in getattr(item, "fixturenames", ()):
-            times = perf.timed(item.runtest, wanted.rounds, wanted.warmup)
+            times = perf.timed(item.runtest, limits.rounds, limits.warmup)
             section = perf.begin()
             section.times_ns = times
     try:
@@ -241,8 +241,8 @@ def run(item: pytest.Item) -> Generator[None, Any, Any]:
         if marked and not perf.sections:
             hint = "call perf.record() or perf.repeat(), or leave perf out: the mark then records the whole test"
             raise UsageError("the test takes the fixture perf, but recorded nothing", hint)
-        for each in perf.sections if marked else ():
-            perf.check(each, wanted)
+        for checked in perf.sections if marked else ():
+            perf.check(checked, limits)
     return result
 
 

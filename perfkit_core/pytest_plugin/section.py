@@ -81,12 +81,12 @@ class Section:
             "syncs": int(kinds.loc[(kinds["kind"] == SYNC) & (kinds["place"] == "host"), "calls"].sum()),
         }
         peak = memory_places.table(trace, request)["peak_growth_bytes"].max()
-        known = {name: count if on_device else None for name, count in work.items()}
+        device_counts = {name: count if on_device else None for name, count in work.items()}
         peak_bytes = (0 if pd.isna(peak) else int(peak)) if self._memory else None
-        return {"operators": sum(self.operators.values()), **known, "peak_bytes": peak_bytes}
+        return {"operators": sum(self.operators.values()), **device_counts, "peak_bytes": peak_bytes}
 
     @property
-    def place(self) -> str:
+    def device_kinds(self) -> str:
         """The kinds of devices on which the section ran, such as ``cuda``, or ``cpu`` without device work."""
         trace = self.trace
         devices = trace.codes("device")
@@ -119,9 +119,9 @@ def recorder(framework: str | None, test_file: ModuleType | None = None) -> Reco
     """Return the recorder of a framework. By default, it is the framework that is imported. If several are, it is the
     one whose objects are variables of the test file. Raises UsageError if this names none or several."""
     __tracebackhide__ = True
-    known = {one.framework: one for one in get_plugins().recorders() if one.section is not None}
+    usable = {recorder.framework: recorder for recorder in get_plugins().recorders() if recorder.section is not None}
     variables = vars(test_file).values() if test_file else ()
-    used = {(each.__name__ if isinstance(each, ModuleType) else type(each).__module__).partition(".")[0]
-            for each in variables}  # fmt: skip
-    hint = f"import the right one at the top of the test file, or give framework= ({', '.join(known)})"
-    return known[chosen_framework(known, framework, hint, used)]
+    used = {(value.__name__ if isinstance(value, ModuleType) else type(value).__module__).partition(".")[0]
+            for value in variables}  # fmt: skip
+    hint = f"import the right one at the top of the test file, or give framework= ({', '.join(usable)})"
+    return usable[chosen_framework(usable, framework, hint, used)]

@@ -31,13 +31,13 @@ def failure(name: str, failed: Sequence[Result], section: Section, changed: Tabl
     """Return why a test failed: the exceeded limits, and the operators and kernels that were added, or the most
     frequent operators if no baseline is known."""
     lines = [f"{name} exceeds its performance budget"]
-    for each in failed:
-        note = f" ({each.note})" if each.note else ""
+    for result in failed:
+        note = f" ({result.note})" if result.note else ""
         lines += [
-            f"  {each.number}: {each.measured}, limit {each.limit}{note}",
-            *(f"    {line}" for line in each.lines),
+            f"  {result.number}: {result.measured}, limit {result.limit}{note}",
+            *(f"    {line}" for line in result.lines),
         ]
-    if not any(each.number in section.counts for each in failed):
+    if not any(result.number in section.counts for result in failed):
         return "\n".join(lines)
     if changed is None or changed.table.empty:
         calls = sorted({**section.operators, **section.kernels}.items(), key=lambda item: -item[1])

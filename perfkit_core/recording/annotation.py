@@ -40,7 +40,7 @@ class Annotation(Generic[Model]):
         if model is None:
             return None
         layers, calls = list(self._layers(model)), self.log.take()
-        called = {path: self._framework.seen(layer, calls[path]) for path, layer in layers if path in calls}
+        called = {path: self._framework.fields(layer, calls[path]) for path, layer in layers if path in calls}
         described = tuple(self._framework.described(layers, called))
         return Architecture(self.prefix or type(model).__name__, self._framework.name, described)
 
@@ -90,8 +90,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
     annotation: Annotation[Model] | None = next((other for other in active if other.model is model), None)
     if annotation is not None:
         return annotation
-    taken = {other.prefix or type(other.model).__name__ for other in active}
-    if name in taken:
+    used_names = {other.prefix or type(other.model).__name__ for other in active}
+    if name in used_names:
         raise UsageError(f"another annotated model is called {name!r}", "give each model a different name")
     if name is not None:
         prefix = name
@@ -99,8 +99,8 @@ def annotate(framework: LayerFramework, model: Model, name: str | None) -> Annot
         prefix = ""
     else:
         plain = type(model).__name__
-        names = [plain, *(f"{plain}{number}" for number in range(2, len(taken) + 2))]
-        prefix = next(candidate for candidate in names if candidate not in taken)
+        names = [plain, *(f"{plain}{number}" for number in range(2, len(used_names) + 2))]
+        prefix = next(candidate for candidate in names if candidate not in used_names)
     annotation = Annotation(framework, model, prefix)
     active.append(annotation)
     framework.watch()

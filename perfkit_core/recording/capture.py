@@ -51,7 +51,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class CaptureResult:
     """What one process has recorded. ``steps``: the first and the last step. ``error``: why there is no file."""
 
     process: tuple[str, int]
@@ -95,7 +95,7 @@ class _Result(msgspec.Struct):
     error: str | None
 
 
-class Capture:
+class CaptureClient:
     """A request to the processes of one job. ``target`` is a process id, or a run folder. Raises CaptureError."""
 
     def __init__(self, target: str, timeout: float | None = None) -> None:
@@ -104,10 +104,10 @@ class Capture:
         self._timeout, self._begun = timeout, time.monotonic()
         if pid is not None and pid < 1:
             raise CaptureError(f"{target} is no process id", "give the process id of the training, or its run folder")
-        places = sockets_below(target) if pid is None else sockets_of(pid)
-        self._connections = connected(places, self._target)
+        sockets = sockets_below(target) if pid is None else sockets_of(pid)
+        self._connections = connected(sockets, self._target)
 
-    def __enter__(self) -> Capture:
+    def __enter__(self) -> CaptureClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -154,11 +154,11 @@ class Capture:
             raise CaptureError(f"{self._target}: {answer.error}", f"ask for 1 to {MOST_STEPS} steps")
         if (answer.id, answer.last - answer.first + 1) != tuple(request.values()) or not answer.processes:
             raise self._no_answer()
-        place = run_folder(socket_path, answer.run_dir)
-        if place is None:
+        run_paths = run_folder(socket_path, answer.run_dir)
+        if run_paths is None:
             text = f"{self._target} names a run folder in which it has no socket: {paths.readable(answer.run_dir)}"
             raise CaptureError(text, "give the run folder: perfkit capture DIR")
-        return Accepted(answer.id, answer.first, answer.last, *place, answer.processes)
+        return Accepted(answer.id, answer.first, answer.last, *run_paths, answer.processes)
 
     def _keep(self, chosen: socket.socket | None) -> None:
         """Close the other connections, which takes their requests back."""
@@ -167,7 +167,7 @@ class Capture:
                 connection.close()
         self._connections = {} if chosen is None else {chosen: self._connections[chosen]}
 
-    def wait(self, accepted: Accepted, say: Callable[[str], None]) -> list[Recorded]:
+    def wait(self, accepted: Accepted, say: Callable[[str], None]) -> list[CaptureResult]:
         """Wait until every process has written its steps, or has ended. ``say`` gets a text on the progress."""
         what, ended, heard, count, text = f"steps {accepted.first} to {accepted.last}", None, time.monotonic(), 0, b""
         while True:
@@ -175,15 +175,16 @@ class Capture:
             gone = ended is not None and now > ended + _GRACE_S
             silent = self._timeout is None and now > heard + SILENT_S
             recorded = list(results(accepted))
-            left = set(accepted.processes) - {one.process for one in recorded if one.done}
+            left = set(accepted.processes) - {result.process for result in recorded if result.done}
             if not left:
                 return recorded
             if gone or silent:
-                ranks = {one.process: one.rank for one in recorded}
+                ranks = {result.process: result.rank for result in recorded}
                 error = f"nothing was reported for {SILENT_S:.0f} s, so the loop may be over"
                 if gone:
                     error = f"the process ended before all of {what} were recorded"
-                return recorded + [Recorded(each, ranks.get(each), False, None, None, error) for each in sorted(left)]
+                return recorded + [CaptureResult(process, ranks.get(process), False, None, None, error)
+                                   for process in sorted(left)]  # fmt: skip
             if len(recorded) > count:
                 heard, count = now, len(recorded)
             say(f"waiting for {len(left)} of {len(accepted.processes)} processes")
@@ -236,7 +237,7 @@ def _alive(connection: socket.socket) -> bool:
     return state[0] not in "ZX"  # its parent may not have noticed its end
 
 
-def results(accepted: Accepted) -> Iterator[Recorded]:
+def results(accepted: Accepted) -> Iterator[CaptureResult]:
     """Yield what the processes have recorded so far."""
     try:
         lines = (accepted.folder / RESULTS).read_bytes().splitlines()
@@ -250,7 +251,7 @@ def results(accepted: Accepted) -> Iterator[Recorded]:
         if result.id == accepted.id:
             path = None if result.path is None else accepted.run_dir / PurePosixPath(result.path).name
             process = result.host, result.pid
-            yield Recorded(process, result.rank, result.done, result.steps, path, result.error)
+            yield CaptureResult(process, result.rank, result.done, result.steps, path, result.error)
 
 
 def run_folder(socket_path: Path, named: str) -> tuple[Path, Path] | None:
@@ -261,13 +262,13 @@ def run_folder(socket_path: Path, named: str) -> tuple[Path, Path] | None:
     run_dir = paths.as_path(named)
     try:
         if paths.is_remote(run_dir):
-            own = folders(run_dir)[1].name == socket_path.parent.name
-            return (run_dir, socket_path.parent) if own else None
+            leads_here = folders(run_dir)[1].name == socket_path.parent.name
+            return (run_dir, socket_path.parent) if leads_here else None
         root = Path(*socket_path.parts[:4]) if socket_path.parts[1:2] == ("proc",) else Path(socket_path.anchor)
         run_dir = root / run_dir.relative_to(run_dir.anchor)  # as seen from outside of its container
         target = (run_dir / FOLDER / socket_path.name).readlink()
-        own = root / target.relative_to(target.anchor) == socket_path
-        return (run_dir, run_dir / FOLDER) if own else None
+        leads_here = root / target.relative_to(target.anchor) == socket_path
+        return (run_dir, run_dir / FOLDER) if leads_here else None
     except (OSError, ValueError):
         return None
 
@@ -284,8 +285,8 @@ def connected(sockets: Iterable[Path], target: str) -> dict[socket.socket, Path]
             if user and (path.stat().st_uid if other is None else other[1]) not in (user, 0):
                 raise PermissionError
         except PermissionError:
-            for one in connections:
-                one.close()
+            for opened in connections:
+                opened.close()
             raise CaptureError(f"{target} belongs to another user", _OWN_ONLY) from None
         except BlockingIOError:
             waiting = True
@@ -336,8 +337,8 @@ def sockets_of(pid: int) -> list[Path]:
         raise CaptureError(f"there is no process {pid}: it has ended", _ELSEWHERE) from None
     fields = (line.split(None, 7) for line in lines)
     bound = {Path(field[7]) for field in fields if len(field) == 8 and f"socket:[{field[6]}]" in inodes}
-    found = sorted(path for path in bound if path.name.endswith(SUFFIX))
-    if not found:
+    sockets = sorted(path for path in bound if path.name.endswith(SUFFIX))
+    if not sockets:
         raise CaptureError(f"process {pid} does not record on demand now", _UNASKED)
     # in another container, the path has another root
-    return [path if path.exists() else process / "root" / path.relative_to(path.anchor) for path in found]
+    return [path if path.exists() else process / "root" / path.relative_to(path.anchor) for path in sockets]

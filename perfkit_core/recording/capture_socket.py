@@ -31,7 +31,7 @@ _LONGEST: Final = 103
 """Maximum length of the path of a socket in bytes. Linux allows 107, other systems 103."""
 _MOST_BYTES: Final = 4096
 _MOST_WAITING: Final = 16
-_OWN: Final = 0o077
+_GROUP_AND_OTHERS: Final = 0o077
 """Permissions that other users must not have."""
 _count = itertools.count()
 
@@ -57,7 +57,7 @@ def private(folder: Path) -> Path:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
         raise CaptureError(f"{folder} belongs to another user, so nothing can be captured", "remove the folder")
-    if stat.S_IMODE(about.st_mode) & _OWN:
+    if stat.S_IMODE(about.st_mode) & _GROUP_AND_OTHERS:
         folder.chmod(0o700)
     return folder
 
@@ -181,8 +181,8 @@ def _opened() -> weakref.WeakSet[CaptureSocket]:
     sockets: weakref.WeakSet[CaptureSocket] = weakref.WeakSet()
 
     def close() -> None:
-        for one in tuple(sockets):
-            one.close()
+        for capture_socket in tuple(sockets):
+            capture_socket.close()
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=close)
@@ -204,12 +204,12 @@ def _bind(listener: socket.socket, path: Path, short: Path) -> None:
 
 
 def _remove(pid: int, path: Path, bound: Path, listener: socket.socket, connections: Iterable[socket.socket]) -> None:
-    for one in (listener, *connections):
-        one.close()
+    for opened in (listener, *connections):
+        opened.close()
     if os.getpid() == pid:
-        for place in (path, bound):
+        for socket_path in (path, bound):
             with contextlib.suppress(OSError):
-                place.unlink(missing_ok=True)
+                socket_path.unlink(missing_ok=True)
         for folder in (bound.parent, bound.parent.parent):
             with contextlib.suppress(OSError):  # not empty
                 folder.rmdir()

@@ -25,20 +25,20 @@ _LAUNCHERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessRank:
     """Rank and world size of this process in a distributed job. A value is None if it is unknown."""
 
     rank: int | None
     world_size: int | None
 
 
-def environment_place(*first: tuple[str, str]) -> Place:
+def environment_rank(*first: tuple[str, str]) -> ProcessRank:
     """Return rank and world size from the environment variables of one launcher: the first that sets both variables, or
     else the first that sets the rank. Variables of several launchers are not combined, because launchers can be nested.
     The pairs of variables in ``first`` are tried before those of the known launchers."""
-    places = [Place(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
-    ranked = [place for place in places if place.rank is not None]
-    return next((place for place in ranked if place.world_size is not None), next(iter(ranked), Place(None, None)))
+    jobs = [ProcessRank(_integer(rank), _integer(size)) for rank, size in (*first, *_LAUNCHERS)]
+    ranked = [job for job in jobs if job.rank is not None]
+    return next((job for job in ranked if job.world_size is not None), next(iter(ranked), ProcessRank(None, None)))
 
 
 def _integer(variable: str) -> int | None:
@@ -51,11 +51,11 @@ def host(threads: int | None, dtype: str | None = None) -> dict[str, Any]:
     the framework's number of threads per operator, and ``dtype`` its default floating-point type."""
     processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
-    known: dict[str, Any] = {name: number for name, number in numbers.items() if number}
+    entries: dict[str, Any] = {name: number for name, number in numbers.items() if number}
     flags = processor_flags()
     if flags:
-        known[INSTRUCTIONS] = sorted(set(_REDUCED.findall(flags)))
-    return {HOST: known, **({DTYPE: dtype.rpartition(".")[2]} if dtype else {})}
+        entries[INSTRUCTIONS] = sorted(set(_REDUCED.findall(flags)))
+    return {HOST: entries, **({DTYPE: dtype.rpartition(".")[2]} if dtype else {})}
 
 
 def cores(quota: Path = _QUOTA) -> int:

@@ -49,7 +49,7 @@ class FrameSampler:
             with contextlib.suppress(RuntimeError):  # a forked child does not have the thread
                 thread.join(1.0)
 
-    def taken(self) -> FrameSamples:
+    def take_samples(self) -> FrameSamples:
         """Return the samples since the last call."""
         stacks = tuple(";".join(f"{code.co_filename}({line}): {code.co_name}" for code, line in key)
                        for key in self._stacks)  # fmt: skip

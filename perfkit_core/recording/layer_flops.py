@@ -66,8 +66,8 @@ def recurrent(call: Signature, of_input: int, of_others: int, hidden_gradient: b
     - ``hidden_gradient``: whether the hidden states have gradients if anything has one."""
     positions = Tensor(call.inputs[0].shape[:-1]).elements
     inner = hidden_gradient and (call.input_gradient or call.weight_gradient)
-    first, others = (2 * positions * weights for weights in (of_input, of_others))
-    return _of_products((first, call.gradient(0), call.weight_gradient), (others, inner, call.weight_gradient))
+    first, hidden = (2 * positions * weights for weights in (of_input, of_others))
+    return _of_products((first, call.gradient(0), call.weight_gradient), (hidden, inner, call.weight_gradient))
 
 
 def _of_products(*products: tuple[int, *tuple[bool, ...]]) -> Flops:

@@ -142,15 +142,15 @@ class LayerFramework(ABC):
             return formula(layer, call)
         return Flops(0, 0) if type(layer).__module__.startswith(self.built_in) else Flops(None, None)
 
-    def seen(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
+    def fields(self, layer: Any, calls: Counter[Signature]) -> dict[str, Any]:
         """Return the fields of a :class:`Layer` that follow from its calls. The caller passes at least one call."""
         per_signature: list[list[int | None]] = []
         for signature, count in calls.items():
             try:
-                each = self.flops(layer, signature)
+                flops = self.flops(layer, signature)
             except Exception:  # a subclass may have other inputs than the formula expects
-                each = Flops(None, None)
-            per_signature.append([None if number is None else number * count for number in each])
+                flops = Flops(None, None)
+            per_signature.append([None if number is None else number * count for number in flops])
         forward, backward = (
             None if None in numbers else sum(filter(None, numbers)) for numbers in zip(*per_signature, strict=True)
         )
@@ -164,7 +164,7 @@ class LayerFramework(ABC):
         }
 
     def described(self, layers: Sequence[Named], called: Mapping[str, Mapping[str, Any]]) -> Iterator[Layer]:
-        """Yield the description of each layer. ``called`` maps a path to the fields that :meth:`seen` returns."""
+        """Yield the description of each layer. ``called`` maps a path to the fields that :meth:`fields` returns."""
         owners: dict[int, str] = {}  # id of a tensor → name of the first parameter that uses the tensor
         for path, layer in layers:
             tensors = {name: tensor for name, tensor in layer._parameters.items() if tensor is not None}
@@ -193,7 +193,7 @@ class LayerFramework(ABC):
     def run(
         self, model: Any, layers: Sequence[Named], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, dict[str, Any]]:
-        """Run a model once, in eval mode without gradients. Return the fields of :meth:`seen` for each path."""
+        """Run a model once, in eval mode without gradients. Return the :meth:`fields` of each path."""
         log = CallLog()
 
         def counting(path: str) -> Callable[..., None]:
@@ -209,7 +209,7 @@ class LayerFramework(ABC):
             model(*args, **kwargs)
         calls = log.take()
         return {
-            path: self.seen(layer, calls[path]) | {"backward_flops": None} for path, layer in layers if path in calls
+            path: self.fields(layer, calls[path]) | {"backward_flops": None} for path, layer in layers if path in calls
         }
 
     def describe(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Architecture:

@@ -74,12 +74,12 @@ _latest: weakref.ref[OnDemand] | None = None
 
 class OnDemand:
     """The requests for one handler. :meth:`action` is called where each step begins, and says what the profiler does
-    during the step. ``place`` returns the rank of the process. ``planned(step)`` returns whether the schedule itself
-    uses the profiler in a step. ``used`` tells whether a schedule asks for actions."""
+    during the step. ``process_rank()`` returns the rank of the process. ``planned(step)`` returns whether the schedule
+    itself uses the profiler in a step. ``used`` tells whether a schedule asks for actions."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        self.place: Callable[[], environment.Place] = environment.environment_place
+        self.process_rank: Callable[[], environment.ProcessRank] = environment.environment_rank
         self.planned: Callable[[int], bool] = lambda step: False
         self.warmup = WARMUP
         self.used = False
@@ -203,16 +203,16 @@ class OnDemand:
         steps, name, warmup = request.get("steps", STEPS), request.get("id"), self.warmup
         if not isinstance(steps, int) or not 0 < steps <= MOST_STEPS:
             return {"error": f"cannot record {steps} steps"}
-        place, ranks = self.place(), processes(self._folder)
+        process_rank, ranks = self.process_rank(), processes(self._folder)
         with _appending(self._folder / REQUESTS) as file:
             self._follow(file, step)
-            for one in (self, *self._others()):
-                for window in one._windows:
+            for handler in (self, *self._other_handlers()):
+                for window in handler._windows:
                     if window.id == name:  # another process or handler has accepted the same request
-                        return one._answer(window, ranks)
-                    if window.last >= one._step:
+                        return handler._answer(window, ranks)
+                    if window.last >= handler._step:
                         return {"busy": f"is recording steps {window.first} to {window.last}"}
-            several = len(ranks) > 1 or (place.world_size or 1) > 1
+            several = len(ranks) > 1 or (process_rank.world_size or 1) > 1
             ahead = max(_LEAST_AHEAD, math.ceil(AGREE_S * max(self._rates, default=0))) if several else 0
             first = self._free(step + ahead, warmup, steps)
             if first is None:
@@ -236,9 +236,9 @@ class OnDemand:
             error = None
             if step > window.first:
                 error = f"step {step} began before it read the request"
-            elif any(one.last >= other._step for other in self._others() for one in other._windows):
+            elif any(accepted.last >= other._step for other in self._other_handlers() for accepted in other._windows):
                 error = "another handler of the process is recording"
-            elif any(window.begin <= one.last + 1 for one in self._windows):
+            elif any(window.begin <= accepted.last + 1 for accepted in self._windows):
                 error = "it records other steps"
             if error is None:
                 self._hold(window)
@@ -250,7 +250,7 @@ class OnDemand:
         self._windows.append(window)
         _latest = weakref.ref(self)
 
-    def _others(self) -> tuple[OnDemand, ...]:
+    def _other_handlers(self) -> tuple[OnDemand, ...]:
         """Return the handler of this process that has the latest window, if it is another one that may be recording. A
         process can have only one running profiler."""
         other = _latest() if _latest is not None else None
@@ -289,7 +289,7 @@ class OnDemand:
         """Append what this process has recorded to the results. Never raises."""
         with signals.guarded("the result of a recording on demand cannot be reported, training continues"):
             result = {
-                "id": window.id, "rank": self.place().rank, "host": host(), "pid": os.getpid(), "done": done,
+                "id": window.id, "rank": self.process_rank().rank, "host": host(), "pid": os.getpid(), "done": done,
                 "steps": steps, "path": None if path is None else str(path), "error": error,
             }  # fmt: skip
             paths.append_line(self._folder / RESULTS, json.dumps(result).encode())

@@ -26,7 +26,7 @@ class _Recording:
 
     def __init__(self, recording: StepRecording, arguments: dict[str, Any]) -> None:
         self.recording, self.arguments = recording, arguments
-        self.inside = self._begun = self._told = False
+        self.inside = self._begun = self._explained = False
 
     def enter(self) -> None:
         """Begin the first step, or go on after the last loop, for example with the next epoch."""
@@ -51,8 +51,8 @@ class _Recording:
     def _tell(self) -> None:
         """Tell who runs a loop again in a notebook why nothing more is recorded."""
         window = self.arguments["window"]
-        if window is not None and hasattr(sys, "ps1") and self.recording.step > window[1] and not self._told:
-            self._told = True
+        if window is not None and hasattr(sys, "ps1") and self.recording.step > window[1] and not self._explained:
+            self._explained = True
             text = f"steps {window[0]} to {window[1]} were recorded before, and this loop goes on with step "
             failures.tell(f"{text}{self.recording.step}: give another folder to record again")
 
@@ -106,22 +106,22 @@ def profile(
     - ``options``: ``warmup``, ``also``, and arguments of the framework's profiler, such as ``record_shapes=True``.
 
     Raises UsageError for invalid arguments. Later errors are logged, and do not disturb the loop."""
-    place = os.getpid(), _checked(loader, run_dir, options)
+    key = os.getpid(), _checked(loader, run_dir, options)
     if window is not None:
         window = step_range("window", window)
     elif not on_demand:
         window = WINDOW
     arguments = {"window": window, "framework": framework, "on_demand": on_demand, **options}
-    known = _recordings.get(place)
-    if known is None:
+    entry = _recordings.get(key)
+    if entry is None:
         loops = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop}
         name = chosen_framework(loops, framework, f"give framework={' or '.join(map(repr, loops))}")
         recording = loops[name](run_dir, window, on_demand=on_demand, **options)
-        known = _recordings[place] = _Recording(recording, arguments)
-    elif known.arguments != arguments:
+        entry = _recordings[key] = _Recording(recording, arguments)
+    elif entry.arguments != arguments:
         text = f"{run_dir}: another loop of this process records into this folder, with other arguments"
         raise UsageError(text, "give another folder")
-    return ProfiledLoop(loader, known)
+    return ProfiledLoop(loader, entry)
 
 
 def _checked(loader: object, run_dir: Any, options: Iterable[str]) -> str:

@@ -42,16 +42,16 @@ class StepWindow:
 
     def action(self, step: int, begun: int) -> Action:
         """Return what the profiler does during ``step``. ``begun`` is the number of the training's first step."""
-        cycle, position = self._place(step, begun)
+        cycle, position = self._cycle_and_position(step, begun)
         if cycle < 0 or (self.repeat and cycle >= self.repeat) or position < self.wait:
             return Action.OFF
         return Action.WARM_UP if position < self.wait + self.warmup else Action.RECORD
 
     def ends_cycle(self, step: int, begun: int) -> bool:
         """Return whether ``step`` is the last step of a cycle."""
-        return self._place(step, begun)[1] == self.wait + self.warmup + self.active - 1
+        return self._cycle_and_position(step, begun)[1] == self.wait + self.warmup + self.active - 1
 
-    def _place(self, step: int, begun: int) -> tuple[int, int]:
+    def _cycle_and_position(self, step: int, begun: int) -> tuple[int, int]:
         """Return the number of the step's cycle (negative before the first cycle) and its position in the cycle."""
         origin = begun if self.origin is None else self.origin
         return divmod(step - origin - self.skip_first, self.wait + self.warmup + self.active)

@@ -50,7 +50,7 @@ class Delay:
     of SIGINT, SIGTERM and SIGHUP."""
 
     def __init__(self) -> None:
-        self._held = 0  # number of open held() blocks in the main thread (Python runs signal handlers only there)
+        self._open_blocks = 0  # open delayed() blocks of the main thread (Python runs signal handlers only there)
         self._pending: list[tuple[int, _Handler]] = []
         self._replaced: dict[int, _Later] = {}
         self._profilers: set[type] = set()
@@ -72,7 +72,7 @@ class Delay:
         self._pending.append((number, handler))
         if second:
             self._deliver(frame)
-        elif not self._held:
+        elif not self._open_blocks:
             self._deliver_after_method(frame)
 
     def end_again(self) -> None:
@@ -85,21 +85,21 @@ class Delay:
         self._profilers.add(profiler)
 
     @contextlib.contextmanager
-    def held(self, script: bool = False) -> Iterator[None]:
+    def delayed(self, script: bool = False) -> Iterator[None]:
         """Delay signals that end the process until the end of the ``with`` block, or until the running method of a
         profiler returns. If ``script`` is set, also delay the script's own handlers of signals. They may raise, for
         example when a process of a data loader dies, and the block may suppress errors."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._held += 1
+        self._open_blocks += 1
         try:
             if script:
                 self._replace()
             yield
         finally:
-            self._held -= 1
-            if not self._held:
+            self._open_blocks -= 1
+            if not self._open_blocks:
                 if any(number == signal.SIGINT or number in _ENDING for number, _ in self._pending):
                     background.shared().flush()  # the profiler may fail when it stops, so write first
                 self._deliver_after_method(sys._getframe())
@@ -207,7 +207,7 @@ def install() -> None:
 def guarded(failure: str) -> Iterator[None]:
     """Log errors in the ``with`` block instead of raising them, and delay signals that end the process. ``failure``
     says what failed. Errors that a signal handler of the script raised are raised."""
-    with shared().held():
+    with shared().delayed():
         try:
             yield
         except Exception as error:
@@ -216,15 +216,15 @@ def guarded(failure: str) -> Iterator[None]:
             failures.log(failure, error)
 
 
-class _Capture:
+class _CaptureSignal:
     """Handler of SIGUSR2. ``previous`` is the handler that it replaces."""
 
     def __init__(self, previous: Any) -> None:
-        self.asked: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self.methods: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._previous = previous
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        for method in tuple(self.asked):
+        for method in tuple(self.methods):
             ask = method()
             if ask is not None:
                 ask()
@@ -239,8 +239,8 @@ def on_capture(ask: Callable[[], None]) -> None:
     current = None if number is None else signal.getsignal(number)
     if number is None or current is None:  # a handler that was not set by Python
         return
-    handler = current if isinstance(current, _Capture) else _Capture(current)
-    handler.asked = [method for method in handler.asked if method() is not None] + [weakref.WeakMethod(ask)]
+    handler = current if isinstance(current, _CaptureSignal) else _CaptureSignal(current)
+    handler.methods = [method for method in handler.methods if method() is not None] + [weakref.WeakMethod(ask)]
     if handler is not current:
         try:
             signal.signal(number, handler)

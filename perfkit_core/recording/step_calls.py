@@ -119,15 +119,15 @@ def function_names(tree: ast.Module) -> list[str]:
 
 
 def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
-    found: list[tuple[str, _Definition]] = []
+    definitions: list[tuple[str, _Definition]] = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, _Definition):
-            found.append((prefix + node.name, node))
+            definitions.append((prefix + node.name, node))
         elif isinstance(node, ast.ClassDef):
-            found += _functions(node, f"{prefix}{node.name}.")
+            definitions += _functions(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.stmt):  # a function that is defined in a branch
-            found += _functions(node, prefix)
-    return found
+            definitions += _functions(node, prefix)
+    return definitions
 
 
 def warn_without_steps(ends: int, step_on: StepCalls | str | None) -> None:
@@ -147,9 +147,9 @@ def step_end(target: str, main: str, file: str) -> StepCalls | str:
     match = _FUNCTION.fullmatch(target)
     if match is None:
         return target
-    place, qualname = match.groups()
-    if place in ("__main__", main, file) or (place.endswith(".py") and file.endswith(f"/{place}")):
+    source, qualname = match.groups()
+    if source in ("__main__", main, file) or (source.endswith(".py") and file.endswith(f"/{source}")):
         return StepCalls("", qualname)
-    if place.endswith(".py"):
-        raise UsageError(f"--step-on {target}: {place} is not the script", "name its module, as in module:function")
-    return StepCalls(place, qualname)
+    if source.endswith(".py"):
+        raise UsageError(f"--step-on {target}: {source} is not the script", "name its module, as in module:function")
+    return StepCalls(source, qualname)

@@ -28,12 +28,12 @@ Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
 _Step = tuple[int, bool, _Reading, _Reading]  # number, whether it was recorded, readings at its start and end
 
-_KEPT: Final = 64
+_STEPS_KEPT: Final = 64
 """The clock keeps this many steps before the first recorded step and after the last, and four times as many recorded
 steps: the latest of each."""
 _SPARSE: Final = 16
-"""A sparse clock times one step in this number of steps, after :data:`_KEPT` steps without the profiler."""
-SAVED_AFTER: Final = (8, _KEPT)
+"""A sparse clock times one step in this number of steps, after :data:`_STEPS_KEPT` steps without the profiler."""
+SAVED_AFTER: Final = (8, _STEPS_KEPT)
 """The clock saves the step times after these numbers of steps without the profiler that follow a cycle."""
 
 
@@ -53,9 +53,9 @@ class StepClock:
     def __init__(self) -> None:
         self.sparse = False
         self.save: Callable[[], None] | None = None
-        self._before: deque[_Step] = deque(maxlen=_KEPT)
-        self._after: deque[_Step] = deque(maxlen=_KEPT)
-        self._recorded: deque[_Step] = deque(maxlen=4 * _KEPT)
+        self._before: deque[_Step] = deque(maxlen=_STEPS_KEPT)
+        self._after: deque[_Step] = deque(maxlen=_STEPS_KEPT)
+        self._recorded: deque[_Step] = deque(maxlen=4 * _STEPS_KEPT)
         self._usage = _Usage()
         self._frames = FrameSampler()
         self._first: int | None = None
@@ -70,7 +70,7 @@ class StepClock:
         """End the running step, and begin ``step``."""
         signals.shared().end_again()
         self._idle = self._idle + 1 if action is Action.OFF and self._action is Action.OFF else 0
-        if self.sparse and self._idle > _KEPT and self._idle % _SPARSE > 1:
+        if self.sparse and self._idle > _STEPS_KEPT and self._idle % _SPARSE > 1:
             self._step, self._usual = step, False
             return
         begun = self._usage.read()
@@ -131,7 +131,7 @@ class StepClock:
 
     def samples(self) -> FrameSamples:
         """Return the samples of the cycle that was just recorded."""
-        return self._frames.taken()
+        return self._frames.take_samples()
 
     def _add(self, now: _Reading) -> None:
         step = self._step, self._action is Action.RECORD, self._begun, now

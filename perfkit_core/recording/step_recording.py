@@ -103,7 +103,7 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
 
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        with signals.shared().held():
+        with signals.shared().delayed():
             try:
                 method(self, *args, **kwargs)
             except Exception as error:

@@ -44,7 +44,7 @@ _ONCE: Final = "and it grows with each further cycle: give the schedule repeat=1
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DetachedCycle:
     """A cycle that no longer needs its profiler. ``finish()`` returns the Trace, and may be called only once. If
     ``background`` is set, another thread may call ``finish()`` while the training continues. ``clock`` is the clock of
     the training, if it has one."""
@@ -53,14 +53,14 @@ class Taken:
     background: bool = True
     clock: StepClock | None = None
 
-    def then(self, change: Callable[[Trace], Trace]) -> Taken:
+    def then(self, change: Callable[[Trace], Trace]) -> DetachedCycle:
         """Return the cycle with the function ``change`` applied to its Trace."""
         return replace(self, finish=lambda: change(self.finish()))
 
 
-Take = Callable[[Profiler, environment.Place], Taken]
-"""Type of an adapter's function ``take(profiler, place)``, which runs in the training thread. It takes the last cycle
-from the profiler, and gives the events of this cycle the rank in ``place``."""
+Take = Callable[[Profiler, environment.ProcessRank], DetachedCycle]
+"""Type of an adapter's function ``take(profiler, process_rank)``, which runs in the training thread. It takes the last
+cycle from the profiler, and gives the events of this cycle the rank in ``process_rank``."""
 
 
 class WrittenCallback(ABC):
@@ -97,17 +97,17 @@ class CycleWriter(Generic[Profiler]):
         run_dir: str | os.PathLike[str],
         take: Take[Profiler],
         also: Iterable[Callable[[Profiler], Any]] = (),
-        place: Callable[[], environment.Place] = environment.environment_place,
+        process_rank: Callable[[], environment.ProcessRank] = environment.environment_rank,
         of_user: bool = False,
         demand: OnDemand | None = None,
     ) -> None:
         self.run_dir = paths.as_path(paths.absolute(run_dir))  # the training may change the current folder
         self.demand = demand
         if demand is not None:
-            demand.place = place
+            demand.process_rank = process_rank
         self._take = take
         self._also = callbacks(also)
-        self._place = place
+        self._process_rank = process_rank
         self._clock: StepClock | None = None
         self._begin()
         reason = failures.why_unwritable(self.run_dir)
@@ -126,7 +126,7 @@ class CycleWriter(Generic[Profiler]):
         if self._uncalled is not None:
             self._uncalled.detach()
         signals.shared().protect(type(profiler))
-        with signals.shared().held(script=True):
+        with signals.shared().delayed(script=True):
             self._follow_fork()
             cycle = self._cycle
             self._cycle += 1
@@ -135,10 +135,10 @@ class CycleWriter(Generic[Profiler]):
                 failures.tell(f"{self._cycle} cycles are recorded into {self.run_dir}, {_ONCE}", logging.WARNING)
             pending = None
             try:
-                place = self._place()
+                process_rank = self._process_rank()
                 facts: dict[str, Any] = {
-                    "ranks": () if place.rank is None else (place.rank,),
-                    "world_size": place.world_size,
+                    "ranks": () if process_rank.rank is None else (process_rank.rank,),
+                    "world_size": process_rank.world_size,
                     "hostname": socket.gethostname(),
                     "recording": self._recording,
                     "cycle": cycle,
@@ -146,20 +146,20 @@ class CycleWriter(Generic[Profiler]):
                 }
                 meta = TraceMeta(source="", format="", **facts)
                 pending = unwritten.begin(self.run_dir / store.cycle_name(meta))
-                taken = _without_gc(lambda: self._take(profiler, place))
-                if taken.clock is not None:
-                    facts |= self._timed(taken.clock, meta)
+                detached = _without_gc(lambda: self._take(profiler, process_rank))
+                if detached.clock is not None:
+                    facts |= self._timed(detached.clock, meta)
             except BaseException as error:
                 self._lost(cycle, error, report, pending)
             else:
                 after = [
-                    call for one in self._also if isinstance(one, WrittenCallback) for call in _called(one, profiler)
+                    call for also in self._also if isinstance(also, WrittenCallback) for call in _called(also, profiler)
                 ]
 
                 def write() -> None:
-                    self._write(taken, cycle, facts, report, after, pending)
+                    self._write(detached, cycle, facts, report, after, pending)
 
-                if taken.background and not (cycle == 0 and self._forked_ns):
+                if detached.background and not (cycle == 0 and self._forked_ns):
                     background.shared().submit(self.run_dir, write)
                 else:
                     _without_gc(write)
@@ -225,7 +225,7 @@ class CycleWriter(Generic[Profiler]):
 
     def _write(
         self,
-        taken: Taken,
+        detached: DetachedCycle,
         cycle: int,
         facts: dict[str, Any],
         report: Report | None,
@@ -233,7 +233,7 @@ class CycleWriter(Generic[Profiler]):
         pending: Path | None,
     ) -> None:
         try:
-            trace = taken.finish()
+            trace = detached.finish()
             window = trace.meta.window_ns if trace.meta.clock == "epoch" else None
             if self._forked_ns and window and window[0] < self._forked_ns:
                 # This cycle began before the fork, so the parent process writes it.
@@ -274,7 +274,7 @@ def trace_handler(
     run_dir: str | os.PathLike[str],
     take: Take[Profiler],
     also: Iterable[Callable[[Profiler], Any]],
-    place: Callable[[], environment.Place],
+    process_rank: Callable[[], environment.ProcessRank],
     on_demand: bool = False,
     profiler: type | None = None,
     recording: Callable[[], bool] = bool,
@@ -286,7 +286,7 @@ def trace_handler(
         tell_uncalled()
         return cast("CycleWriter[Profiler]", None)  # the profiler ignores what its callback returns
     demand = OnDemand(paths.as_path(paths.absolute(run_dir))) if on_demand else None
-    handler = CycleWriter(run_dir, take, also, place, of_user=True, demand=demand)
+    handler = CycleWriter(run_dir, take, also, process_rank, of_user=True, demand=demand)
     if profiler is not None:
         _stop_at_exit(handler, profiler, recording)
     return handler

@@ -129,7 +129,7 @@ def _by_interval(
 
 
 def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part], marks: Marks) -> Timeline:
-    in_lanes = lanes(trace, apart=False)
+    in_lanes = lanes(trace, split_python=False)
     start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
     order = np.lexsort((-end, start, in_lanes.lane[kept]))
     kept, start, end = kept[order], start[order], end[order]

@@ -63,7 +63,7 @@ class BoundedEngine:
 
 
 @contextmanager
-def opened(known: Sequence[str], seconds: float, stop: Callable[[], bool] = lambda: False) -> Iterator[BoundedEngine]:
+def opened(tables: Sequence[str], seconds: float, stop: Callable[[], bool] = lambda: False) -> Iterator[BoundedEngine]:
     """Start an engine in a new process, which is ended at the end of the block."""
     ours, theirs = Pipe()
     with tempfile.TemporaryDirectory(prefix="perfkit-") as folder, ours:
@@ -76,7 +76,7 @@ def opened(known: Sequence[str], seconds: float, stop: Callable[[], bool] = lamb
             try:
                 engine = BoundedEngine(ours, Path(folder), seconds, stop)
                 with suppress(BrokenPipeError):  # if the process has ended, the first question reports it
-                    ours.send_bytes(json.dumps(list(known)).encode())
+                    ours.send_bytes(json.dumps(list(tables)).encode())
                 yield engine
             finally:
                 process.kill()  # it has nothing to save
@@ -98,11 +98,11 @@ def main(descriptor: int) -> None:
                 statement = question()
                 answer(True, engine.named(statement))
                 names, limit = question()
-                found = engine.rows(statement, {name: _read(Path(name)) for name in names}, limit)
-                if found.nbytes > _MOST_BYTES:
-                    text = f"the result has {found.nbytes / 1e6:,.0f} MB, more than {_MOST_BYTES / 1e6:.0f} MB"
+                result = engine.rows(statement, {name: _read(Path(name)) for name in names}, limit)
+                if result.nbytes > _MOST_BYTES:
+                    text = f"the result has {result.nbytes / 1e6:,.0f} MB, more than {_MOST_BYTES / 1e6:.0f} MB"
                     raise UsageError(text, "select fewer rows, or shorter texts")
-                answer(True, str(_write(found, Path.cwd() / "result.arrow")))
+                answer(True, str(_write(result, Path.cwd() / "result.arrow")))
         except UsageError as error:
             answer(False, [error.message, error.hint])
     os._exit(0)  # duckdb would report objects that were not freed

@@ -35,14 +35,14 @@ _ONLY_TABLES: Final = "a statement reads only the tables of the profile: it has 
 class Engine:
     """A connection, and the names of the tables that a statement may use. Its methods raise UsageError."""
 
-    def __init__(self, known: Sequence[str]) -> None:
+    def __init__(self, tables: Sequence[str]) -> None:
         try:
             import duckdb
         except ModuleNotFoundError as error:
             if error.name != "duckdb":
                 raise
             raise UsageError("SQL requires duckdb", 'run pip install "perfkit[sql]"') from None
-        self._known = known
+        self._tables = tables
         self._failure = duckdb.Error
         self._connection = _connected(duckdb)
 
@@ -67,7 +67,7 @@ class Engine:
         except self._failure:
             words = re.findall(r"\w+", statement)
         lower = {word.lower() for word in words}
-        named = [name for name in self._known if name in lower]
+        named = [name for name in self._tables if name in lower]
         if not named and re.match(r"\s*show\b", statement, re.IGNORECASE):
             hint = "perfkit sql SOURCE lists the tables; DESCRIBE lists the columns of a table"
             raise UsageError("SHOW finds no table, because tables are made when a statement names them", hint)
@@ -91,7 +91,7 @@ class Engine:
         missing = re.search(r"Table with name (\S+) does not exist", what)
         column = re.search(r'Referenced column "(.*)" (?:was )?not found', what)
         if missing:
-            hints = [spelled_like(missing[1], self._known, "tables")]
+            hints = [spelled_like(missing[1], self._tables, "tables")]
         elif column and f'"{column[1]}"' in statement:
             hints = [f"text is written in single quotes: '{column[1]}'; double quotes name a column.", *hints]
         elif "Out of Memory" in what:

@@ -106,15 +106,15 @@ def run(
         raise UsageError(f"{reprlib.repr(statement)} is no SQL statement", _WRITE_ONE)
     if limit is not None and (type(limit) is not int or limit < 0):
         raise UsageError(f"limit={reprlib.repr(limit)} is no number of rows", "give 0 or more, or None for all rows")
-    with engine(table_list.known()) as opened:
+    with engine(table_list.table_names()) as opened:
         named = opened.named(statement)
         tables, source = table_list.computed(profile, named, options)
-        found = opened.rows(statement, tables, limit)
-    known = columns.by_name(column for name in reversed(named) for column in table_list.declarations(name))
-    declared = [known.get(name) or _undeclared(name) for name in found.column_names]
-    names = _distinct(found.column_names)
+        table = opened.rows(statement, tables, limit)
+    declarations = columns.by_name(column for name in reversed(named) for column in table_list.declarations(name))
+    declared = [declarations.get(name) or _undeclared(name) for name in table.column_names]
+    names = _distinct(table.column_names)
     renamed = tuple(replace(column, name=name) for column, name in zip(declared, names, strict=True))
-    return Result(found.rename_columns(names), renamed, source)
+    return Result(table.rename_columns(names), renamed, source)
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
@@ -122,7 +122,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
     distinct: dict[str, None] = {}
     for name in names:
         numbered = (f"{name}_{number}" for number in itertools.count(1))
-        distinct[name if name not in distinct else next(each for each in numbered if each not in distinct)] = None
+        distinct[name if name not in distinct else next(free for free in numbered if free not in distinct)] = None
     return list(distinct)
 
 

@@ -38,25 +38,25 @@ RANK: Final = "rank"
 _ROW: Final = columns.key("row", "Row", description="row number, to which parent and launched_by refer")
 
 
-def known() -> tuple[str, ...]:
+def table_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*MAIN, *get_plugins().views())))
 
 
 def declarations(table: str) -> tuple[Column, ...]:
     """Return the declarations of the columns of a table, in the order of its columns."""
     if table == EVENTS:
-        return (_ROW, *(replace(columns.named(each.name), description=each.meaning) for each in schema.COLUMNS))
+        return (_ROW, *(replace(columns.named(column.name), description=column.meaning) for column in schema.COLUMNS))
     if table == ADVICE:
         return tuple(columns.column(advice.COLUMNS, str(name)) for name in advice.table(()).columns)
-    return tuple(each for each in get_plugins().views()[table].columns if not each.by or RANK in each.by)
+    return tuple(column for column in get_plugins().views()[table].columns if not column.by or RANK in column.by)
 
 
 def schema_report() -> Report:
     """Return a report with the columns of the documented tables: their units and their meanings."""
     rows = [
-        (table, each.name, each.unit, say(each.description or each.title))
+        (table, column.name, column.unit, say(column.description or column.title))
         for table in MAIN
-        for each in declarations(table)
+        for column in declarations(table)
     ]
     section = Section("tables", say("Tables"), pd.DataFrame(rows, columns=["table", "column", "unit", "meaning"]))
     return Report(say("Tables for SQL"), (), (section,))

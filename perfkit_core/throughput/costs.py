@@ -34,11 +34,11 @@ def info_line(steps: Steps, unit: str) -> str:
 
 def metrics(steps: Steps) -> dict[str, float]:
     """Return the averages of :func:`info_line`, with the units in the names."""
-    found = {f"perfkit/{name}_ms": cost_ns / 1e6 for name, cost_ns in average_costs(steps).items()}
+    averages = {f"perfkit/{name}_ms": cost_ns / 1e6 for name, cost_ns in average_costs(steps).items()}
     rate = average_rate(steps)
     if rate is not None:
-        found[f"perfkit/{'samples' if (steps.samples != UNKNOWN).any() else 'steps'}_per_s"] = rate
-    return found
+        averages[f"perfkit/{'samples' if (steps.samples != UNKNOWN).any() else 'steps'}_per_s"] = rate
+    return averages
 
 
 def average_costs(steps: Steps) -> dict[str, float]:

@@ -41,7 +41,7 @@ class StepLog:
         self.read_ns = array("q")
         self.other_wait_ns = array("q")
         self.other_wait_step = array("q")
-        self.said: set[str] = set()
+        self.logged: set[str] = set()
 
     def wait_without_batch(self, dur_ns: int) -> None:
         """Record a wait that returns no batch, in the current step."""
@@ -51,8 +51,8 @@ class StepLog:
 
     def complain(self, message: str) -> None:
         """Log a message, but only once, because a loop repeats the same error in every step."""
-        if message not in self.said:
-            self.said.add(message)
+        if message not in self.logged:
+            self.logged.add(message)
             failures.tell(f"throughput: {message}", logging.WARNING)
 
 

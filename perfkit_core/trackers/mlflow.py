@@ -16,7 +16,7 @@ def to_mlflow(samples_per_step: int | None = None) -> Tracker:
 
 
 class MlflowTracker(Tracker):
-    _own: str | None = None
+    _started_run: str | None = None
 
     def active(self) -> str | None:
         import mlflow
@@ -27,10 +27,10 @@ class MlflowTracker(Tracker):
     def log(self, run: LoggedRun, active: Any) -> str:
         import mlflow
 
-        run_id = active or self._own
+        run_id = active or self._started_run
         if run_id is None:
             with mlflow.start_run(run_name=run.name) as started:
-                run_id = self._own = str(started.info.run_id)
+                run_id = self._started_run = str(started.info.run_id)
         client, now_ms = mlflow.MlflowClient(), int(time.time() * 1000)
         metrics = [mlflow.entities.Metric(name, value, now_ms, run.step) for name, value in run.figures.items()]
         client.log_batch(run_id, metrics=metrics)

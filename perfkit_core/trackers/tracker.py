@@ -45,12 +45,12 @@ def logged_run(profile: Profile, name: str, samples_per_step: int | None = None)
     computed = profile.compute(choose_views(dict.fromkeys((*_FIGURES, *TABLES))), ViewRequest())
     tables, steps = computed.tables, computed.tables["steps"]["step"]
     span = (f"{number}" for number in dict.fromkeys((steps.min(), steps.max()))) if len(steps) else ()
-    found = dict(figures(tables, computed.meta.timed_steps.unprofiled_ns, samples_per_step))
+    numbers = dict(figures(tables, computed.meta.timed_steps.unprofiled_ns, samples_per_step))
     return LoggedRun(
         name,
         "-".join(("steps", *span)) if len(steps) else "recording",
         int(steps.max()) if len(steps) else 0,
-        found,
+        numbers,
         {name: tables[name] for name in TABLES if len(tables[name])},
         get_plugins().renderers()["html"].render(run_report(profile)),
     )
@@ -59,26 +59,26 @@ def logged_run(profile: Profile, name: str, samples_per_step: int | None = None)
 def figures(
     tables: Mapping[str, pd.DataFrame], unprofiled_ns: int | None, samples_per_step: int | None
 ) -> dict[str, float]:
-    """Return the head figures by name, from the tables of the views. The names end with the units."""
+    """Return the summary figures by name, from the tables of the views. The names end with the units."""
     times = tables["steps"]["dur_ns"]
     waits = tables["input_pipeline"]["input_wait_ns"].dropna()
     busy = tables["device"]["busy_in_steps_ratio"].dropna()
     peaks = tables["memory_places"]["peak_bytes"].dropna()
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     if len(times):
-        found["perfkit/step_time_ms"] = float(times.median()) / 1e6
+        by_name["perfkit/step_time_ms"] = float(times.median()) / 1e6
     if unprofiled_ns is not None:
-        found["perfkit/unprofiled_step_time_ms"] = unprofiled_ns / 1e6
+        by_name["perfkit/unprofiled_step_time_ms"] = unprofiled_ns / 1e6
     if len(waits):
-        found["perfkit/data_wait_ms"] = float(waits.median()) / 1e6
+        by_name["perfkit/data_wait_ms"] = float(waits.median()) / 1e6
     if len(busy):
-        found["perfkit/device_idle_ratio"] = 1 - float(busy.mean())
+        by_name["perfkit/device_idle_ratio"] = 1 - float(busy.mean())
     if len(peaks):
-        found["perfkit/peak_memory_bytes"] = float(peaks.max())
+        by_name["perfkit/peak_memory_bytes"] = float(peaks.max())
     step_ns = unprofiled_ns or (float(times.median()) if len(times) else 0)
     if samples_per_step is not None and step_ns:
-        found["perfkit/samples_per_s"] = samples_per_step * 1e9 / step_ns
-    return found
+        by_name["perfkit/samples_per_s"] = samples_per_step * 1e9 / step_ns
+    return by_name
 
 
 class Tracker(WrittenCallback):

@@ -16,7 +16,7 @@ def to_wandb(samples_per_step: int | None = None) -> Tracker:
 
 
 class WandbTracker(Tracker):
-    _own: Any = None
+    _started_run: Any = None
 
     def active(self) -> Any:
         import wandb
@@ -26,9 +26,9 @@ class WandbTracker(Tracker):
     def log(self, run: LoggedRun, active: Any) -> str:
         import wandb
 
-        target = active or self._own
+        target = active or self._started_run
         if target is None:
-            target = self._own = wandb.init(mode=os.environ.get("WANDB_MODE", "offline"), name=run.name)
+            target = self._started_run = wandb.init(mode=os.environ.get("WANDB_MODE", "offline"), name=run.name)
         plain = {name: table.astype(object).where(table.notna(), None) for name, table in run.tables.items()}
         tables = {f"perfkit/{name}": wandb.Table(dataframe=table) for name, table in plain.items()}
         # In a run of the program, the values wait for its next log, so that its step numbers stay as they are.
@@ -40,6 +40,6 @@ class WandbTracker(Tracker):
         return f"Weights & Biases, run {target.id} in {target.dir}"
 
     def close(self) -> None:
-        if self._own is not None:
-            self._own.finish()
-            self._own = None
+        if self._started_run is not None:
+            self._started_run.finish()
+            self._started_run = None

@@ -110,14 +110,14 @@ def test_other_links_next_to_a_trace_do_not_matter(root: Path) -> None:
 
 def test_a_store_needs_its_own_root() -> None:
     roots = Roots(["memory://bucket/runs"])
-    assert str(roots.place("memory://bucket/runs/a")).endswith("/runs/a")
-    assert str(roots.place("a..b")).endswith("/runs/a..b")
+    assert str(roots.path("memory://bucket/runs/a")).endswith("/runs/a")
+    assert str(roots.path("a..b")).endswith("/runs/a..b")
     for address in (
         "memory://bucket/other", "memory://bucket/runs/../other", "memory://bucket/runs2/a", "/tmp", "../other",
         "memory://bucket/runs/%2e%2e/other", "memory://bucket/runs/%252E./other", "memory://bucket/runs/a%2f..%5cb",
     ):  # fmt: skip
         with pytest.raises(UsageError, match=REFUSED):
-            roots.place(address)
+            roots.path(address)
 
 
 def test_runs_in_a_store_are_read() -> None:

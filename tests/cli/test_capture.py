@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.recording import on_demand
-from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
 from tests.cli.conftest import Perfkit
 from tests.support.demanded_loop import Loop, handler, while_running
 
@@ -61,11 +61,11 @@ def test_it_need_not_wait(writer: CycleWriter[Any]) -> None:
 
 
 def test_a_window_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def take(profiler: Any, place: Any) -> Taken:
+    def take(profiler: Any, place: Any) -> DetachedCycle:
         raise RuntimeError("nothing to take")
 
     monkeypatch.setattr(on_demand, "LOOK_S", 0.0)
-    writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), on_demand.environment.environment_place, True)
+    writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), on_demand.environment.environment_rank, True)
     code, told = command(Loop(writer), tmp_path, "--steps", 1)
     assert code == 2
     assert f"error: process {os.getpid()}: " in told

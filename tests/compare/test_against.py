@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit_core.compare.against import Change, against_report, change, new_causes, new_layers
 from perfkit_core.compare.attribute.attribute import attribute
-from perfkit_core.compare.change import Change, against_report, change, new_causes, new_layers
-from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.model.report_data import Report
 from perfkit_core.model.trace import Trace
 from tests.support.events import host, trace
@@ -16,7 +16,7 @@ from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace
 
 NAMES = {"mm": "matmul", "act": "relu", "gemm": "matmul", "swish": "silu"}
-QUIET = Asked(noise=0.01)
+QUIET = CompareOptions(noise=0.01)
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 
 
@@ -104,7 +104,7 @@ def test_independent_pairs_have_a_wider_interval() -> None:
 
 def test_a_change_within_noise_is_possibly_new() -> None:
     """Other becomes 10 % slower, in single captures of processes that differ by 20 %."""
-    base, loud = steps(STEADY, 3), Asked(noise=0.2)
+    base, loud = steps(STEADY, 3), CompareOptions(noise=0.2)
     found = against_report(([base], [steps(STEADY, 1.1)]), ([base], [steps(STEADY)]), loud, ("theirs", "ours"))
     assert rendered(found.headline)[0].startswith(
         "A new slowdown or machine noise: since the earlier pair of runs, the difference in step time (other run minus "

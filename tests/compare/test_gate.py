@@ -21,7 +21,7 @@ from perfkit_core.compare.gate.conditions import (
     parsed,
     table,
 )
-from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
@@ -33,7 +33,7 @@ STEPS = 60
 
 
 def judged(condition: str, base: Trace, other: Trace, noise: float = 0.0) -> Outcome:
-    (found,) = pair([base], [other], Asked(conditions=(parsed(condition),), noise=noise)).outcomes
+    (found,) = pair([base], [other], CompareOptions(conditions=(parsed(condition),), noise=noise)).outcomes
     return found
 
 
@@ -217,7 +217,7 @@ def test_a_peak_is_that_of_the_whole_capture(condition: str) -> None:
 
 def test_several_captures_have_a_peak_each() -> None:
     base, other = [memory_trace()] * 3, [memory_trace(highest=size) for size in (1000, 1100, 1200)]
-    (found,) = pair(base, other, Asked(conditions=(parsed("memory_places.peak_bytes[cpu] > 10%"),))).outcomes
+    (found,) = pair(base, other, CompareOptions(conditions=(parsed("memory_places.peak_bytes[cpu] > 10%"),))).outcomes
     assert (found.result, found.base, found.other) == (FAILED, 100, 1100)
     assert found.noise is not None
     assert found.noise > 0
@@ -296,7 +296,7 @@ def test_the_longest_call_is_that_of_the_whole_capture() -> None:
     longest = trace(steps + calls)
     found = judged("operators.max_cpu_ns[fw::add] > 1500ns", longest, longest)
     assert (found.result, found.other, found.noise) == (CANNOT_TELL, 2_000, None)
-    condition = Asked(conditions=(parsed("operators.max_cpu_ns[fw::add] > 1500ns"),))
+    condition = CompareOptions(conditions=(parsed("operators.max_cpu_ns[fw::add] > 1500ns"),))
     assert pair([longest] * 2, [longest] * 2, condition).outcomes[0].result == FAILED
 
 
@@ -314,7 +314,7 @@ def test_device_work_has_the_noise_of_devices_in_every_view() -> None:
     found = trace(rows)
 
     def noise(number: str) -> float | None:
-        (one,) = pair([found], [found], Asked(conditions=(parsed(f"{number} > 3%"),))).outcomes
+        (one,) = pair([found], [found], CompareOptions(conditions=(parsed(f"{number} > 3%"),))).outcomes
         assert one.base == 10_500_000
         return one.noise
 
@@ -371,7 +371,7 @@ def test_totals_of_nested_operators_are_not_added_up() -> None:
 def test_step_time_without_steps() -> None:
     none = small_trace().slice(0, 0)
     with pytest.raises(UsageError, match="step_time is unknown"):
-        pair([none], [small_trace()], Asked(conditions=(parsed("step_time > 3%"),)))
+        pair([none], [small_trace()], CompareOptions(conditions=(parsed("step_time > 3%"),)))
 
 
 def test_swapped_sides_ask_for_swapped_signs() -> None:
@@ -389,7 +389,7 @@ def test_equal_recordings_alarm_once_in_twenty_at_most() -> None:
         levels = 20 * np.exp(draw.normal(0, 0.1, 3))
         return [stepped_trace(level * (1 + draw.normal(0, 0.03, 8))) for level in levels]
 
-    condition = Asked(conditions=(parsed("step_time > 3%"),))
+    condition = CompareOptions(conditions=(parsed("step_time > 3%"),))
     failed = [pair(side(), side(), condition).outcomes[0].result for _ in range(40)].count(FAILED)
     assert failed <= 40 // 20 + 1
 

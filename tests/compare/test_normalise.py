@@ -14,7 +14,7 @@ from perfkit_core.compare.pair import (
     FLOP,
     SAMPLE,
     TOKEN,
-    Asked,
+    CompareOptions,
     Work,
     batch_of_shapes,
     normalised,
@@ -22,7 +22,7 @@ from perfkit_core.compare.pair import (
     work,
     work_table,
 )
-from perfkit_core.compare.statistics import Capture
+from perfkit_core.compare.statistics import StepSamples
 from perfkit_core.errors import UsageError
 from perfkit_core.flops.peaks import peaks_of
 from perfkit_core.model.meta import Device
@@ -34,8 +34,8 @@ from tests.support.small_trace import small_trace
 MS = 1_000_000
 
 
-def of(*step_ms: float) -> list[Capture]:
-    return [Capture(np.arange(len(step_ms)), (np.array(step_ms) * MS).astype(np.int64))]
+def of(*step_ms: float) -> list[StepSamples]:
+    return [StepSamples(np.arange(len(step_ms)), (np.array(step_ms) * MS).astype(np.int64))]
 
 
 def test_per_sample_by_hand() -> None:
@@ -66,7 +66,7 @@ def test_work_is_given_recorded_or_inferred_from_shapes() -> None:
     with pytest.raises(
         UsageError, match="the number of tokens per step is unknown; give the numbers with --tokens A,B"
     ):
-        pair([trace], [trace], Asked(TOKEN))
+        pair([trace], [trace], CompareOptions(TOKEN))
 
 
 def test_flops_are_those_of_the_outermost_operators() -> None:

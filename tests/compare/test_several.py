@@ -7,7 +7,7 @@ import pandas as pd
 from perfkit_core.compare.explanation import OF_PARTS
 from perfkit_core.compare.gate.conditions import parsed
 from perfkit_core.compare.multi_run import Run, multi_run_report
-from perfkit_core.compare.pair import Asked
+from perfkit_core.compare.pair import CompareOptions
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.report_data import Report
 from perfkit_core.renderers import markdown, text
@@ -20,7 +20,7 @@ STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]
 
 
 def report(*runs: Run, **asked: object) -> Report:
-    return multi_run_report(runs, Asked(noise=0.01, **asked))
+    return multi_run_report(runs, CompareOptions(noise=0.01, **asked))
 
 
 def three() -> list[Run]:
@@ -80,7 +80,7 @@ def test_parts_are_those_of_the_median_step_as_between_two_runs() -> None:
     assert parts["a_ns"].to_dict() == {
         "compute": 1_000_000, "idle": 19_000_000, "(median minus mean of the middle steps)": 100_000,
     }  # fmt: skip
-    of_two = table(comparison_report(one, two, Asked(noise=0.01)), "step_parts").set_index("category")
+    of_two = table(comparison_report(one, two, CompareOptions(noise=0.01)), "step_parts").set_index("category")
     assert of_two["base_ns"].to_dict() == parts["a_ns"].to_dict()
     notes = {section.name: section.note for section in found.sections}
     assert notes["step_parts"] == OF_PARTS

@@ -16,11 +16,11 @@ from perfkit_core.compare.statistics import (
     PERHAPS_SLOWER,
     SLOWER,
     TOO_FEW,
-    Capture,
-    capture,
+    StepSamples,
     cliffs_delta,
     outliers,
     pooled,
+    samples_of,
     step_statistics,
 )
 from perfkit_core.model.trace import concat_traces, with_rank
@@ -144,8 +144,8 @@ def test_equal_runs_differ_beyond_noise_once_in_twenty_at_most(captures: int, be
 
 def test_outlying_steps_are_named() -> None:
     """Of 100, 100, 101, 99, 100 and 180, the median is 100, and the last value is 80 % above it."""
-    one = Capture(np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
-    few = Capture(np.arange(3), np.array([1, 1, 90]))
+    one = StepSamples(np.arange(6) + 10, np.array([100, 100, 101, 99, 100, 180]))
+    few = StepSamples(np.arange(3), np.array([1, 1, 90]))
     (row,) = outliers({"base": [one, few], "other": []}).to_dict("records")
     assert (row["run"], row["capture"], row["step"], row["dur_ns"], row["median_ns"]) == ("base", 1, 15, 180, 100)
     assert row["longer_ratio"] == pytest.approx(0.8)
@@ -153,7 +153,7 @@ def test_outlying_steps_are_named() -> None:
 
 def test_a_step_of_two_ranks_is_one_sample() -> None:
     """Two ranks that wait for each other give no more information than one rank, so there are two samples."""
-    found = capture(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
+    found = samples_of(concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)]))
     assert found.step.tolist() == [0, 1]
     assert found.step_ns.tolist() == [[9_000_000] * 2, [9_000_001] * 2]
     assert found.mean_ns.tolist() == [9_000_000, 9_000_001]
@@ -167,7 +167,7 @@ def test_a_step_of_two_ranks_is_one_sample() -> None:
 def test_ranks_with_other_steps_are_separate_samples() -> None:
     later = with_rank(small_trace(), 1)
     later = later.with_ints(step=np.where(later.ints("step") >= 0, later.ints("step") + 1, -1))
-    found = capture(concat_traces([with_rank(small_trace(), 0), later]))
+    found = samples_of(concat_traces([with_rank(small_trace(), 0), later]))
     assert sorted(zip(found.step.tolist(), found.step_ns.tolist(), strict=True)) == [
         (0, 9_000_000), (1, 9_000_000), (1, 9_000_001), (2, 9_000_001)
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def test_ranks_with_other_steps_are_separate_samples() -> None:
 def test_pooled_captures_lie_one_after_the_other() -> None:
     """Two captures of two steps become four steps with distinct numbers. Nothing overlaps, and no duration changes."""
     whole = pooled([small_trace(), small_trace()])
-    found = capture(whole)
+    found = samples_of(whole)
     assert found.step.tolist() == [0, 1, 2, 3]
     assert found.step_ns.tolist() == [9_000_000, 9_000_001] * 2
     half = len(whole) // 2

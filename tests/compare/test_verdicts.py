@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.compare.multi_run import Run, multi_run_report
-from perfkit_core.compare.pair import Asked, pair
+from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.report_data import Report
 from perfkit_core.model.timed_steps import TimedStep, TimedSteps
@@ -41,7 +41,7 @@ def test_the_workers_pair(traces: Path) -> None:
     are listed as outlying."""
     files = [traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz" for n in (0, 4)]
     sides = [raw_steps(path) for path in files]
-    found = pair([load(files[0])], [load(files[1])], Asked(noise=0.02))
+    found = pair([load(files[0])], [load(files[1])], CompareOptions(noise=0.02))
     assert found.steps is not None
     assert [found.steps.base, found.steps.other] == [int(statistics.median(side)) for side in sides]
     assert found.steps.steps == (len(sides[0]), len(sides[1]))
@@ -122,7 +122,7 @@ def test_a_recording_on_both_sides_is_named_below_the_verdict() -> None:
     renamed = stepped_trace([20, 20, 21], name="fw::add")
     assert not any("same recording" in sentence for sentence in rendered(comparison_report(one, renamed).headline))
     runs = [Run(name, (trace,)) for name, trace in (("a", one), ("b", renamed), ("c", copied))]
-    assert rendered(multi_run_report(runs, Asked()).headline)[-1] == f"c: {told}"
+    assert rendered(multi_run_report(runs, CompareOptions()).headline)[-1] == f"c: {told}"
 
 
 def test_different_workloads_are_reported_below_the_verdict() -> None:

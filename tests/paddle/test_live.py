@@ -18,7 +18,7 @@ from perfkit_core.errors import CaptureError
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import writer
-from perfkit_core.recording.environment import environment_place
+from perfkit_core.recording.environment import environment_rank
 from perfkit_core.recording.step_calls import StepCalls
 from perfkit_core.storage import store
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
@@ -138,9 +138,9 @@ def test_the_tree_walk_gives_the_same(paddle: Any, train: Train, tmp_path: Path)
     traces = []
 
     def both(prof: Any) -> None:
-        traces.append(on_trace_ready.take(prof, environment_place()).finish())
+        traces.append(on_trace_ready.take(prof, environment_rank()).finish())
         prof.profiler_result = Unsaved(prof.profiler_result)
-        traces.append(on_trace_ready.take(prof, environment_place()).finish())
+        traces.append(on_trace_ready.take(prof, environment_rank()).finish())
 
     with profiler(paddle, on_trace_ready=both, profile_memory=True) as prof:
         for _ in train(2):

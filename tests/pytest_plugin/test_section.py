@@ -52,7 +52,7 @@ def test_device_work_is_counted_if_the_section_launched_it(bert: Section, traces
     assert bert.counts["kernels"] == sum(bert.kernels.values()) == work["kernel"] > 0
     assert bert.counts["copies"] == work["gpu_memcpy"]
     assert bert.counts["syncs"] == sum("Synchronize" in event["name"] for event in calls)
-    assert bert.place == "cuda"
+    assert bert.device_kinds == "cuda"
 
 
 def test_operators_are_those_of_the_framework(bert: Section, traces: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_cannot_be_known_is_null() -> None:
     """Without a device there are no kernels to count. That is not the number 0."""
     section = section_of(stepped_trace([10], operators=3))
     assert section.counts == {"operators": 3, "kernels": None, "copies": None, "syncs": None, "peak_bytes": None}
-    assert section.place == "cpu"
+    assert section.device_kinds == "cpu"
     (kernels,) = budget.results(section, budget.parsed({"kernels": 0}))
     assert (kernels.result, kernels.measured) == ("cannot tell", "-")
     with pytest.raises(UsageError, match="the memory was not recorded"):

@@ -16,8 +16,8 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import Ranks, Whole, opened
 from perfkit_core.readers.load import load
-from perfkit_core.recording.environment import Place
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.environment import ProcessRank
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from tests.support.events import codes, host, trace
 
 SECOND = 10**9
@@ -35,11 +35,11 @@ def record(folder: Path, *starts: int) -> list[Path]:
     """Write the files of the handler of a process that does not know its rank."""
     made = cycles(starts)
 
-    def take(profiler: Any, place: Place) -> Taken:
+    def take(profiler: Any, process_rank: ProcessRank) -> DetachedCycle:
         found = next(made)
-        return Taken(lambda: found, background=False)
+        return DetachedCycle(lambda: found, background=False)
 
-    writer: CycleWriter[Any] = CycleWriter(folder, take, place=lambda: Place(None, None))
+    writer: CycleWriter[Any] = CycleWriter(folder, take, process_rank=lambda: ProcessRank(None, None))
     for _ in starts:
         writer(None)
     return writer.written

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.readers.load import load
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.store import SUFFIX, read_stored
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
@@ -61,7 +61,7 @@ def take(profiler, place):
         time.sleep(0.3)
         {finish}
         return small_trace()
-    return Taken(finish)
+    return DetachedCycle(finish)
 with Profile(CycleWriter(sys.argv[1], take)): raise KeyboardInterrupt
 """
     code, told = run(script, tmp_path)
@@ -106,7 +106,7 @@ def test_a_signal_waits_for_a_cycle_that_is_being_taken(number: signal.Signals, 
     script = f"""
 def take(profiler, place):
     os.kill(os.getpid(), {number})
-    return Taken(small_trace, background=False)
+    return DetachedCycle(small_trace, background=False)
 CycleWriter(sys.argv[1], take)(None)
 print("not reached", file=sys.stderr)
 """
@@ -229,7 +229,7 @@ def died(number, frame):
 def take(profiler, place):
     os.kill(os.getpid(), signal.SIGUSR1)
     signal.signal(signal.SIGUSR2, died)
-    return Taken(small_trace)
+    return DetachedCycle(small_trace)
 
 signal.signal(signal.SIGUSR1, died)
 signal.signal(signal.SIGUSR2, lambda number, frame: None)
@@ -328,7 +328,7 @@ def test_a_forked_child_leaving_a_block_writes_no_cycle_of_it(tmp_path: Path) ->
     from 0."""
     script = """
 def take(profiler, place):
-    return Taken(lambda: small_trace().with_meta(clock="epoch", window_ns=(profiler.began, profiler.began + 1)))
+    return DetachedCycle(lambda: small_trace().with_meta(clock="epoch", window_ns=(profiler.began, profiler.began + 1)))
 
 class Timed(Profile):
     def __enter__(self):
@@ -404,14 +404,14 @@ def test_children_of_multiprocessing_end_with_their_cycles(method: str, tmp_path
     prelude = """
 import sys, time, multiprocessing
 from tests.support.small_trace import small_trace
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 
 def finish():
     time.sleep(0.3)
     return small_trace()
 
 def take(profiler, place):
-    return Taken(finish)
+    return DetachedCycle(finish)
 
 def work():
     CycleWriter(sys.argv[1], take)(None)
@@ -463,7 +463,7 @@ writer.flush()
 """
     assert run(script, tmp_path)[0] == -signal.SIGKILL
     assert len(list(tmp_path.glob(".*.tmp"))) == 1
-    CycleWriter(tmp_path, lambda profiler, place: Taken(small_trace))
+    CycleWriter(tmp_path, lambda profiler, place: DetachedCycle(small_trace))
     assert list(tmp_path.glob(".*.tmp")) == []
 
 

@@ -23,9 +23,9 @@ import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.recording import capture, capture_socket, environment, on_demand, schedule, signals
-from perfkit_core.recording.capture import Capture, Recorded
+from perfkit_core.recording.capture import CaptureClient, CaptureResult
 from perfkit_core.recording.on_demand import OnDemand
-from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
 from perfkit_core.storage.store import read_stored
 from tests.support.demanded_loop import NATIVE, Loop, asked, handler, while_running
 from tests.support.small_trace import small_trace
@@ -81,7 +81,7 @@ def test_a_window_is_recorded_and_written(writer: CycleWriter[Any], by: str) -> 
     assert loop.steps("warm up") == [first - 2, first - 1]
     assert loop.steps("record", "last") == [first, first + 1, first + 2]
     assert loop.steps("last") == [first + 2]
-    assert recorded == Recorded(
+    assert recorded == CaptureResult(
         (capture_socket.host(), os.getpid()), None, True, (first, first + 2), writer.written[0], None
     )
     assert recorded.path
@@ -204,7 +204,7 @@ def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: Cycl
     can be captured at once, also with the same handler."""
     loop = Loop(writer)
     loop.step()
-    with Capture(str(os.getpid())) as request:
+    with CaptureClient(str(os.getpid())) as request:
         accepted = while_running(lambda: request.ask(999), loop.step)
         while len(loop.states) < accepted.first + 3:
             loop.step()
@@ -214,7 +214,7 @@ def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: Cycl
     assert recorded.path == writer.written[0]
     assert recorded.error == f"the training ended before step {accepted.first + 2} was complete"
     with pytest.raises(CaptureError, match="the training that recorded into this folder has ended"):
-        Capture(str(writer.run_dir))
+        CaptureClient(str(writer.run_dir))
     other = handler(tmp_path / "other")
     for next_loop in Loop(other), Loop(writer):
         accepted, (recorded,) = asked(next_loop, str(os.getpid()), 1)
@@ -306,7 +306,7 @@ def test_nobody_waits_for_a_loop_that_makes_no_more_steps(
 ) -> None:
     loop = Loop(writer)
     loop.step()
-    with Capture(str(writer.run_dir)) as request:
+    with CaptureClient(str(writer.run_dir)) as request:
         accepted = while_running(lambda: request.ask(2), loop.step) if begins else None
         monkeypatch.setattr(capture, "SILENT_S", 0.0)
         if accepted:
@@ -323,7 +323,7 @@ def test_sockets_of_other_users_are_not_asked(writer: CycleWriter[Any], monkeypa
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(capture, "peer", lambda connection: (1, 1001))
     with pytest.raises(CaptureError, match="belongs to another user; only its user can capture it"):
-        Capture(str(writer.run_dir))
+        CaptureClient(str(writer.run_dir))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,8 @@ def test_answers_are_checked(tmp_path: Path, answer: str) -> None:
                 connection.sendall(answer.replace("ID", request["id"]).encode() + b"\n")
 
         threading.Thread(target=answers, daemon=True).start()
-        with Capture(str(tmp_path)) as request, pytest.raises(CaptureError, match="gave an answer that is not perfkit"):
+        refused = pytest.raises(CaptureError, match="gave an answer that is not perfkit")
+        with CaptureClient(str(tmp_path)) as request, refused:
             request.ask(2)
 
 
@@ -373,10 +374,10 @@ def test_a_process_can_only_name_a_folder_of_its_socket(tmp_path: Path) -> None:
 
 
 def test_a_failed_window_is_reported(tmp_path: Path) -> None:
-    def take(profiler: Any, place: Any) -> Taken:
+    def take(profiler: Any, place: Any) -> DetachedCycle:
         raise RuntimeError("nothing to take")
 
-    writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), environment.environment_place, True)
+    writer: CycleWriter[Any] = trace_handler(tmp_path, take, (), environment.environment_rank, True)
     loop = Loop(writer)
     _, (recorded,) = asked(loop, str(tmp_path), 1)
     assert (recorded.done, recorded.path, recorded.error) == (True, None, "RuntimeError: nothing to take")
@@ -476,7 +477,7 @@ def test_a_process_that_takes_no_connections_is_not_waited_for(
         with socket.socket(socket.AF_UNIX) as first:
             first.connect(full.name)
             with pytest.raises(CaptureError, match="too many requests wait for its next step"):
-                Capture(str(writer.run_dir))
+                CaptureClient(str(writer.run_dir))
             Loop(writer).step()
             assert full.exists()
 
@@ -521,7 +522,7 @@ def test_no_warning_if_nobody_asks(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 def test_a_schedule_needs_a_handler_on_demand(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="on_demand=True"):
-        schedule.demanded(CycleWriter(tmp_path, lambda *_: Taken(small_trace)), None, NATIVE, 1)
+        schedule.demanded(CycleWriter(tmp_path, lambda *_: DetachedCycle(small_trace)), None, NATIVE, 1)
     with pytest.raises(UsageError, match="wait is missing"):
         schedule.has_plan("schedule", {"wait": None, "warmup": 1, "active": 2}, "warmup", None)
     with pytest.raises(UsageError, match="active is missing"):
@@ -569,11 +570,11 @@ class Rank:
     """The loop of a rank, which looks like a process of its own to the other ranks."""
 
     def __init__(self, folder: Path, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(OnDemand, "_others", lambda demand: ())
+        monkeypatch.setattr(OnDemand, "_other_handlers", lambda demand: ())
         self.writer = handler(folder)
         self.loop = Loop(self.writer)
         assert self.writer.demand
-        self.writer.demand.place = lambda: environment.Place(rank, 2)
+        self.writer.demand.process_rank = lambda: environment.ProcessRank(rank, 2)
 
 
 @pytest.fixture
@@ -643,10 +644,10 @@ def test_a_forked_child_does_not_hold_the_socket(writer: CycleWriter[Any]) -> No
 ENDING = """
 import sys
 from perfkit_core.recording.schedule import NativeActions, demanded
-from perfkit_core.recording.writer import Taken, trace_handler
-from perfkit_core.recording.environment import environment_place
+from perfkit_core.recording.writer import DetachedCycle, trace_handler
+from perfkit_core.recording.environment import environment_rank
 from tests.support.small_trace import small_trace
-writer = trace_handler(sys.argv[1], lambda profiler, place: Taken(small_trace), (), environment_place, True)
+writer = trace_handler(sys.argv[1], lambda profiler, place: DetachedCycle(small_trace), (), environment_rank, True)
 schedule = demanded(writer, None, NativeActions("off", "warm", "record", "last"), 1)
 schedule(0)
 print("ready", flush=True)
@@ -663,35 +664,35 @@ def test_the_end_of_a_process_is_told(tmp_path: Path, end: str) -> None:
         assert process.stdin
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        with Capture(str(process.pid)) as request:
+        with CaptureClient(str(process.pid)) as request:
             process.kill() if end == "is killed" else process.stdin.close()
             with pytest.raises(CaptureError, match="ended its training before it began another step"):
                 request.ask(1)
     with pytest.raises(CaptureError, match=f"there is no process {process.pid}"):
-        Capture(str(process.pid))
+        CaptureClient(str(process.pid))
     with pytest.raises(CaptureError, match="the training that recorded into this folder has ended"):
-        Capture(str(tmp_path))
+        CaptureClient(str(tmp_path))
     assert len(list((tmp_path / ".capture").glob("*.perfkit"))) == (end == "is killed")
 
 
 def test_targets_that_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="no such folder; give the run folder of a running training"):
-        Capture(str(tmp_path / "none"))
+        CaptureClient(str(tmp_path / "none"))
     with pytest.raises(CaptureError, match="no training records on demand into this folder"):
-        Capture(str(tmp_path))
+        CaptureClient(str(tmp_path))
     with pytest.raises(CaptureError, match="does not record on demand now; its training needs trace_handler"):
-        Capture(str(os.getpid()))
+        CaptureClient(str(os.getpid()))
     with pytest.raises(CaptureError, match="there is no process 99999999999999999999"):
-        Capture("99999999999999999999")
+        CaptureClient("99999999999999999999")
     for target in ("0", "-5", "00"):
         with pytest.raises(CaptureError, match=f"{target} is no process id; give the process id of the training"):
-            Capture(target)
+            CaptureClient(target)
 
 
 def test_the_time_to_wait_can_be_limited(writer: CycleWriter[Any]) -> None:
     Loop(writer).step()
     with (
-        Capture(str(writer.run_dir), 0.0) as request,
+        CaptureClient(str(writer.run_dir), 0.0) as request,
         pytest.raises(CaptureError, match="has not begun a step within 0 s"),
     ):
         request.ask(1)

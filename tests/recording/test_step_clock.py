@@ -18,7 +18,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
 from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.store import STEPS_SUFFIX
 from tests.support.advised import op, steps
 
@@ -141,7 +141,7 @@ def test_only_the_latest_steps_are_kept() -> None:
     for number in range(500):
         clock.begins(number, OFF)
     kept = [step.number for step in clock.times().steps]
-    assert kept == list(range(499 - step_clock._KEPT, 499))
+    assert kept == list(range(499 - step_clock._STEPS_KEPT, 499))
 
 
 def test_a_sparse_clock_times_few_of_many_steps() -> None:
@@ -171,7 +171,7 @@ def cycle() -> Trace:
 def recorded(folder: Path, after: int) -> tuple[StepClock, CycleWriter[None]]:
     """Record one cycle, and ``after`` steps that follow it."""
     clock = StepClock()
-    writer: CycleWriter[None] = CycleWriter(folder, lambda profiler, place: Taken(cycle, clock=clock))
+    writer: CycleWriter[None] = CycleWriter(folder, lambda profiler, place: DetachedCycle(cycle, clock=clock))
     for number in range(5):
         clock.begins(number, OFF)
     writer(None)

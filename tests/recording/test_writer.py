@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from perfkit_core.readers.load import load
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK
 from perfkit_core.system import failures
 from tests.support.small_trace import small_trace
 
 
 def writer(folder: Path, **more: Any) -> CycleWriter[Any]:
-    return CycleWriter(folder, lambda profiler, place: Taken(small_trace), **more)
+    return CycleWriter(folder, lambda profiler, place: DetachedCycle(small_trace), **more)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -101,7 +101,7 @@ def test_a_failing_callback_is_one_line(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_a_failing_extraction_is_one_line_and_marks_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def take(profiler: object, place: object) -> Taken:
+    def take(profiler: object, place: object) -> DetachedCycle:
         raise KeyError("x")
 
     CycleWriter(tmp_path, take)(None)
@@ -112,7 +112,7 @@ def test_a_failing_extraction_is_one_line_and_marks_the_run(tmp_path: Path, capl
 def test_the_mark_keeps_every_reason(tmp_path: Path) -> None:
     reasons = [KeyError("x"), ValueError("y")]
 
-    def take(error: Exception, place: object) -> Taken:
+    def take(error: Exception, place: object) -> DetachedCycle:
         raise error
 
     made: CycleWriter[Exception] = CycleWriter(tmp_path, take)

@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from perfkit_core.compare.gate.conditions import parsed
-from perfkit_core.compare.pair import Asked
+from perfkit_core.compare.pair import CompareOptions
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.model.meta import Finding
 from perfkit_core.model.report_data import Report, Section, Source
@@ -32,7 +32,7 @@ def length(text: str) -> int:
 
 
 def test_the_verdict_is_first_and_the_tables_are_folded() -> None:
-    asked = Asked(conditions=(parsed("step_time > 3%"),), noise=0.01)
+    asked = CompareOptions(conditions=(parsed("step_time > 3%"),), noise=0.01)
     report = comparison_report(
         stepped_trace([20] * 12, source="main"), stepped_trace([30] * 12, source="change"), asked, ("main", "change")
     )

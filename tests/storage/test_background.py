@@ -11,7 +11,7 @@ import pytest
 
 from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.report.run_list import list_runs
 from perfkit_core.storage import background, store
 from perfkit_core.storage.background import LIMIT
@@ -29,9 +29,9 @@ class Gate:
         self.taken = self.finished = 0
         self.thread: threading.Thread | None = None
 
-    def take(self, profiler: object, place: object) -> Taken:
+    def take(self, profiler: object, place: object) -> DetachedCycle:
         self.taken += 1
-        return Taken(self._finish)
+        return DetachedCycle(self._finish)
 
     def _finish(self) -> Trace:
         self.thread = threading.current_thread()
@@ -80,12 +80,12 @@ def test_no_thread_is_left(gate: Gate, tmp_path: Path) -> None:
 def test_cycles_may_require_the_foreground(tmp_path: Path) -> None:
     threads = []
 
-    def take(profiler: object, place: object) -> Taken:
+    def take(profiler: object, place: object) -> DetachedCycle:
         def finish() -> Trace:
             threads.append(threading.current_thread())
             return small_trace()
 
-        return Taken(finish, background=False)
+        return DetachedCycle(finish, background=False)
 
     CycleWriter(tmp_path, take)(None)
     assert threads == [threading.current_thread()]
@@ -141,8 +141,8 @@ def test_a_relative_folder_is_resolved_when_the_handler_is_made(
 
 
 def test_a_failed_cycle_does_not_affect_other_cycles(tmp_path: Path) -> None:
-    def take(number: int, place: object) -> Taken:
-        return Taken(lambda: small_trace(str(1 // (number - 1))))
+    def take(number: int, place: object) -> DetachedCycle:
+        return DetachedCycle(lambda: small_trace(str(1 // (number - 1))))
 
     writer: CycleWriter[int] = CycleWriter(tmp_path, take)
     for number in range(3):
@@ -174,7 +174,7 @@ def test_the_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
         seen.append(background.shared().flush(timeout=60))
         return small_trace()
 
-    writer: CycleWriter[Any] = CycleWriter(tmp_path, lambda profiler, place: Taken(finish))
+    writer: CycleWriter[Any] = CycleWriter(tmp_path, lambda profiler, place: DetachedCycle(finish))
     writer(None)
     assert len(writer.written) == 1
     assert seen == [True]

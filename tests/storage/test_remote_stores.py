@@ -17,7 +17,7 @@ import perfkit_core as perfkit
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.model.trace import with_rank
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.store import SUFFIX, read_stored, write_cycle
 from perfkit_core.storage.unwritten import INCOMPLETE_MARK, mark_incomplete
 from perfkit_core.system import paths
@@ -185,7 +185,7 @@ def test_a_handler_names_the_folder_of_refused_files(
     _kept_folder.cache_clear()
     for name in ("pipe_file", "put_file"):
         monkeypatch.setattr(type(memory), name, _refuse)
-    handler: CycleWriter[Any] = CycleWriter("memory://runs/a", lambda profiler, place: Taken(small_trace))
+    handler: CycleWriter[Any] = CycleWriter("memory://runs/a", lambda profiler, place: DetachedCycle(small_trace))
     for _ in range(2):
         handler(None)
     handler.flush()

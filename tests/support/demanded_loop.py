@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
 from perfkit_core.recording import environment
-from perfkit_core.recording.capture import Accepted, Capture, Recorded
+from perfkit_core.recording.capture import Accepted, CaptureClient, CaptureResult
 from perfkit_core.recording.schedule import NativeActions, demanded
 from perfkit_core.recording.step_recording import CallbackRecording
-from perfkit_core.recording.writer import CycleWriter, Taken, trace_handler
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
 from tests.support.small_trace import small_trace
 
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ NATIVE = NativeActions("off", "warm up", "record", "last")
 
 def handler(folder: Path) -> CycleWriter[Any]:
     made: CycleWriter[Any] = trace_handler(
-        folder, lambda profiler, place: Taken(small_trace), (), environment.environment_place, True
+        folder, lambda profiler, place: DetachedCycle(small_trace), (), environment.environment_rank, True
     )
     return made
 
@@ -100,7 +100,7 @@ def check_the_end_within_a_window(recording: CallbackRecording, work: Callable[[
         recording.step_ended()
 
     step()
-    with Capture(str(folder)) as request:
+    with CaptureClient(str(folder)) as request:
         accepted = while_running(lambda: request.ask(999), step)
         while recording.step < accepted.first + 3:
             step()
@@ -117,13 +117,13 @@ def steps_of(folder: Path) -> list[int]:
     return steps
 
 
-def asked(loop: Loop, target: str, steps: int = 3) -> tuple[Accepted, list[Recorded]]:
+def asked(loop: Loop, target: str, steps: int = 3) -> tuple[Accepted, list[CaptureResult]]:
     """Capture from another thread, while the loop runs."""
     loop.step()
     return while_running(lambda: captured(target, steps), loop.step)
 
 
-def captured(target: str, steps: int) -> tuple[Accepted, list[Recorded]]:
-    with Capture(target) as request:
+def captured(target: str, steps: int) -> tuple[Accepted, list[CaptureResult]]:
+    with CaptureClient(target) as request:
         accepted = request.ask(steps)
         return accepted, request.wait(accepted, lambda text: None)

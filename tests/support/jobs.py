@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
-from perfkit_core.recording.capture import Accepted, Capture
+from perfkit_core.recording.capture import Accepted, CaptureClient
 from tests.support.recording_scripts import SECONDS
 
 RANKS = 4
@@ -59,7 +59,7 @@ def check_all_ranks_record_together(launcher: Sequence[str], script: Path, run_d
 
 
 def _check_capture(target: str, steps: int) -> Accepted:
-    with Capture(target, SECONDS) as request:
+    with CaptureClient(target, SECONDS) as request:
         accepted = request.ask(steps)
         assert len(accepted.processes) == RANKS
         recorded = request.wait(accepted, lambda text: None)

@@ -16,13 +16,13 @@ PRELUDE = """
 import multiprocessing, os, signal, sys, threading, time
 from pathlib import Path
 from tests.support.small_trace import small_trace
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 
 def slow(profiler, place, seconds=0.3):
     def finish():
         time.sleep(seconds)
         return small_trace()
-    return Taken(finish)
+    return DetachedCycle(finish)
 
 class Profile:
     def __init__(self, writer):

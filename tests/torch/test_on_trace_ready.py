@@ -15,7 +15,7 @@ import pytest
 
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import writer
-from perfkit_core.recording.environment import environment_place
+from perfkit_core.recording.environment import environment_rank
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
@@ -228,9 +228,9 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
     both: list[Trace] = []
 
     def extract_twice(profiler: Any) -> None:
-        both.append(on_trace_ready.take(profiler, environment_place()).finish())
+        both.append(on_trace_ready.take(profiler, environment_rank()).finish())
         monkeypatch.setattr(live_events, "has_activities", lambda results: False)
-        both.append(on_trace_ready.take(profiler, environment_place()).finish())
+        both.append(on_trace_ready.take(profiler, environment_rank()).finish())
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)

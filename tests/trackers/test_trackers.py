@@ -19,7 +19,7 @@ import perfkit
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.ranks.profile import Whole
-from perfkit_core.recording.writer import CycleWriter, Taken
+from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trackers.mlflow import MlflowTracker, to_mlflow
 from perfkit_core.trackers.tensorboard import to_tensorboard
@@ -86,7 +86,7 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def handled(folder: Path, tracker: Any, rank: int | None = 0) -> None:
     """Record a cycle with a handler that has the tracker, and wait until it is written."""
-    writer: CycleWriter[None] = CycleWriter(folder, lambda *_: Taken(lambda: logged_trace(rank)), [tracker])
+    writer: CycleWriter[None] = CycleWriter(folder, lambda *_: DetachedCycle(lambda: logged_trace(rank)), [tracker])
     writer(None)
     writer.flush()
 
@@ -274,7 +274,7 @@ class Collecting(Tracker):
 def test_only_rank_0_is_logged(tmp_path: Path, rank: int | None, logged: int) -> None:
     tracker = Collecting()
     writer: CycleWriter[None] = CycleWriter(
-        tmp_path, lambda *_: Taken(lambda: logged_trace(rank)), [tracker],
+        tmp_path, lambda *_: DetachedCycle(lambda: logged_trace(rank)), [tracker],
         lambda: perfkit_place(rank),
     )  # fmt: skip
     writer(None)
@@ -284,9 +284,9 @@ def test_only_rank_0_is_logged(tmp_path: Path, rank: int | None, logged: int) ->
 
 
 def perfkit_place(rank: int | None) -> Any:
-    from perfkit_core.recording.environment import Place
+    from perfkit_core.recording.environment import ProcessRank
 
-    return Place(rank, None if rank is None else 2)
+    return ProcessRank(rank, None if rank is None else 2)
 
 
 @pytest.mark.parametrize("package", ["mlflow", "tensorboard", "wandb"])

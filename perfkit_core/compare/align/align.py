@@ -27,7 +27,7 @@ import pandas as pd
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
-from perfkit_core.compare.align.units import Units, piece_phases, unit_times, units
+from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners, piece_phases
 from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
 from perfkit_core.language.messages import SIDES
 from perfkit_core.language.units import counted, format_ratio
@@ -160,26 +160,26 @@ class Items:
 def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]) -> Items:
     """Group the chosen events into items. The host times of the items sum to the time of the outermost operators. The
     device times sum to all device work. ``layers`` maps the path of a layer to its name in the comparison."""
-    operators = units(trace)
+    operators = owners(trace)
     outside = trace.rows("kind", *DEVICE_WORK) & (operators.row == NO_ROW)
-    rows = np.flatnonzero((operators.own | outside) & chosen)
+    rows = np.flatnonzero((operators.counted | outside) & chosen)
     groups = group(
         {
-            "layer": np.array([layers.get(path) for path in _taken(trace.codes("module"), rows)], object),
+            "layer": np.array([layers.get(path) for path in _texts_at(trace.codes("module"), rows)], object),
             "operator": np.where(
-                operators.row[rows] == NO_ROW, _taken(trace.codes("name"), rows), _taken(operators.name, rows)
+                operators.row[rows] == NO_ROW, _texts_at(trace.codes("name"), rows), _texts_at(operators.name, rows)
             ),
-            "shape": _taken(trace.codes("shapes"), rows),
-            "dtype": _taken(trace.codes("dtypes"), rows),
-            "phase": _taken(trace.codes("phase"), rows),
-            "family": _taken(operators.family, rows),
-            FUSED: _taken(fused(trace), rows),
+            "shape": _texts_at(trace.codes("shapes"), rows),
+            "dtype": _texts_at(trace.codes("dtypes"), rows),
+            "phase": _texts_at(trace.codes("phase"), rows),
+            "family": _texts_at(operators.family, rows),
+            FUSED: _texts_at(fused(trace), rows),
             PRODUCT: products(trace, operators)[rows],
         }
     )
     order = np.lexsort([groups.keys[key].fillna("").to_numpy(str) for key in (FUSED, PRODUCT, *reversed(KEYS))])
     table = groups.keys.iloc[order].reset_index(drop=True)
-    cpu, device = unit_times(trace)
+    cpu, device = owner_times(trace)
     times = {"cpu_ns": np.where(outside, 0, cpu), "device_ns": np.where(outside, trace.ints("dur_ns"), device)}
     for name, values in times.items():
         table[name] = shared_out(groups.sum(values[rows])[order], steps)
@@ -192,16 +192,16 @@ def items(trace: Trace, chosen: BoolArray, steps: int, layers: Mapping[str, str]
     return Items(table, item[np.where(operators.row == NO_ROW, np.arange(len(trace)), operators.row)])
 
 
-def _taken(codes: Codes, rows: IntArray) -> np.ndarray:
+def _texts_at(codes: Codes, rows: IntArray) -> np.ndarray:
     texts = np.empty(len(codes.values) + 1, object)
     texts[:-1], texts[-1] = codes.values, None
-    taken: np.ndarray = texts[codes.codes[rows]]
-    return taken
+    row_texts: np.ndarray = texts[codes.codes[rows]]
+    return row_texts
 
 
-def products(trace: Trace, operators: Units) -> np.ndarray:
+def products(trace: Trace, operators: Owners) -> np.ndarray:
     """Return for each event the value of the key :data:`PRODUCT`, or None. The array has the shape (rows,)."""
-    rows = np.flatnonzero(operators.own & trace.operators & ~operators.name.rows(_STORED))
+    rows = np.flatnonzero(operators.counted & trace.operators & ~operators.name.rows(_STORED))
     places = np.column_stack([trace.ints(name)[rows] for name in ("rank", "pid", "tid")])
     _, thread = np.unique(places, axis=0, return_inverse=True)
     thread = thread.reshape(-1)
@@ -293,7 +293,8 @@ def exclusive_times(
     operator was matched. Time outside operators has no level yet (see :func:`by_level`)."""
     pieces = slices(trace, windows.rank, windows.start_ns, windows.end_ns)
     item = np.append(items.of_event, -1)[pieces.row]
-    outside = (pieces.row == NO_ROW) | (units(trace).row[pieces.row] == NO_ROW) & (item < 0) if len(trace) else item < 0
+    no_item = item < 0
+    outside = (pieces.row == NO_ROW) | (owners(trace).row[pieces.row] == NO_ROW) & no_item if len(trace) else no_item
     phase, module = trace.codes("phase"), trace.codes("module")
     category = np.array(pieces.categories, object)[pieces.category]
     common = np.array([*map(layers.get, module.values), None], object)

@@ -59,5 +59,5 @@ def _of_items(side: pd.DataFrame, groups: Mapping[str, str]) -> pd.Series:
     forward operator, because it computes the same: the gradient of a product is a product."""
     texts = side[FUSED].where(side[FUSED].notna(), side["operator"])
     names = [text.partition(SEPARATOR)[0] if isinstance(text, str) else "" for text in texts]
-    found = [groups.get(name) or groups.get(name.removesuffix(GRADIENT_SUFFIX)) for name in names]
-    return pd.Series(found, index=side.index, dtype=object)
+    item_groups = [groups.get(name) or groups.get(name.removesuffix(GRADIENT_SUFFIX)) for name in names]
+    return pd.Series(item_groups, index=side.index, dtype=object)

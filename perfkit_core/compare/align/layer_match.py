@@ -23,7 +23,7 @@ import numpy.typing as npt
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import FloatArray, IntArray
 from perfkit_core.assembly.layers import CALL_SEPARATOR, LABEL_SEPARATOR
-from perfkit_core.compare.align.units import units
+from perfkit_core.compare.align.operator_owner import owners
 from perfkit_core.model.trace import Trace
 from perfkit_core.runtime.compiled import Out, compiled
 
@@ -68,8 +68,8 @@ def layer_tree(trace: Trace) -> Layer:
     if not module.values:
         return root
     separator = CALL_SEPARATOR if any(CALL_SEPARATOR in path for path in module.values) else LABEL_SEPARATOR
-    operators = units(trace)
-    rows = np.flatnonzero(operators.own & (module.codes >= 0) & (operators.family.codes >= 0))
+    operators = owners(trace)
+    rows = np.flatnonzero(operators.counted & (module.codes >= 0) & (operators.family.codes >= 0))
     _, first = groupby.distinct([module.codes[rows], operators.family.codes[rows]], len(rows))
     families: dict[int, set[str]] = defaultdict(set)
     for row in rows[first].tolist():
@@ -182,7 +182,7 @@ def _pairs(
         for j in range(m):
             skipped = max(best[i, j + 1], best[i + 1, j])
             best[i + 1, j + 1] = max(skipped, best[i, j] + gain[i, j]) if gain[i, j] >= 0 else skipped
-    found = 0
+    count = 0
     while n and m:  # Follow the best choices back. So the last pair comes first.
         if best[n, m] == best[n - 1, m]:
             n -= 1
@@ -190,6 +190,6 @@ def _pairs(
             m -= 1
         else:
             n, m = n - 1, m - 1
-            rows[found], columns[found] = n, m
-            found += 1
-    return found
+            rows[count], columns[count] = n, m
+            count += 1
+    return count

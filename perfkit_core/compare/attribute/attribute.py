@@ -103,15 +103,15 @@ def _table(nodes: Tree, sides: list[Windows], on_device: bool) -> pd.DataFrame:
     depth = nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64))
     # Each row has the place (device or host) of its category.
     device = np.isin(nodes.name, EXCLUSIVE) & (nodes.level == CATEGORY) & on_device
-    place = np.where(device, "device", "host").astype(object)
-    place[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
-    place = place[np.maximum.accumulate(np.where(depth == 1, np.arange(len(depth)), 0))]
+    host_or_device = np.where(device, "device", "host").astype(object)
+    host_or_device[(nodes.level != CATEGORY) | (nodes.name == BESIDE_MEDIAN)] = ""
+    host_or_device = host_or_device[np.maximum.accumulate(np.where(depth == 1, np.arange(len(depth)), 0))]
     table = pd.DataFrame(
         {
             "depth": depth,
-            "level": np.where((nodes.level == EVENT) & (place == "device"), "kernel", nodes.level),
+            "level": np.where((nodes.level == EVENT) & (host_or_device == "device"), "kernel", nodes.level),
             "name": nodes.name,
-            "place": pd.Series(place, dtype=object).replace("", pd.NA),
+            "place": pd.Series(host_or_device, dtype=object).replace("", pd.NA),
             "parent": parent,
         }
     )

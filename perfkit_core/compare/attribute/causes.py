@@ -82,8 +82,8 @@ def by_kernel(attribution: pd.DataFrame) -> pd.DataFrame:
     return largest_first(table.rename(columns={"name": "kernel"}), ["kernel", "family"])
 
 
-def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFrame:
-    """Return the rows of the tree on the level ``wanted``. If ``wanted`` is "operator", categories without children are
+def with_path(attribution: pd.DataFrame, tree_level: str = "operator") -> pd.DataFrame:
+    """Return the rows of the tree on the level ``tree_level``. If it is "operator", categories without children are
     also returned. Five columns are added: category, phase, layer, family, operator.
 
     For example, the column layer contains the name of the layer to which the row belongs. If the row belongs to no
@@ -92,7 +92,7 @@ def with_path(attribution: pd.DataFrame, wanted: str = "operator") -> pd.DataFra
     names, rows = attribution["name"].to_numpy(object), np.arange(len(level))
     inner = np.zeros(len(parent), np.bool_)
     inner[parent[parent >= 0]] = True
-    chosen = (level == wanted) | ((level == "category") & ~inner & (wanted == "operator"))
+    chosen = (level == tree_level) | ((level == "category") & ~inner & (tree_level == "operator"))
     # In preorder, descendants follow their ancestor. So the ancestor of a row on a level is the last earlier row of
     # this level. If this earlier row is in another category, it is not an ancestor, and the column holds "".
     top = np.maximum.accumulate(np.where(level == "category", rows, 0))
@@ -161,6 +161,6 @@ def labels(causes: pd.DataFrame, trees: Sequence[pd.DataFrame]) -> Iterator[str]
         else:  # Names of operators are not translated.
             subject = say("nothing recorded before {name}", name=following[name]) if name in following else name
         phase = "" if row["phase"] == "dataloader" and category == "input_wait" else _PHASES.get(row["phase"], "")
-        place = _PLACES.get(category)
-        place = bare(say(category)).replace("_", " ") if place is None else place and say(place)
-        yield say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), place)) if part)
+        suffix = _PLACES.get(category)
+        suffix = bare(say(category)).replace("_", " ") if suffix is None else suffix and say(suffix)
+        yield say(", ").join(part for part in dict.fromkeys((subject, phase and say(phase), suffix)) if part)

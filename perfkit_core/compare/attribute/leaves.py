@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit_core.algorithms import groupby
 from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
-from perfkit_core.compare.align.units import piece_phases, units
+from perfkit_core.compare.align.operator_owner import owners, piece_phases
 from perfkit_core.compare.slices import Slices, Windows, categories_of_events, slices
 from perfkit_core.language.messages import mark
 from perfkit_core.model import schema
@@ -78,7 +78,7 @@ class Keys:
 def keys(trace: Trace, layers: Mapping[str, str]) -> Keys:
     """Return the name of each event on each level. ``layers`` maps the path of a layer to its name in the comparison.
     If ``layers`` is empty, there is no level ``layer``."""
-    operators, kinds, names = units(trace), trace.codes("kind"), trace.codes("name")
+    operators, kinds, names = owners(trace), trace.codes("kind"), trace.codes("name")
     is_outside = (operators.row == NO_ROW) & trace.host
     holder = np.where(operators.row != NO_ROW, operators.row, np.arange(len(trace)))
     named = {"phase": _filled(trace.codes("phase"), NO_PHASE, holder)}
@@ -136,7 +136,7 @@ class Leaves:
 
 
 def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
-    by_event, operators, activity = keys(trace, layers), units(trace), activities(trace)
+    by_event, operators, activity = keys(trace, layers), owners(trace), activities(trace)
     levels = tuple(by_event.codes)
     # Calls are counted for device work, data loading and events in operators. Counts of Python frames mean nothing.
     called = activity.host & ((operators.row != NO_ROW) | trace.rows("kind", schema.DATALOADER))
@@ -163,7 +163,7 @@ def leaves(trace: Trace, windows: Windows, layers: Mapping[str, str]) -> Leaves:
         windows,
         pd.concat([times, _gaps(pieces, phase, by_event)], ignore_index=True),
         _counted(by_event, calls, levels),
-        _counted(by_event, rows[operators.own[rows]], levels[:-1]),
+        _counted(by_event, rows[operators.counted[rows]], levels[:-1]),
     )
 
 

@@ -89,8 +89,8 @@ def parsed(text: str) -> Condition:
         raise UsageError(f"--fail-on {text!r}: {view!r} is not a number", _HINT)
     number, unit, upward = "".join(match["limit"].split()).replace("_", ""), match["unit"], match["sign"] == ">"
     kind: Kind = CHANGE if unit == "%" else DIFFERENCE if number[0] in "+-" else BUDGET
-    known = get_plugins().views().get(view)
-    tested = _STEP_TIME if column is None else columns.column(known.columns if known else (), column)
+    declaration = get_plugins().views().get(view)
+    tested = _STEP_TIME if column is None else columns.column(declaration.columns if declaration else (), column)
     scale, of = 0.01, units.family(tested.unit)
     if kind != CHANGE:
         unit_of = {"": 1.0} if not unit and of not in (units.TIMES, units.SIZES) else units.writable_units(of)
@@ -143,7 +143,7 @@ def outcomes(
             if steps is None:
                 hint = "give the profiler a schedule, and call its step() after each iteration"
                 raise UsageError("step_time is unknown, because a run has no steps", hint)
-            results.append(judged(condition, steps))
+            results.append(evaluate(condition, steps))
             continue
         number = Number(summary.choose_views([condition.view], single=True)[0], condition.column, condition.row)
         every = [*captures[0], *captures[1]]
@@ -161,11 +161,11 @@ def outcomes(
         scale = 1 if condition.unit == units.TIMES.suffix else _FINE
         scaled = [[samples * scale for samples in side] for side in sides]
         statistics = step_statistics(scaled[0], scaled[1], np.mean, assumed)
-        results.append(replace(judged(condition, statistics, scale), of_capture=of_capture))
+        results.append(replace(evaluate(condition, statistics, scale), of_capture=of_capture))
     return tuple(results)
 
 
-def judged(condition: Condition, statistics: SampleStatistics, scale: int = 1) -> Outcome:
+def evaluate(condition: Condition, statistics: SampleStatistics, scale: int = 1) -> Outcome:
     """Return the outcome of a condition. The samples of ``statistics`` are in the unit of the condition, multiplied by
     ``scale``."""
 

@@ -67,9 +67,9 @@ class Number:
 
     def on_device(self, rows: pd.DataFrame) -> bool:
         """Return whether the number measures only device work. ``rows`` are the rows that the number selects."""
-        place = self.declared.place
-        if place or not len(rows):
-            return place == DEVICE
+        measured_on = self.declared.place
+        if measured_on or not len(rows):
+            return measured_on == DEVICE
         columns = (self.view.column(str(name)) for name in rows)
         return any(column.device_values and rows[column.name].isin(column.device_values).all() for column in columns)
 
@@ -151,10 +151,10 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
         rows = rows[rows["depth"] == 0]
     values = rows[number.column].dropna()
     # Total times must not be summed, because operators with the same canonical name may call each other.
-    own = number.declared.own
-    nested = own in table.columns and number.view.column(own).sums
+    self_column = number.declared.own
+    nested = self_column in table.columns and number.view.column(self_column).sums
     if len(values) > 1 and (not number.declared.sums or (nested and "depth" not in table.columns)):
-        hint = f", or use {own}, whose rows can be summed" if nested else ": COLUMN[ROW]"
+        hint = f", or use {self_column}, whose rows can be summed" if nested else ": COLUMN[ROW]"
         text = f"{number.name} is not a single number, because it has {len(values)} rows"
         raise UsageError(text, f"write the name of one row in brackets{hint}")
     if values.empty:

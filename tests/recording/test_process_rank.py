@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.recording.environment import Place, environment_place
+from perfkit_core.recording.environment import ProcessRank, environment_rank
 
 NAMES = {
     "torch": ("RANK", "WORLD_SIZE"),
@@ -17,28 +17,28 @@ NAMES = {
 @pytest.mark.parametrize(
     ("told", "place"),
     [
-        ({}, Place(None, None)),
-        ({"slurm": ("2", "4")}, Place(2, 4)),
-        ({"torch": ("0", "1"), "paddle": ("3", "8")}, Place(0, 1)),
-        ({"torch": ("", "1"), "mpi": ("5", "8")}, Place(5, 8)),
-        ({"torch": ("1", ""), "slurm": ("0", "4")}, Place(0, 4)),
-        ({"torch": ("1", ""), "slurm": ("", "4")}, Place(1, None)),
-        ({"torch": ("x", "2"), "paddle": ("3", "")}, Place(3, None)),
-        ({"torch": ("", "2")}, Place(None, None)),
+        ({}, ProcessRank(None, None)),
+        ({"slurm": ("2", "4")}, ProcessRank(2, 4)),
+        ({"torch": ("0", "1"), "paddle": ("3", "8")}, ProcessRank(0, 1)),
+        ({"torch": ("", "1"), "mpi": ("5", "8")}, ProcessRank(5, 8)),
+        ({"torch": ("1", ""), "slurm": ("0", "4")}, ProcessRank(0, 4)),
+        ({"torch": ("1", ""), "slurm": ("", "4")}, ProcessRank(1, None)),
+        ({"torch": ("x", "2"), "paddle": ("3", "")}, ProcessRank(3, None)),
+        ({"torch": ("", "2")}, ProcessRank(None, None)),
     ],
 )
 def test_rank_and_world_size_are_of_one_launcher(
-    told: dict[str, tuple[str, str]], place: Place, monkeypatch: pytest.MonkeyPatch
+    told: dict[str, tuple[str, str]], place: ProcessRank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_only(told, monkeypatch)
-    assert environment_place() == place
+    assert environment_rank() == place
 
 
 def test_the_first_launcher_is_preferred_if_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     set_only({"torch": ("0", "1"), "paddle": ("3", "8")}, monkeypatch)
-    assert environment_place(NAMES["paddle"]) == Place(3, 8)
+    assert environment_rank(NAMES["paddle"]) == ProcessRank(3, 8)
     monkeypatch.delenv("PADDLE_TRAINERS_NUM")
-    assert environment_place(NAMES["paddle"]) == Place(0, 1)
+    assert environment_rank(NAMES["paddle"]) == ProcessRank(0, 1)
 
 
 def set_only(told: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:

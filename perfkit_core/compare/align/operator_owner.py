@@ -34,7 +34,7 @@ OPTIMIZER_UPDATE: Final = "optimizer_update"
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class Owners:
     """The operator to which each event belongs. All fields have the shape (rows,)."""
 
     row: IntArray  # The row of the operator, -1 if there is none.
@@ -42,14 +42,14 @@ class Units:
     family: Codes  # The family of the operator, else the family of the event.
 
     @property
-    def own(self) -> BoolArray:
+    def counted(self) -> BoolArray:
         """Mask of the operators that a comparison counts. It has the shape (rows,)."""
         mask: BoolArray = self.row == np.arange(len(self.row))
         return mask
 
 
 @once
-def units(trace: Trace) -> Units:
+def owners(trace: Trace) -> Owners:
     parent, operator, canonical = trace.ints("parent"), trace.operators, trace.codes("op_name")
     in_optimizer = trace.rows("phase", OPTIMIZER)
     computing = canonical.lookup(np.array([not is_container(name) for name in canonical.values], np.bool_), False)
@@ -71,16 +71,16 @@ def units(trace: Trace) -> Units:
     position = {value: index for index, value in enumerate(values)}
     by_name = name.lookup(np.array([position.get(value or "", -1) for value in families], np.int32), np.int32(-1))
     by_event = of_event.lookup(np.array([position[value] for value in of_event.values], np.int32), np.int32(-1))
-    return Units(row, name, Codes(np.where(by_name >= 0, by_name, by_event).astype(np.int32), values))
+    return Owners(row, name, Codes(np.where(by_name >= 0, by_name, by_event).astype(np.int32), values))
 
 
-def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
+def owner_times(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the host time and the device time, each as an array of shape (rows,). Only the rows of counted operators
-    (:attr:`Units.own`) are meaningful. The time of a counted operator excludes the counted operators inside it."""
-    own, parent = units(trace).own, trace.ints("parent")
+    (:attr:`Owners.counted`) are meaningful. The time of a counted operator excludes the counted operators inside it."""
+    counted, parent = owners(trace).counted, trace.ints("parent")
     cpu, device = trace.ints("dur_ns").copy(), attribution.total_device_ns(trace).copy()
-    holder = nesting.nearest_above(parent, own)
-    inner = np.flatnonzero(own & (holder != NO_ROW))
+    holder = nesting.nearest_above(parent, counted)
+    inner = np.flatnonzero(counted & (holder != NO_ROW))
     for values in (cpu, device):
         np.subtract.at(values, holder[inner], values[inner].copy())
     return cpu, device
@@ -89,18 +89,18 @@ def unit_times(trace: Trace) -> tuple[IntArray, IntArray]:
 def piece_phases(trace: Trace, pieces: Slices) -> IntArray:
     """Return the phase of each piece of time as an index into the phase names of the trace. The index of an unknown
     phase is the number of names. The array has the shape (pieces,)."""
-    phase, unit = trace.codes("phase"), units(trace).row
+    phase, unit = trace.codes("phase"), owners(trace).row
     row = pieces.row
     holder = np.where(row == NO_ROW, NO_ROW, np.append(unit, NO_ROW)[row])
     holder = np.where(holder == NO_ROW, row, holder)
-    own = np.append(phase.codes, -1)[holder].astype(np.int64)
+    owner_phase = np.append(phase.codes, -1)[holder].astype(np.int64)
     labelled = np.append(phase.rows(DATALOADER, FORWARD, BACKWARD, OPTIMIZER), False)[holder]
     on_host = labelled & np.append(trace.host, False)[row]
     unlabelled = ~labelled & np.append(trace.host & (unit == NO_ROW), True)[row]
     before, after = _last(on_host, pieces.window), _last(on_host[::-1], pieces.window[::-1])[::-1]
-    after = np.where(after >= 0, len(own) - 1 - after, -1)
-    same = unlabelled & (before >= 0) & (after >= 0) & (own[before] == own[after])
-    phases = np.where(same, own[before], own)
+    after = np.where(after >= 0, len(owner_phase) - 1 - after, -1)
+    same = unlabelled & (before >= 0) & (after >= 0) & (owner_phase[before] == owner_phase[after])
+    phases = np.where(same, owner_phase[before], owner_phase)
     phases = np.where((row == NO_ROW) & ~same, phase.values.index(OTHER) if OTHER in phase.values else -1, phases)
     return np.where(phases < 0, len(phase.values), phases)
 

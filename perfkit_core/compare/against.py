@@ -17,13 +17,13 @@ import pandas as pd
 
 from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
-from perfkit_core.compare.pair import Asked, Pair, pair
+from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
 from perfkit_core.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 
-Side = Sequence[Trace]
+Sides = tuple[Sequence[Trace], Sequence[Trace]]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")
 NAMED_LAYERS: Final = 3
 _NOTE = mark(
@@ -105,13 +105,13 @@ def change(before: Pair, now: Pair) -> Change | None:
     return Change(first.difference, last.difference, low, high, noise, verdict)
 
 
-def _same(first: Sequence[statistics.Capture], second: Sequence[statistics.Capture]) -> bool:
+def _same(first: Sequence[statistics.StepSamples], second: Sequence[statistics.StepSamples]) -> bool:
     same_count = len(first) == len(second)
     return same_count and all(np.array_equal(a.step_ns, b.step_ns) for a, b in zip(first, second, strict=True))
 
 
 def _statistics(
-    base: Sequence[statistics.Capture], other: Sequence[statistics.Capture], between: float
+    base: Sequence[statistics.StepSamples], other: Sequence[statistics.StepSamples], between: float
 ) -> statistics.SampleStatistics | None:
     return statistics.of_steps([capture.step_ns for capture in base], [capture.step_ns for capture in other], between)
 
@@ -146,13 +146,13 @@ def _changed(before: pd.DataFrame, now: pd.DataFrame, keys: list[str]) -> pd.Dat
     return explained(largest_first(joined, keys))
 
 
-def against_report(sides: tuple[Side, Side], earlier: tuple[Side, Side], asked: Asked, names: Sequence[str]) -> Report:
+def against_report(sides: Sides, earlier: Sides, options: CompareOptions, names: Sequence[str]) -> Report:
     """Return the report on two runs, preceded by the changes since an earlier pair of runs.
 
     Four sections are added to :func:`~perfkit_core.compare.report.comparison_report`: new_waterfall, new_step_time,
     new_causes and new_layers. ``data["new"]`` holds the last three. Raises UsageError for options that do not apply.
     """
-    now, before = pair(*sides, asked), pair(*earlier, replace(asked, conditions=()))
+    now, before = pair(*sides, options), pair(*earlier, replace(options, conditions=()))
     why = reasons(now)
     trees = reasons(before).attribution, why.attribution
     step, by_cause, layers = change(before, now), new_causes(*trees), new_layers(*trees)
