@@ -32,7 +32,7 @@ COLUMNS: Final = (OPERATOR_NAME, *_SIZES, TYPE, *columns.added_by(GROUPINGS), *M
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the columns of the view that add up over ranks."""
     work = operator_work(trace)
-    sizes = np.array([one.product or _NO_PRODUCT for one in work.works] + [_NO_PRODUCT], np.int64)
+    sizes = np.array([call.product or _NO_PRODUCT for call in work.works] + [_NO_PRODUCT], np.int64)
     items = timed(trace, select.selected(trace, request))
     sizes = sizes[np.append(work.distinct, -1)[items.counted]]
     is_product = sizes[:, 0] >= 0

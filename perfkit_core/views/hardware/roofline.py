@@ -39,10 +39,10 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def tensors(shapes: str) -> str:
     """Return the sizes of the tensors among recorded arguments: ``8×64, 64×32``. Lists of tensors are in brackets."""
     try:
-        given = arguments(shapes, None, None)
+        recorded = arguments(shapes, None, None)
     except ValueError:
         return shapes
-    return ", ".join(text for argument in given if (text := _sizes(argument)))
+    return ", ".join(text for argument in recorded if (text := _sizes(argument)))
 
 
 def _sizes(argument: Argument) -> str:

@@ -50,17 +50,17 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     """Return the blocks that the view lists, as two arrays: positions of their allocations, indexes of their steps."""
-    change, made = memory.memory_events(trace).change, memory.blocks(trace)
+    change, blocks = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
-    step = ends.of(made.allocation)
+    step = ends.of(blocks.allocation)
     run = run_last[step]
-    alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
-    event, step, run = made.allocation[alive], step[alive], run[alive]
+    alive = (step >= 0) & blocks.alive(np.append(ends.last, -1)[run])
+    event, step, run = blocks.allocation[alive], step[alive], run[alive]
 
     # sizes of the blocks that a series of consecutive steps freed, but did not allocate
-    freed = made.end != NEVER
-    free = np.concatenate([made.end[freed], made.unmatched])
-    allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
+    freed = blocks.end != NEVER
+    free = np.concatenate([blocks.end[freed], blocks.unmatched])
+    allocation = np.concatenate([blocks.allocation[freed], np.full(len(blocks.unmatched), -1)])
     step_of_free = ends.of(free)
     run_of_free = run_last[step_of_free]
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)

@@ -82,14 +82,14 @@ def _filled(values: pd.Categorical, missing: str) -> pd.Categorical:
 
 def _sums(groups: Groups, ns: IntArray, host: BoolArray, device_known: bool) -> pd.DataFrame:
     cpu, device = groups.sum(np.where(host, ns, 0)), groups.sum(np.where(host, 0, ns))
-    known = np.full(len(groups), device_known)
+    recorded = np.full(len(groups), device_known)
     return groups.keys.assign(
         calls=groups.sum(host),
         self_cpu_ns=cpu,
         self_cpu_ratio=ratio(cpu, int(cpu.sum())),
-        device_calls=integers(groups.sum(~host), known),
-        device_ns=integers(device, known),
-        device_ratio=np.where(known, ratio(device, int(device.sum())), np.nan),
+        device_calls=integers(groups.sum(~host), recorded),
+        device_ns=integers(device, recorded),
+        device_ratio=np.where(recorded, ratio(device, int(device.sum())), np.nan),
     )
 
 

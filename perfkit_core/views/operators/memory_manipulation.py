@@ -52,9 +52,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(nesting.sum_up(trace.ints("parent"), launched_ns)[rows], "device")
     cpu_ratio, device_ratio = step_rows.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
-    known = np.full(len(groups), request.native or trace.rows("kind", *DEVICE_WORK).any())
+    recorded = np.full(len(groups), request.native or trace.rows("kind", *DEVICE_WORK).any())
     columns: dict[str, Any] = {"calls": groups.calls()} | cpu | {"cpu_ratio": cpu_ratio}
-    columns |= {name: integers(values, known) for name, values in device.items()} | {"device_ratio": device_ratio}
+    columns |= {name: integers(values, recorded) for name, values in device.items()} | {"device_ratio": device_ratio}
     return plain(groups.keys.assign(**columns))
 
 

@@ -63,10 +63,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.DataFrame:
     """Return the sums of the values of each group. Columns without values are NA."""
-    known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
+    present, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
     cells: dict[str, Any] = {"depth": np.full(len(groups), depth)}
     cells |= dict(plain(groups.keys.drop(columns="kind", errors="ignore")))
-    cells |= {name: integers(groups.sum(values[name]), known) if name in values else missing for name in _SUMS}
+    cells |= {name: integers(groups.sum(values[name]), present) if name in values else missing for name in _SUMS}
     return pd.DataFrame(cells)
 
 

@@ -53,7 +53,7 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
     times = times.dropna()
     steps = steps.loc[times.index]
     by_step = times.groupby(steps["step"])
-    median = by_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
+    median = by_step.transform(lambda values: np.sort(values.to_numpy(np.int64))[(len(values) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1
     return (times - median).astype("Int64").where(several)
 

@@ -32,8 +32,8 @@ def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFra
     ranks, rank = np.unique(result["rank"].fillna(-1).to_numpy(np.int64), return_inverse=True)
     result["start_ns"] = start - groupby.extremes(rank, len(ranks), start)[0][rank]
     for name in (f"{phase}_ns" for phase in PHASES if phase != OTHER):
-        known = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
-        result[name] = result[name].mask(result[name].isna() & known, 0)
+        has_phases = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
+        result[name] = result[name].mask(result[name].isna() & has_phases, 0)
     return result
 
 
