@@ -78,7 +78,7 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
     related: Links = {}
     if isinstance(trace, Trace):
         about = reports.of_page(trace)
-        advice = {} if about[0].table.empty else {one.id: one.candidate.rows for one in reports.of_trace(trace).advice}
+        advice = {} if about[0].table.empty else {a.id: a.candidate.rows for a in reports.of_trace(trace).advice}
         sections[1:1] = (*about, timeline.timeline_section(trace, marks=links.marks(trace, advice)))
         related = links.links(trace, advice)
         names = [section.name for section in sections]
@@ -124,13 +124,13 @@ def _shortened(section: Section, view: View) -> Section:
     if len(section.table) <= LONGEST:
         return section
     text = mark("The table shows the first {shown} of {count} rows. perfkit summary --view {view} shows all.")
-    kept = section.table.index[:LONGEST]
+    index = section.table.index[:LONGEST]
     order = view.sorted_by(section.table)
     if order is not None:
         text = mark("The table shows the largest {shown} of {count} rows. perfkit summary --view {view} shows all.")
-        kept = section.table.nlargest(LONGEST, order, keep="first").index.sort_values()
+        index = section.table.nlargest(LONGEST, order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
-    return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
+    return replace(section, table=section.table.loc[index].reset_index(drop=True), note=note)
 
 
 def _step_time(section: Section) -> Section:
