@@ -15,7 +15,7 @@ from perfkit_core.agents.requests import Reading
 from perfkit_core.agents.roots import Roots, below, fingerprint
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
-from perfkit_core.ranks.profile import Profile, Whole, opened
+from perfkit_core.ranks.profile import LoadedProfile, Profile, opened
 from perfkit_core.readers import choices
 from perfkit_core.readers.load import load
 from perfkit_core.system.paths import as_path, without_secrets
@@ -54,7 +54,10 @@ class Session:
         """Provide the profile of a request as one trace."""
         with self.reading(request) as profile:
             paths = self.places(request.sources)
-            yield profile.trace if isinstance(profile, Whole) else _named(load(paths, partial=request.partial), paths)
+            if isinstance(profile, LoadedProfile):
+                yield profile.trace
+            else:
+                yield _named(load(paths, partial=request.partial), paths)
 
     def choices(self, request: Reading) -> choices.Choices:
         return choices.including(
@@ -98,7 +101,7 @@ def _kept(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], T]
 
 def _opened(paths: Sequence[Path], partial: bool) -> Profile:
     profile = opened(paths, partial, together_bytes=TOGETHER_BYTES)
-    return Whole(_named(profile.trace, paths)) if isinstance(profile, Whole) else profile
+    return LoadedProfile(_named(profile.trace, paths)) if isinstance(profile, LoadedProfile) else profile
 
 
 def _named(trace: Trace, paths: Sequence[Path]) -> Trace:

@@ -13,7 +13,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Profile, Whole
+from perfkit_core.ranks.profile import LoadedProfile, Profile
 from perfkit_core.report import display, headline, pictures, summary, timeline
 
 FIRST: Final = 3
@@ -74,7 +74,7 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
         sections.append(section)
     sections.sort(key=lambda section: section.name in _OF_RANKS and section.table.empty)
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
-    trace = profile.trace if isinstance(profile, Whole) else profile
+    trace = profile.trace if isinstance(profile, LoadedProfile) else profile
     related: Links = {}
     if isinstance(trace, Trace):
         about = reports.of_page(trace)

@@ -179,7 +179,7 @@ def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class LoadedProfile:
     """A trace in memory. A trace of several ranks is reduced rank by rank."""
 
     trace: Trace
@@ -192,7 +192,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class PerRankProfile:
     """Many ranks. Each rank is read when it is reduced, in ``workers`` processes or in the Dask cluster whose scheduler
     has the address ``scheduler``. ``report`` receives progress texts."""
 
@@ -215,7 +215,7 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class PartialResults:
     """Partial results that were read from files. Only the views in these files can be computed."""
 
     stored: files.Stored
@@ -229,7 +229,7 @@ class Reduced:
         return _of_source(merge(stored.partials, views, job), stored.source, findings)
 
 
-Profile = Whole | Ranks | Reduced
+Profile = LoadedProfile | PerRankProfile | PartialResults
 """A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
@@ -260,21 +260,21 @@ def opened(
     if files.are_partials(sources):
         if chosen().step_on is not None:
             raise UsageError("partial results cannot be read with other steps", "give --step-on together with --shard")
-        return Reduced(files.read_all(sources, partial))
+        return PartialResults(files.read_all(sources, partial))
     planned = plan(sources, partial)
     if len(planned.ranks) == 1:
-        return Whole(load.load(sources, partial=partial))
+        return LoadedProfile(load.load(sources, partial=partial))
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
             trace = load.load(sources, partial=partial)
-            return Whole(trace.with_meta(source=planned.source))
-    return Ranks(planned, partial, workers, scheduler, report)
+            return LoadedProfile(trace.with_meta(source=planned.source))
+    return PerRankProfile(planned, partial, workers, scheduler, report)
 
 
 def as_profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:
     """Return the profile of a Trace, or of one or more sources as :func:`opened` reads them with ``reading``."""
     if isinstance(profile, Trace):
-        return Whole(profile)
+        return LoadedProfile(profile)
     return opened([profile] if isinstance(profile, (str, os.PathLike)) else list(profile), **reading)

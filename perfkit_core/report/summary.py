@@ -18,7 +18,7 @@ from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Computed, Profile, Whole
+from perfkit_core.ranks.profile import Computed, LoadedProfile, Profile
 from perfkit_core.ranks.reduce import understood
 from perfkit_core.report import facts, server_headline
 from perfkit_core.report.display import DEPTH, Display, check, displayed
@@ -104,7 +104,7 @@ def summary_report(
             raise UsageError(f"{names} cannot be grouped by {name!r}", hint)
     if display.average:
         check_average(views)
-    profile = Whole(profile) if isinstance(profile, Trace) else profile
+    profile = LoadedProfile(profile) if isinstance(profile, Trace) else profile
     more = [view for view in choose_views(_OF_VERDICT) if view not in views] if brief else []
     computed = profile.compute([*views, *more], replace(request, sort=display.sort), own_steps=display.average)
     if computed.averaged and not display.average:  # The partial results are averages already.
