@@ -22,7 +22,7 @@ from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, 
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import run_folder
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.storage import bytestream, store, stored_file
 from perfkit_core.system import paths
 
@@ -225,10 +225,10 @@ def _trace_file(run: Run, path: Path, read: bool) -> Run:
 def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
     ranks = {rank for meta in metas for rank in meta.ranks}
     devices = {device.id: device for meta in metas for device in meta.devices}
-    times = [ns for meta in metas if (ns := facts.recorded_at_ns(meta)) is not None]
+    times = [ns for meta in metas if (ns := source_facts.recorded_at_ns(meta)) is not None]
     return run | {
-        "framework": facts.framework(metas[0]) or None,
-        "devices": facts.devices(tuple(devices.values())) or None,
+        "framework": source_facts.framework(metas[0]) or None,
+        "devices": source_facts.devices(tuple(devices.values())) or None,
         "ranks": len(ranks) or None,
         "recorded_at": pd.Timestamp(min(times), unit="ns", tz="UTC") if times else None,
     }

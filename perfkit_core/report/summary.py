@@ -20,7 +20,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import Computed, LoadedProfile, Profile
 from perfkit_core.ranks.reduce import understood
-from perfkit_core.report import facts, server_headline
+from perfkit_core.report import server_headline, source_facts
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.headline import step_time
 from perfkit_core.report.verdict import VIEWS, verdict
@@ -134,7 +134,7 @@ def summary_report(
             recorded = (places, state if places.table["peak_growth_bytes"].isna().all() else peak)
             sections = sections if all(section.table.empty for section in recorded) else recorded
         sections = tuple(section for section in sections if not section.table.empty) or sections
-    source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
+    source = source_facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 

@@ -22,7 +22,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.load import load
 from perfkit_core.renderers import cells
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.system.paths import PathLike
 
 Profile = Trace | PathLike | Sequence[PathLike]
@@ -68,10 +68,10 @@ def computed(profile: Profile, names: Collection[str], partial: bool) -> tuple[d
     reading = {} if isinstance(profile, Trace) else {"partial": partial}
     views = [view for name, view in get_plugins().views().items() if name in names]
     if isinstance(profile, Trace) and not views:  # ranks are not split, which would copy the events
-        source, tables = facts.source(profile), {}
+        source, tables = source_facts.source(profile), {}
     else:
         result = as_profile(profile, **reading).compute(views, ViewRequest(by=(RANK,)))
-        source = facts.described(result.meta, result.quality, result.steps)
+        source = source_facts.described(result.meta, result.quality, result.steps)
         tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:
         tables[EVENTS] = profile.events.add_column(0, _ROW.name, pa.array(np.arange(len(profile))))
