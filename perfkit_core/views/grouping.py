@@ -17,7 +17,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import check_groupings
-from perfkit_core.views.tables import categorical, texts, texts_at
+from perfkit_core.views.tables import categorical, text_column_at, texts
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_core.views.user_code import innermost as line_of
 
@@ -146,7 +146,7 @@ def _line(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
 
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
-    return texts_at(trace.codes("name"), nearest)
+    return text_column_at(trace.codes("name"), nearest)
 
 
 def _is_label(trace: Trace) -> BoolArray:

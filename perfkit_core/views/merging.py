@@ -18,7 +18,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
-from perfkit_core.views.tables import Groups, group, integers, ratio, rounded_division, stacked
+from perfkit_core.views.tables import Groups, concat, group, integers, ratio, rounded_division
 
 _DEPTH: Final = "depth"
 # Keys of the dictionary with one rank's results: its table, and the denominator of each column of shares.
@@ -79,7 +79,7 @@ def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
         numbers = pd.Series([rank] * len(rows), index=rows.index, dtype="Int64")
         return pd.concat([numbers.rename("rank"), rows], axis=1)
 
-    return Reduction(reduce, lambda partials, request: stacked(partials))
+    return Reduction(reduce, lambda partials, request: concat(partials))
 
 
 def merge_tables(
@@ -91,7 +91,7 @@ def merge_tables(
     """Merge the tables of several ranks into one. The result has one row per key, sorted by first occurrence.
     A tree has one row per path, and siblings are sorted by the columns ``weight``. ``wholes`` has the denominator of
     each column of shares, summed over the ranks."""
-    rows = stacked(tables)
+    rows = concat(tables)
     if rows.empty:
         return rows
     declared = tuple(columns)

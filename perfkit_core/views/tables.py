@@ -1,4 +1,4 @@
-"""Tables made of arrays: groups of rows, their sums and statistics, text columns, and stacked tables."""
+"""Tables made of arrays: groups of rows, their sums and statistics, text columns, and concatenated tables."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
-def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
+def text_column_at(codes: Codes, rows: IntArray) -> pd.Categorical:
     """Return the texts of ``rows`` as :func:`texts` does. A row that is -1 becomes null."""
     return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
 
@@ -110,17 +110,17 @@ def with_columns(table: pd.DataFrame, cells: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({**table, **cells})
 
 
-def of_rows(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> pd.DataFrame:
+def frame(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table of the given rows. ``types`` has the columns and their types. For many tables of few rows, this is
     faster than ``DataFrame.astype``."""
     return pd.DataFrame({name: pd.array([row[name] for row in rows], kind) for name, kind in types.items()})
 
 
 def no_rows(types: Mapping[str, Any]) -> pd.DataFrame:
-    return of_rows((), types)
+    return frame((), types)
 
 
-def plain(table: pd.DataFrame) -> pd.DataFrame:
+def without_categoricals(table: pd.DataFrame) -> pd.DataFrame:
     """Replace categoricals by plain texts, so that the table does not depend on its trace. Missing texts become NA."""
     for name, kind in table.dtypes.items():
         if isinstance(kind, pd.CategoricalDtype):
@@ -135,7 +135,7 @@ def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.Data
     return table.sort_values(name, key=lambda values: values.map(position), kind="stable", ignore_index=True)
 
 
-def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the concatenation of the tables, with the columns of all tables."""
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:

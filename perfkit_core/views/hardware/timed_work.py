@@ -29,7 +29,7 @@ from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.devices.kernels import operator_rows
 from perfkit_core.views.operators.operator_work import UNKNOWN, counted_operator, operator_work
 from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.tables import group, plain, texts_at
+from perfkit_core.views.tables import group, text_column_at, without_categoricals
 
 GROUPINGS: Final = ("device", "module", "phase", "step", "rank")
 NO_SHAPES: Final = message("no input shapes were recorded (docs/roofline.md says how to record them)")
@@ -129,7 +129,7 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
     number = np.append(work.distinct, NO_ROW)[items.counted]
     types = pd.array([call.dtype for call in work.works] + [None], dtype=object)
     around = np.where(items.operator == NO_ROW, items.row, items.operator)
-    of_work = {"device": ("device", lambda trace, rows, _: texts_at(trace.codes("device"), items.row))}
+    of_work = {"device": ("device", lambda trace, rows, _: text_column_at(trace.codes("device"), items.row))}
     keys = names | {"type": types[number]} | grouping.keys(trace, request, around, GROUPINGS, of_work)
     groups = group(keys)
     main = main_items(trace, items)
@@ -155,7 +155,7 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
         )
     for name in ("tflop_per_s", "gb_per_s"):
         result[f"peak_{name}"] = pd.Series(getattr(limit, name)).groupby(groups.code).max().astype("Float64")
-    return plain(result)
+    return without_categoricals(result)
 
 
 def operator_keys(items: Timed) -> IntArray:

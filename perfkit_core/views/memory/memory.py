@@ -24,7 +24,7 @@ from perfkit_core.views import grouping, select
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.views.operators import calls
 from perfkit_core.views.steps.step_rows import cut_off_rows
-from perfkit_core.views.tables import plain, texts
+from perfkit_core.views.tables import texts, without_categoricals
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_core.views.user_code import innermost as line_of
 
@@ -63,7 +63,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "increase_bytes": change,
     }
     grouped = pd.DataFrame({**by, **measures})[counted].groupby(list(by), sort=False, dropna=False, observed=True)
-    return plain(grouped[list(measures)].sum().reset_index())
+    return without_categoricals(grouped[list(measures)].sum().reset_index())
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:

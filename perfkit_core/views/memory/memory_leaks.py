@@ -25,7 +25,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import NEVER, StepEnds
 from perfkit_core.views.memory.memory import by_owner, chosen
-from perfkit_core.views.tables import plain, rounded_division
+from perfkit_core.views.tables import rounded_division, without_categoricals
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "thread")
 
@@ -38,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     frame = frame[chosen(trace, request, events.row[event], by["name"])]
     grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
     sums = grouped.agg(steps=("step", "nunique"), blocks=("blocks", "sum"), bytes=("bytes", "sum")).reset_index()
-    sums = plain(sums)
+    sums = without_categoricals(sums)
     pool = sums["pool"].to_numpy(np.int64)
     of_steps = np.bincount(ends.pool[ends.follower >= 0], minlength=len(events.pool_rank))[pool]
     columns: dict[str, Any] = {"name": sums["name"], **memory.pool_columns(trace, events, pool)}

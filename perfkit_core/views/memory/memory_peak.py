@@ -21,7 +21,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING
 from perfkit_core.views.memory.memory import by_owner
-from perfkit_core.views.tables import plain
+from perfkit_core.views.tables import without_categoricals
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "step", "thread")
 BEFORE: Final = mark("(allocated before the recording)")
@@ -37,7 +37,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     by = by_owner(trace, request, event, GROUPINGS)
     frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": events.change[event]})
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
-    sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
+    sums = without_categoricals(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
     # the sizes of the blocks may not add up to the total of the pool: add rows for the rest
     block_bytes = groupby.sums(events.pool[event], pools, events.change[event])

@@ -27,7 +27,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import grouping, select
-from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
+from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals
 
 GRAPH: Final = "graph"
 GROUPINGS: Final = (GRAPH, "module", "stack", "phase", "step", "device", "rank")
@@ -54,7 +54,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         total_device_ns=device,
         total_device_ratio=ratio(device, int(device.sum())),
     )
-    return plain(result)
+    return without_categoricals(result)
 
 
 @once
@@ -93,7 +93,7 @@ def _graphs(trace: Trace, rows: IntArray, _: str | None) -> pd.Categorical:
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     runs = trace.host & names.rows(*(graph.event for graph in trace.meta.compiled if graph.event))
     span = np.append(nesting.nearest_on_path(trace.ints("parent"), runs), NO_ROW)
-    return texts_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
+    return text_column_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
 
 
 COLUMNS: Final = (

@@ -29,7 +29,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.select import check_groupings, marked, selected, step_numbers, threads
-from perfkit_core.views.tables import integers, plain, texts
+from perfkit_core.views.tables import integers, texts, without_categoricals
 
 GROUPINGS: Final = ("edge",)
 
@@ -88,7 +88,7 @@ def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
     result["after_on_stream"] = _nullable(number[earliest.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
     result["forward"] = _nullable(number[forward])
     result["forward_by"] = forward_by.where(forward != NO_ROW, pd.NA)
-    return plain(result)
+    return without_categoricals(result)
 
 
 def _nullable(numbers: IntArray) -> pd.arrays.IntegerArray:

@@ -18,7 +18,7 @@ from perfkit_core.views import attribution, grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
 from perfkit_core.views.operators.operators import GROUPINGS, chosen, keys, unowned
-from perfkit_core.views.tables import Groups, group, integers, plain
+from perfkit_core.views.tables import Groups, group, integers, without_categoricals
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
     labels = zip(*(result[str(name)] for name in ("name", "kind", *groupings)), strict=True)
     weight = trees.heaviest_first(labels, weights[:, 0], weights[:, 1])
-    return plain(result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True))
+    return without_categoricals(result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
     added = group({"name": name} | grouping.keys(trace, request, alone, GROUPINGS))
-    no_row, dur_ns, tops = np.full(len(added), NO_ROW), trace.ints("dur_ns"), plain(roots.keys)
+    no_row, dur_ns, tops = np.full(len(added), NO_ROW), trace.ints("dur_ns"), without_categoricals(roots.keys)
     above = position[nesting.nearest_above(parent, shown)[host]]
     numbers = len(tops) + np.arange(len(added))
     return Entries(
@@ -129,7 +129,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
             [attribution.total_device_ns(trace)[host], dur_ns[work], added.sum(dur_ns[alone]), dur_ns[alone]]
         ),
         top=np.concatenate([top, np.full(len(work), NO_ROW), numbers, np.full(len(alone), NO_ROW)]),
-        tops=pd.concat([tops, plain(added.keys)], ignore_index=True) if len(added) else tops,
+        tops=pd.concat([tops, without_categoricals(added.keys)], ignore_index=True) if len(added) else tops,
         host=len(host),
     )
 

@@ -28,7 +28,7 @@ from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops, operator_work
-from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts, with_columns
+from perfkit_core.views.tables import Groups, group, integers, ratio, texts, with_columns, without_categoricals
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
                     "rank")  # fmt: skip
@@ -88,7 +88,7 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
     missing = integers(np.zeros(len(groups), np.int64), np.zeros(len(groups), np.bool_))
     keys = groups.keys.assign(op_name=pd.Series(pd.NA, groups.keys.index, dtype=object))
     ratios = {name: np.full(len(groups), np.nan) for name in MEASURES if name.endswith("_ratio")}
-    return plain(keys.assign(**{name: ratios.get(name, values.get(name, missing)) for name in MEASURES}))
+    return without_categoricals(keys.assign(**{name: ratios.get(name, values.get(name, missing)) for name in MEASURES}))
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
     has_flops = flops != UNKNOWN
     flops[~has_flops] = 0
     cells["flops"] = groups.known_sum(flops, has_flops | request.native)
-    return plain(with_columns(groups.keys, {name: cells[name] for name in MEASURES}))
+    return without_categoricals(with_columns(groups.keys, {name: cells[name] for name in MEASURES}))
 
 
 def native_tables(trace: Trace, request: ViewRequest) -> NativeTables | None:

@@ -35,7 +35,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    steps = tables.stacked(partials)
+    steps = tables.concat(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]
     outside_communication = steps["dur_ns"] - steps["exposed_communication_ns"]

@@ -30,7 +30,7 @@ from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps.step_rows import position, step_frame
-from perfkit_core.views.tables import in_order_of, integers, no_rows, rounded_division, stacked, with_columns
+from perfkit_core.views.tables import concat, in_order_of, integers, no_rows, rounded_division, with_columns
 
 GROUPINGS: Final = ("step", "rank")
 ATTENTION: Final = "attention"
@@ -105,7 +105,7 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
     """Return the table of the steps of all ranks: one row per step, or per step kind."""
     select.check_groupings("serving", request, GROUPINGS)
-    steps = stacked(partials)
+    steps = concat(partials)
     if "step" in request.by or steps.empty:
         return steps if "step" in request.by else pd.DataFrame(columns=[c.name for c in COLUMNS if not c.by])
     keys = ["rank", "kind"] if "rank" in request.by else ["kind"]

@@ -16,7 +16,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
-from perfkit_core.views.tables import integers, stacked
+from perfkit_core.views.tables import concat, integers
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    result = stacked(partials)
+    result = concat(partials)
     if result.empty:
         return result
     start = result["start_ns"].to_numpy(np.int64)
