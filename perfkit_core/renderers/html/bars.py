@@ -148,12 +148,7 @@ def parts(section: Section) -> tuple[Part, ...]:
     total = sum(sizes)
     names = values(table[chart.x])
     return tuple(
-        Part(
-            text(name, section.column(chart.x)),
-            round(100 * size / total, 2),
-            format_ratio(size / total),
-            colour,
-        )
+        Part(text(name, section.column(chart.x)), round(100 * size / total, 2), format_ratio(size / total), colour)
         for name, size, colour in zip(names, sizes, colours.of_names(map(str, names)), strict=True)
         if size > 0
     )
