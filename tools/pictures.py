@@ -68,12 +68,12 @@ def terminal() -> str:
 def page(browser: Browser) -> bytes:
     """Return a screenshot of the page as PNG."""
     from perfkit_core.pages.profile import run_report
-    from perfkit_core.ranks.profile import Whole
+    from perfkit_core.ranks.profile import LoadedProfile
     from perfkit_core.renderers.html import page as html
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.html"
-        file.write_text(html.render(run_report(Whole(recording()))), encoding="utf-8")
+        file.write_text(html.render(run_report(LoadedProfile(recording()))), encoding="utf-8")
         tab = browser.new_page(viewport=SIZE, color_scheme="light")  # type: ignore[arg-type]
         tab.goto(file.as_uri())
         tab.locator("#steps .barlayer .point").first.wait_for()  # the chart in the picture is drawn last

@@ -20,7 +20,7 @@ from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.renderers.cells import cut
 from perfkit_core.replay import transforms
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.verify.ledger import Record
 from perfkit_core.verify.prediction import one_of
 
@@ -45,7 +45,7 @@ def meant(advices: Advices, prefix: str) -> Advice:
 def report(advice: Advice, advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> Report:
     of = text.step_or_recording(trace)
     parts = (*_finding(advice, trace), *_prediction(advice, advices, of), *_action(advice, advices, records))
-    return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, COLUMNS))
+    return Report(f"{advice.id}: {advice.title}", (source_facts.source(trace),), declared(parts, COLUMNS))
 
 
 def _finding(advice: Advice, trace: Trace) -> Iterator[Section]:

@@ -19,7 +19,7 @@ from perfkit_core.model.cache import once
 from perfkit_core.model.meta import may_lack_work
 from perfkit_core.model.report_data import Chart, Report, Section, declared
 from perfkit_core.model.trace import Trace
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.verify.ledger import Record
 
 SHOWN: Final = 3
@@ -45,7 +45,7 @@ _INTERVALS: Final = (
 def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every: bool = False) -> Report:
     """Return a report in words: all advice, the combined saving, and the rules that could not be evaluated. Long
     lists of these rules are cut short, except with ``every``. ``records`` are earlier measurements."""
-    of, source = step_or_recording(trace), facts.source(trace)
+    of, source = step_or_recording(trace), source_facts.source(trace)
     texts = [in_words(number, advice, advices, of, records) for number, advice in enumerate(advices.advice, 1)]
     more = mark("Evidence for the first advice: perfkit advise {source} --explain {id}.")
     first = [say(more, source=advices.source, id=advice.id) for advice in advices.advice[:1]]
@@ -57,7 +57,7 @@ def report(advices: Advices, trace: Trace, records: Sequence[Record] = (), every
 def brief(advices: Advices, trace: Trace, records: Sequence[Record] = (), most: int = SHOWN) -> Report:
     """Return a report that fits one screen: what to change, where, the predicted time and the fix of the first ``most``
     items of advice, and one line each on the other advice and on the rules that could not be evaluated."""
-    of, source = step_or_recording(trace), facts.source(trace)
+    of, source = step_or_recording(trace), source_facts.source(trace)
     saving = [advice for advice in advices.advice if advice.prediction.saving_ns is not None or advices.questions]
     shown = (saving or list(advices.advice))[:most]
     rest = [advice for advice in advices.advice if advice not in shown]
@@ -247,7 +247,7 @@ def answer(unit: Message, p: Prediction, applied: Message | None = None) -> Mess
 
 
 def table_report(advices: Advices, trace: Trace) -> Report:
-    source = facts.source(trace)
+    source = source_facts.source(trace)
     note = " ".join(map(render, sentences(advices, step_or_recording(trace))))
     section = Section("advice", say("Advice"), table(advices.advice), note=note, empty=say(NOTHING), columns=COLUMNS)
     return Report(say("Advice on {name}", name=source.label), (source,), (section,))

@@ -15,7 +15,7 @@ from perfkit_core.agents.requests import Reading
 from perfkit_core.agents.roots import Roots, below, fingerprint
 from perfkit_core.errors import UsageError
 from perfkit_core.model.trace import Trace
-from perfkit_core.ranks.profile import Profile, Whole, opened
+from perfkit_core.ranks.profile import LoadedProfile, Profile, opened
 from perfkit_core.readers.load import load_all
 from perfkit_core.readers.read_options import ReadOptions, read_options
 from perfkit_core.system.paths import as_path, without_secrets
@@ -49,7 +49,7 @@ class Session:
     def trace(self, request: Reading) -> Trace:
         """Return the profile of a request as one trace."""
         profile, paths = self.profile(request), self.paths(request.sources)
-        if isinstance(profile, Whole):
+        if isinstance(profile, LoadedProfile):
             return profile.trace
         return _named(load_all(paths, self.read_options(request)), paths)
 
@@ -95,7 +95,7 @@ def _cached(cache: OrderedDict[str, T], key: str, most: int, make: Callable[[], 
 
 def _opened(paths: Sequence[Path], options: ReadOptions) -> Profile:
     profile = opened(paths, options, together_bytes=TOGETHER_BYTES)
-    return replace(profile, trace=_named(profile.trace, paths)) if isinstance(profile, Whole) else profile
+    return replace(profile, trace=_named(profile.trace, paths)) if isinstance(profile, LoadedProfile) else profile
 
 
 def _named(trace: Trace, paths: Sequence[Path]) -> Trace:

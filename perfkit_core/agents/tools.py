@@ -22,7 +22,7 @@ from perfkit_core.model.report_data import Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Whole
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.readers.load import load
 from perfkit_core.renderers.cells import plain
 from perfkit_core.report import run_list
@@ -68,7 +68,7 @@ def runs(session: Session, request: requests.Runs) -> Content:
 def summary(session: Session, request: requests.Summary) -> Content:
     profile = session.profile(request)
     report = cut(summary_report(profile, choose_views(_FIRST_VIEWS), ViewRequest(), brief=True), _FIRST_ROWS)
-    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
+    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, LoadedProfile) else None)
 
 
 def view(session: Session, request: requests.View) -> Content:
@@ -80,7 +80,7 @@ def view(session: Session, request: requests.View) -> Content:
     display = Display(sort=request.sort, show=request.show, average=request.average, columns=tuple(request.columns))
     profile = session.profile(request)
     report = cut(summary_report(profile, choose_views([request.view]), view_request, display), request.limit)
-    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, Whole) else None)
+    return of_report(read_from(report, request.sources), profile.trace if isinstance(profile, LoadedProfile) else None)
 
 
 def advise(session: Session, request: requests.Advise) -> Content:
@@ -160,7 +160,7 @@ def _chosen(report: Report, names: list[str]) -> tuple[Section, ...]:
 
 def sql(session: Session, request: requests.Sql) -> Content:
     profile = session.profile(request)
-    source = profile.trace if isinstance(profile, Whole) else session.paths(request.sources)
+    source = profile.trace if isinstance(profile, LoadedProfile) else session.paths(request.sources)
     report = statement.report(
         source, request.statement, request.limit + 1, options=session.read_options(request),
         engine=lambda tables: bounded.opened(tables, request.seconds, session.cancelled.is_set),

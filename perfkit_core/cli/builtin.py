@@ -54,7 +54,7 @@ def perfkit_sources() -> Sequence[Source]:
 
 
 @hookimpl
-def perfkit_analyses() -> Sequence[View]:
+def perfkit_views() -> Sequence[View]:
     from perfkit_core.replay import critical_path
     from perfkit_core.views import VIEWS
 

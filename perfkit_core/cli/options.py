@@ -212,9 +212,9 @@ def profile(
 
 def views_of_partials(profile: Profile) -> tuple[str, ...]:
     """Return the names of the views in a profile of partial results. Return () for any other profile."""
-    from perfkit_core.ranks.profile import Reduced
+    from perfkit_core.ranks.profile import PartialResults
 
-    return profile.stored.job.views if isinstance(profile, Reduced) else ()
+    return profile.stored.job.views if isinstance(profile, PartialResults) else ()
 
 
 def write_shard(

@@ -21,7 +21,7 @@ from perfkit_core.model.columns import duration, key
 from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
@@ -75,7 +75,7 @@ def multi_run_report(runs: Sequence[Run], options: CompareOptions) -> Report:
     ]
     return Report(
         say("{count} runs compared", count=len(runs)),
-        tuple(replace(facts.source(run.captures[0]), label=run.name) for run in runs),
+        tuple(replace(source_facts.source(run.captures[0]), label=run.name) for run in runs),
         declared(sections, report.COLUMNS),
         headline=tuple(headline),
         warnings=(warning,) if other_devices else (),
@@ -94,8 +94,8 @@ def multi_run_report(runs: Sequence[Run], options: CompareOptions) -> Report:
 def _row(run: Run, result: Pair, is_base: bool) -> dict[str, object]:
     meta, steps = run.captures[0].meta, result.steps
     row: dict[str, object] = {
-        "run": run.name, "framework": facts.framework(meta) or pd.NA,
-        "devices": facts.devices(meta.devices) or pd.NA, "captures": len(run.captures),
+        "run": run.name, "framework": source_facts.framework(meta) or pd.NA,
+        "devices": source_facts.devices(meta.devices) or pd.NA, "captures": len(run.captures),
         "steps": sum(len(samples.step) for samples in result.captures[1]),
     }  # fmt: skip
     if steps is None:

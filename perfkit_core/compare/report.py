@@ -33,7 +33,7 @@ from perfkit_core.model.columns import (
 )
 from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source, declared
 from perfkit_core.model.trace import Trace
-from perfkit_core.report.facts import source
+from perfkit_core.report.source_facts import source
 from perfkit_core.views.steps.activity import has_device_work
 
 _COMPARED: Final = (

@@ -13,7 +13,7 @@ from perfkit_core.advice.advice import Advice, Advices
 from perfkit_core.language.messages import render, say
 from perfkit_core.model.report_data import Report, Section, declared
 from perfkit_core.model.trace import Trace
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.verify.ledger import Record
 
 _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
@@ -21,7 +21,7 @@ _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
 
 def report(advices: Advices, trace: Trace, records: Sequence[Record] | None = None) -> Report:
     """Return the page of all advice. ``records`` are measured outcomes of the rules; None if no ledger was read."""
-    of, source = text.step_or_recording(trace), facts.source(trace)
+    of, source = text.step_or_recording(trace), source_facts.source(trace)
     parts = [reports.overview(advices)]
     for number, advice in enumerate(advices.advice):
         title = text.title(number + 1, advice, advices.questions[number] if advices.questions else None)
@@ -36,7 +36,7 @@ def explained(advice: Advice, advices: Advices, trace: Trace, records: Sequence[
     """Return the page of one item of advice."""
     outcomes = () if records is None else ledger.sections(records)
     parts = (*_parts(advice, render(advice.title), advices, trace, records or ()), *outcomes)
-    return Report(f"{advice.id}: {advice.title}", (facts.source(trace),), declared(parts, ledger.COLUMNS))
+    return Report(f"{advice.id}: {advice.title}", (source_facts.source(trace),), declared(parts, ledger.COLUMNS))
 
 
 def _parts(advice: Advice, title: str, advices: Advices, trace: Trace, records: Sequence[Record]) -> Iterator[Section]:

@@ -13,7 +13,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Profile, Whole
+from perfkit_core.ranks.profile import LoadedProfile, Profile
 from perfkit_core.report import display, headline, pictures, summary, timeline
 
 FIRST: Final = 3
@@ -74,11 +74,11 @@ def run_report(profile: Profile | Trace, peaks: str | None = None) -> Report:
         sections.append(section)
     sections.sort(key=lambda section: section.name in _OF_RANKS and section.table.empty)
     # Advice and timeline need the whole trace, but the traces of many ranks are never in memory at the same time.
-    trace = profile.trace if isinstance(profile, Whole) else profile
+    trace = profile.trace if isinstance(profile, LoadedProfile) else profile
     related: Links = {}
     if isinstance(trace, Trace):
         about = reports.of_page(trace)
-        advice = {} if about[0].table.empty else {one.id: one.candidate.rows for one in reports.of_trace(trace).advice}
+        advice = {} if about[0].table.empty else {a.id: a.candidate.rows for a in reports.of_trace(trace).advice}
         sections[1:1] = (*about, timeline.timeline_section(trace, marks=links.marks(trace, advice)))
         related = links.links(trace, advice)
         names = [section.name for section in sections]
@@ -124,13 +124,13 @@ def _shortened(section: Section, view: View) -> Section:
     if len(section.table) <= LONGEST:
         return section
     text = mark("The table shows the first {shown} of {count} rows. perfkit summary --view {view} shows all.")
-    kept = section.table.index[:LONGEST]
+    index = section.table.index[:LONGEST]
     order = view.sorted_by(section.table)
     if order is not None:
         text = mark("The table shows the largest {shown} of {count} rows. perfkit summary --view {view} shows all.")
-        kept = section.table.nlargest(LONGEST, order, keep="first").index.sort_values()
+        index = section.table.nlargest(LONGEST, order, keep="first").index.sort_values()
     note = f"{section.note} {say(text, shown=LONGEST, count=len(section.table), view=view.name)}"
-    return replace(section, table=section.table.loc[kept].reset_index(drop=True), note=note)
+    return replace(section, table=section.table.loc[index].reset_index(drop=True), note=note)
 
 
 def _step_time(section: Section) -> Section:

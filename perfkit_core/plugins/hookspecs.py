@@ -33,7 +33,7 @@ def perfkit_recorders() -> Sequence[contracts.Recorder]:  # type: ignore[empty-b
 
 
 @hookspec
-def perfkit_analyses() -> Sequence[contracts.View]:  # type: ignore[empty-body]
+def perfkit_views() -> Sequence[contracts.View]:  # type: ignore[empty-body]
     """Views, for ``perfkit summary --view NAME`` and for the sections of reports."""
 
 

@@ -59,7 +59,7 @@ class Plugins:
         return next((one.instead.get(flag) for one in self.recorders() if one.framework == framework), None)
 
     def views(self) -> dict[str, contracts.View]:
-        return {view.name: view for view in self._flat("perfkit_analyses")}
+        return {view.name: view for view in self._flat("perfkit_views")}
 
     def renderers(self) -> dict[str, contracts.Renderer]:
         return {renderer.name: renderer for renderer in self._flat("perfkit_renderers")}

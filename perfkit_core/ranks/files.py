@@ -168,7 +168,7 @@ def _read(path: Path) -> Stored:
     return stored
 
 
-def asked(stored: Stored, job: Job) -> Job:
+def restricted_job(stored: Stored, job: Job) -> Job:
     """Return the stored job, but only with the views of ``job``. Raises UsageError if one of these views is not
     stored, or if ``job`` has options that differ from the stored options."""
     for view in job.views:
@@ -176,11 +176,11 @@ def asked(stored: Stored, job: Job) -> Job:
             raise UsageError(
                 f"the partial results lack the view {view}", f"choose from {', '.join(stored.job.views)} (--view)"
             )
-    made = replace(stored.job.request, sort=job.request.sort)
-    other = job.request not in (made, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps
+    request = replace(stored.job.request, sort=job.request.sort)
+    other = job.request not in (request, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps
     if other or (job.reading.changes_events and job.reading != stored.job.reading):
         raise UsageError(
             "the partial results were written with other options",
             "give the same --by, --step, --filter, … as for the shards, or omit these options",
         )
-    return msgspec.structs.replace(stored.job, views=job.views, request=made)
+    return msgspec.structs.replace(stored.job, views=job.views, request=request)

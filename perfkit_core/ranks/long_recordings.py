@@ -71,8 +71,8 @@ def _of_whole(trace: Trace, views: Sequence[View]) -> list[Any] | None:
     # a lost replay may show only beside a replay of another part
     if lost_records(trace) or any(finding.code in CODES for finding in trace.quality):
         return None
-    found = [ranks[0], *(view.in_parts(trace) for view in views if view.in_parts is not None)]
-    return None if None in found else found
+    values = [ranks[0], *(view.in_parts(trace) for view in views if view.in_parts is not None)]
+    return None if None in values else values
 
 
 def _last_quiet_row(trace: Trace) -> int:

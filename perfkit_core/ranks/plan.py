@@ -44,12 +44,12 @@ class Job(msgspec.Struct, frozen=True):
         return self.request.steps is None and (self.own_steps or self.reading.step_kind is not None)
 
 
-class Facts(msgspec.Struct, frozen=True):
+class RankSummary(msgspec.Struct, frozen=True):
     """Facts about a rank besides its tables."""
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    told: bool  # Whether the files record the number of the rank.
+    rank_recorded: bool = msgspec.field(name="told")  # Whether the files record the number of the rank.
     events: int
     steps: tuple[int, ...]  # The recorded step numbers.
     recorded: tuple[str, ...] = ()  # Columns that are empty in a table, although events have values there.
@@ -59,7 +59,7 @@ class Facts(msgspec.Struct, frozen=True):
 class Partial(msgspec.Struct, frozen=True):
     """The partial results of one rank: facts about the rank, and for each view the data to merge with other ranks."""
 
-    facts: Facts
+    facts: RankSummary
     views: dict[str, Any]
 
 
@@ -89,17 +89,17 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
     order of the files. Cycles of one recording belong to one rank. Only the beginning and the metadata of each file are
     read. With ``partial``, files that are not recordings are left out. Raises SourceError."""
     plugins = get_plugins()
-    places, findings = load.files_of(sources, plugins, partial)
+    entries, findings = load.files_of(sources, plugins, partial)
     files: list[Path] = []
-    for place in places:
-        store.flush(place)
-        with reaching(place):
-            if not exists(place):
-                raise SourceError(f"{place}: no such file or folder", "check the path")
-            more, about = run_folder.cycles(place, partial) if is_folder(place) else ([place], ())
+    for entry in entries:
+        store.flush(entry)
+        with reaching(entry):
+            if not exists(entry):
+                raise SourceError(f"{entry}: no such file or folder", "check the path")
+            more, about = run_folder.cycles(entry, partial) if is_folder(entry) else ([entry], ())
         files += more
         findings += about
-    known: dict[str, int | None] = {}
+    rank_of: dict[str, int | None] = {}
     recordings: dict[str, str | None] = {}
     for path in files:
         rank = cycle_of = None
@@ -111,12 +111,12 @@ def plan(sources: Sequence[PathLike], partial: bool = False) -> Plan:
             with reaching(path), contextlib.suppress(SourceError):
                 cycle_of = run_folder.recording(path)
             recordings[str(path)] = cycle_of
-        known[str(path)] = rank
-    taken = {rank for rank in known.values() if rank is not None}
-    numbers, _ = join_ranks.numbered_processes(recordings, taken)
-    if not numbers and not taken:  # a single process
-        return Plan(readable(sources[0]), (RankFiles(tuple(known)),), findings)
+        rank_of[str(path)] = rank
+    recorded_ranks = {rank for rank in rank_of.values() if rank is not None}
+    numbers, _ = join_ranks.numbered_processes(recordings, recorded_ranks)
+    if not numbers and not recorded_ranks:  # a single process
+        return Plan(readable(sources[0]), (RankFiles(tuple(rank_of)),), findings)
     ranks: dict[int, list[str]] = {}
-    for name, rank in known.items():
+    for name, rank in rank_of.items():
         ranks.setdefault(numbers[name] if rank is None else rank, []).append(name)
     return Plan(readable(sources[0]), tuple(RankFiles(tuple(ranks[rank]), rank) for rank in sorted(ranks)), findings)

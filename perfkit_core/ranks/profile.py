@@ -28,7 +28,7 @@ from perfkit_core.model.meta import (
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import files, long_recordings, reduce, run
-from perfkit_core.ranks.plan import Facts, Job, Partial, Plan, plan
+from perfkit_core.ranks.plan import Job, Partial, Plan, RankSummary, plan
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.system import memory_limit
@@ -144,23 +144,23 @@ def _without_device(
     return tables
 
 
-def check(facts: Sequence[Facts]) -> tuple[Finding, ...]:
+def check(facts: Sequence[RankSummary]) -> tuple[Finding, ...]:
     """Return warnings about ranks whose numbers perfkit assigned. Raises SourceError if the ranks cannot belong to one
     run: frameworks differ, a rank occurs twice, or recordings without a rank are from different times."""
     if not facts:
         raise SourceError("no rank could be read", "omit --partial to see the first error")
     join_ranks.check_frameworks(fact.meta for fact in facts)
-    seen: dict[tuple[int, ...], str] = {}
+    source_of: dict[tuple[int, ...], str] = {}
     for fact in facts:
         source, ranks = fact.meta.source, fact.meta.ranks
-        if seen.setdefault(ranks, source) != source:
+        if source_of.setdefault(ranks, source) != source:
             raise SourceError(
-                f"{seen[ranks]} and {source} both contain rank {', '.join(map(str, ranks)) or 'unknown'}",
+                f"{source_of[ranks]} and {source} both contain rank {', '.join(map(str, ranks)) or 'unknown'}",
                 "give the files of one run; perfkit compare compares two runs",
             )
-    unknown = [fact.meta for fact in facts if fact.meta.ranks and not fact.told]
-    known = {rank for fact in facts if fact.told for rank in fact.meta.ranks}
-    _, findings = join_ranks.numbered([meta.source for meta in unknown], known)
+    unknown = [fact.meta for fact in facts if fact.meta.ranks and not fact.rank_recorded]
+    recorded_ranks = {rank for fact in facts if fact.rank_recorded for rank in fact.meta.ranks}
+    _, findings = join_ranks.numbered([meta.source for meta in unknown], recorded_ranks)
     if any(finding.code == join_ranks.BY_ORDER for finding in findings):
         join_ranks.check_one_time(unknown)
     return findings
@@ -173,13 +173,13 @@ def _unknown_waits(tables: Mapping[str, pd.DataFrame], meta: TraceMeta, job: Job
     restricted = job.own_steps or request.steps is not None or any((request.pattern, request.kind, request.device))
     if table is None or table.empty or "rank" not in table or restricted:
         return ()
-    known = set(table.loc[table["collectives"] > 0, "rank"].tolist())
+    with_waits = set(table.loc[table["collectives"] > 0, "rank"].tolist())
     incomplete = float(table["incomplete"].sum() / max(table["collectives"].sum(), 1))
-    return waits_not_known(set(meta.ranks) - known, len(meta.ranks), incomplete)
+    return waits_not_known(set(meta.ranks) - with_waits, len(meta.ranks), incomplete)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class LoadedProfile:
     """A trace in memory. A trace of several ranks is reduced rank by rank."""
 
     trace: Trace
@@ -193,7 +193,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class PerRankProfile:
     """Many ranks. Each rank is read when it is reduced, in ``workers`` processes or in the Dask cluster whose scheduler
     has the address ``scheduler``. ``report`` receives progress texts."""
 
@@ -211,12 +211,12 @@ class Ranks:
         if not partials and failed:
             raise run.error(failed[min(failed)])
         self.report("merging")
-        findings = left_out({number: one.message for number, one in failed.items()}, count)
+        findings = left_out({number: failure.message for number, failure in failed.items()}, count)
         return _of_source(merge(partials, views, job), self.plan.source, self.plan.findings + findings)
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class PartialResults:
     """Partial results that were read from files. Only the views in these files can be computed."""
 
     stored: files.Stored
@@ -224,14 +224,14 @@ class Reduced:
 
     def compute(self, views: Sequence[View], request: ViewRequest, own_steps: bool = False) -> Computed:
         stored = self.stored
-        job = files.asked(stored, Job(tuple(view.name for view in views), request, own_steps, self.reading))
+        job = files.restricted_job(stored, Job(tuple(view.name for view in views), request, own_steps, self.reading))
         if not stored.partials and stored.left_out:
             raise SourceError(stored.left_out[min(stored.left_out)], "no rank could be read")
         findings = stored.findings + left_out(stored.left_out, stored.ranks)
         return _of_source(merge(stored.partials, views, job), stored.source, findings)
 
 
-Profile = Whole | Ranks | Reduced
+Profile = LoadedProfile | PerRankProfile | PartialResults
 """A profile. ``compute`` returns the tables of views, or raises UsageError or SourceError."""
 
 
@@ -258,21 +258,21 @@ def opened(
     if files.are_partials(sources):
         if options.step_on is not None:
             raise UsageError("partial results cannot be read with other steps", "give --step-on together with --shard")
-        return Reduced(files.read_all(sources, options.partial), options)
+        return PartialResults(files.read_all(sources, options.partial), options)
     planned = plan(sources, options.partial)
     if len(planned.ranks) == 1:
-        return Whole(load.load_all(sources, options), options)
+        return LoadedProfile(load.load_all(sources, options), options)
     if workers == 1 and scheduler is None:
         paths = [as_path(path) for rank in planned.ranks for path in rank.paths]
         sizes = (math.inf if is_remote(path) else path.stat().st_size * _UNPACKED.get(path.suffix, 1) for path in paths)
         if sum(sizes) <= together_bytes:
             trace = load.load_all(sources, options)
-            return Whole(trace.with_meta(source=planned.source), options)
-    return Ranks(planned, options, workers, scheduler, report)
+            return LoadedProfile(trace.with_meta(source=planned.source), options)
+    return PerRankProfile(planned, options, workers, scheduler, report)
 
 
 def as_profile(profile: Trace | PathLike | Sequence[PathLike], **reading: Any) -> Profile:
     """Return the profile of a Trace, or of one or more sources as :func:`opened` reads them with ``reading``."""
     if isinstance(profile, Trace):
-        return Whole(profile)
+        return LoadedProfile(profile)
     return opened([profile] if isinstance(profile, (str, os.PathLike)) else list(profile), **reading)

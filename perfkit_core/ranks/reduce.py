@@ -20,7 +20,7 @@ from perfkit_core.model.event_columns import ROW_REFERENCES
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.plan import Facts, Failed, Job, Partial, RankFiles
+from perfkit_core.ranks.plan import Failed, Job, Partial, RankFiles, RankSummary
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.system.paths import as_path
 from perfkit_core.views.merging import reduction
@@ -76,11 +76,11 @@ def reduce_rank(files: RankFiles, job: Job) -> tuple[Partial, ...] | Failed:
         if files.rank is not None:
             traces = [trace if trace.meta.ranks else with_rank(trace, files.rank) for trace in traces]
         join_ranks.check_apart(traces)
-        whole = concat_traces(sorted(traces, key=join_ranks.in_time))
-        whole = whole.with_findings(*join_ranks.cycles_by_name([trace.meta for trace in traces]))
+        joined = concat_traces(sorted(traces, key=join_ranks.in_time))
+        joined = joined.with_findings(*join_ranks.cycles_by_name([trace.meta for trace in traces]))
         if job.reading.step_on is not None:
-            whole = with_steps_on(whole, job.reading.step_on)
-        return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(whole))
+            joined = with_steps_on(joined, job.reading.step_on)
+        return tuple(reduce_trace(trace, job, rank_recorded) for trace in split(joined))
     except PerfkitError as error:
         return Failed(error.message, error.hint, isinstance(error, UsageError))
 
@@ -89,24 +89,24 @@ def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     """Return the partial results of a trace of one rank. Raises UsageError."""
     views = get_plugins().views()
     steps = step_numbers(trace)
-    wanted = job.request.steps
-    if wanted is not None:  # steps that this rank lacks may exist in other ranks
-        wanted = tuple(step for step in wanted if step in set(steps))
+    requested = job.request.steps
+    if requested is not None:  # steps that this rank lacks may exist in other ranks
+        requested = tuple(step for step in requested if step in set(steps))
     elif job.only_steps:
-        wanted = steps
-    request = replace(job.request, steps=wanted)
+        requested = steps
+    request = replace(job.request, steps=requested)
     partials = {name: reduction(views[name]).reduce(trace, understood(views[name], request)) for name in job.views}
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
     unknown: set[str] = set()  # recorded columns that are empty in at least one table
-    known = {name for name in schema.COLUMN_NAMES if trace.known(name)}
+    names = {name for name in schema.COLUMN_NAMES if trace.known(name)}
     for name, partial in partials.items():
         tables = list(_tables(partial))
-        unknown |= {column for table in tables for column in known & {*table.columns} if table[column].isna().all()}
+        unknown |= {column for table in tables for column in names & {*table.columns} if table[column].isna().all()}
         if all(table.empty for table in tables):
             empty[name] = views[name].explain_empty(trace)
     recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown)
-    return Partial(Facts(meta, trace.quality, rank_recorded, len(trace), steps, recorded, empty), partials)
+    return Partial(RankSummary(meta, trace.quality, rank_recorded, len(trace), steps, recorded, empty), partials)
 
 
 def _tables(partial: Any) -> Iterator[pd.DataFrame]:

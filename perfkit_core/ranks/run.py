@@ -175,7 +175,7 @@ def tasks(ranks: Sequence[RankFiles]) -> list[list[RankFiles]]:
 def reduce_ranks(ranks: Sequence[RankFiles], job: Job) -> list[Answer]:
     """Reduce several ranks. Stop at the first failure that makes the whole command fail."""
     answers: list[Answer] = []
-    with kept():
+    with keeping_freed_memory():
         for files in ranks:
             answer = reduce_rank(files, job)
             answers.append(answer)
@@ -193,7 +193,7 @@ def error(failed: Failed) -> PerfkitError:
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def keeping_freed_memory() -> Iterator[None]:
     """Let malloc keep freed memory while the ``with`` block runs, then restore the settings of the process.
 
     Dask sets the variable ``MALLOC_TRIM_THRESHOLD_`` for its workers. glibc then returns freed memory to the system

@@ -103,7 +103,7 @@ def _cut(name: str, length: int) -> str:
     if _BRACKET.search(name):
         for level in range(max((depth for depth, _, _ in _lists(name)), default=0), 0, -1):
             if len(name) > length:
-                name = _emptied(name, [one[1:] for one in _lists(name) if one[0] == level], length)
+                name = _emptied(name, [span[1:] for span in _lists(name) if span[0] == level], length)
         for pattern, replacement in _AROUND:
             if len(name) > length:
                 name = pattern.sub(replacement, name)
@@ -120,9 +120,9 @@ def _emptied(name: str, lists: list[tuple[int, int]], length: int) -> str:
     room = length - len(name) + sum(end - start - 1 for start, end in long)
     parts, done = [], 0
     for start, end in long:
-        kept = end if end - start - 1 <= room else start + (room if room > _SHORT else 0)
-        room -= max(0, min(kept, end - 1) - start)
-        parts.append(name[done:kept] + ("" if kept == end else "…"))
+        cut_at = end if end - start - 1 <= room else start + (room if room > _SHORT else 0)
+        room -= max(0, min(cut_at, end - 1) - start)
+        parts.append(name[done:cut_at] + ("" if cut_at == end else "…"))
         done = end
     return "".join(parts) + name[done:]
 

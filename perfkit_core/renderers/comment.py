@@ -37,12 +37,12 @@ def comment(report: Report) -> str:
         blocks = list(_blocks(report, names, rows))
         if _length(blocks) <= LONGEST:
             return "\n\n".join(blocks) + "\n"
-    kept: list[str] = []
+    fitting: list[str] = []
     for block in (*blocks[1:], ""):
         note = say("Parts that are too long for a comment are left out.")
-        if _length([blocks[0], *kept, block, note]) <= LONGEST:
-            kept.append(block or note)
-    return "\n\n".join([blocks[0], *kept]) + "\n"
+        if _length([blocks[0], *fitting, block, note]) <= LONGEST:
+            fitting.append(block or note)
+    return "\n\n".join([blocks[0], *fitting]) + "\n"
 
 
 def _length(blocks: list[str]) -> int:
@@ -50,29 +50,29 @@ def _length(blocks: list[str]) -> int:
 
 
 def _blocks(report: Report, names: int, rows: int) -> Iterator[str]:
-    def said(text: Text) -> str:
+    def shortened(text: Text) -> str:
         sentence = render(text)
         longest = names * _SENTENCE
         return markdown.prose(sentence if len(sentence) <= longest else f"{sentence[:longest]}…")
 
     title = message("Performance: {title}", title=report.title)
-    yield f"### {said(title)}"
-    sentences = [said(sentence) for sentence in (*report.headline, *report.warnings)]
+    yield f"### {shortened(title)}"
+    sentences = [shortened(sentence) for sentence in (*report.headline, *report.warnings)]
     findings: dict[bool, list[str]] = {False: [], True: []}
     for finding in parts.findings(report):
-        label = f"{said(finding.label)}: " if finding.label else ""
-        findings[finding.note].append(f"- {label}{said(finding.text)}")
+        label = f"{shortened(finding.label)}: " if finding.label else ""
+        findings[finding.note].append(f"- {label}{shortened(finding.text)}")
     yield from (f"**{sentence}**" for sentence in sentences[:1])
     if lines := [*(f"- {sentence}" for sentence in sentences[1:]), *findings[False][:rows]]:
         yield "\n".join(lines)
-    sections = [replace(each, limit=min(rows, each.limit or rows)) for each in report.sections if len(each.table)]
+    sections = [replace(part, limit=min(rows, part.limit or rows)) for part in report.sections if len(part.table)]
     for section in sections:
         if section.name in _BARS:
             shown, _ = text_table.table_lines(section, parts.shown(section), _WIDTH, text_table.Style())
             yield markdown.block("\n".join(shown))
         elif section.name in _VISIBLE:
             yield from markdown.section_body(replace(section, note=""), names)
-    sources = [f"- {said(parts.source_line(report, source))}" for source in report.sources[:_MOST_SOURCES]]
+    sources = [f"- {shortened(parts.source_line(report, source))}" for source in report.sources[:_MOST_SOURCES]]
     yield _folded(say("Runs and notes on the data"), ["\n".join([*sources, *findings[True][:rows]])])
     for section in sections:
         if section.name not in (*_BARS, *_VISIBLE):

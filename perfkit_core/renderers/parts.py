@@ -16,14 +16,14 @@ UNSAID: Final = ("rank", "error")
 """Columns that are usually empty. Lists such as "No values for: …" and "No values in these rows: …" omit them."""
 
 
-def known(section: Section) -> pd.DataFrame:
+def recorded_table(section: Section) -> pd.DataFrame:
     """Return the table of a section without the columns for which the profile has no data."""
     return section.table.drop(columns=list(section.unknown or ()), errors="ignore")
 
 
 def shown(section: Section) -> pd.DataFrame:
     """Return the rows to show: the first ``section.limit`` rows, without the columns that have no data."""
-    return known(section) if section.limit is None else known(section).head(section.limit)
+    return recorded_table(section) if section.limit is None else recorded_table(section).head(section.limit)
 
 
 def more(section: Section, hint: str = "") -> str:
@@ -38,7 +38,7 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
     """Yield up to two sentences: which columns were not recorded, and which other columns are empty in ``rows``."""
     names = [str(name) for name in section.table.columns] if len(rows) else []
     empty = [name for name in names if name not in rows.columns or rows[name].isna().all()]
-    others = [section.column(name) for name in names if name not in empty]
+    filled = [section.column(name) for name in names if name not in empty]
     unrecorded: list[Column] = []
     absent: list[Column] = []
     for name in (name for name in empty if name not in UNSAID):
@@ -46,9 +46,9 @@ def unknown(section: Section, rows: pd.DataFrame) -> Iterator[str]:
         never = section.table[name].isna().all() if section.unknown is None else name in section.unknown
         (unrecorded if never else absent).append(section.column(name))
     if unrecorded:
-        yield say("No values for: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, others)))
+        yield say("No values for: {columns}", columns=say(", ").join(table_columns.without_units(unrecorded, filled)))
     if absent:
-        names_of_absent = say(", ").join(table_columns.without_units(absent, others))
+        names_of_absent = say(", ").join(table_columns.without_units(absent, filled))
         yield say("No values in these rows: {columns}", columns=names_of_absent)
 
 
@@ -100,7 +100,7 @@ class SourcesFinding(NamedTuple):
 def findings(report: Report) -> list[SourcesFinding]:
     owners: dict[tuple[Text, str, bool], list[str]] = {}
     for source in report.sources:
-        for finding in dict.fromkeys((one.text, one.code, one.note) for one in source.quality):
+        for finding in dict.fromkeys((entry.text, entry.code, entry.note) for entry in source.quality):
             owners.setdefault(finding, []).append(cells.visible(source.label))
     result = []
     for finding, labels in owners.items():

@@ -43,21 +43,21 @@ def heading(column: Column) -> str:
     return column.title if column.proper else say(column.title)
 
 
-def without_units(columns: Sequence[Column], others: Iterable[Column]) -> list[str]:
+def without_units(columns: Sequence[Column], other_columns: Iterable[Column]) -> list[str]:
     """Return the headings of ``columns`` for a sentence, without duplicates.
 
     In a table, columns with equal headings have different units. A sentence shows no units, so words are added:
 
-    - A time "Total" becomes "Total (time)" if ``others`` also has a column "Total".
+    - A time "Total" becomes "Total (time)" if ``other_columns`` also has a column "Total".
     - A share "Total" becomes "Total (%)", but stays "Total" if ``columns`` also has a time, size or count "Total".
       One "Total" then stands for both columns.
     - A size "Allocated" becomes "Allocated memory"."""
-    taken = {declared.title for declared in others}
+    other_titles = {declared.title for declared in other_columns}
     quantities = {declared.title for declared in columns if declared.unit != "ratio"}
     headings = []
     for declared in columns:
         text = heading(declared)
-        unique = declared.title in quantities if declared.unit == "ratio" else declared.title not in taken
+        unique = declared.title in quantities if declared.unit == "ratio" else declared.title not in other_titles
         if declared.name == declared.unit:
             headings.append(text)
         elif not unique:
@@ -129,17 +129,17 @@ def columns(
     a column ``depth`` is a tree: its first column has indented names, and the column ``depth`` is left out."""
     declarations = tuple(declared)
     pairs = [(column(declarations, str(name)), values(table[name])) for name in table.columns]
-    known = [pair for pair in pairs if any(value is not None for value in pair[1])] or pairs
-    forms = _formats([(declaration, values_of[:first]) for declaration, values_of in known], unit)
-    shown = _with_bars([_shown(declaration, values_of, forms[declaration.name]) for declaration, values_of in known])
+    filled = [pair for pair in pairs if any(value is not None for value in pair[1])] or pairs
+    forms = _formats([(declaration, values_of[:first]) for declaration, values_of in filled], unit)
+    shown = _with_bars([_shown(declaration, values_of, forms[declaration.name]) for declaration, values_of in filled])
     if _DEPTH not in table.columns:
         return shown
     depths = [int(depth) for depth in table[_DEPTH]]
     names = [
-        replace(one, cells=tuple(indent * depth + cell for depth, cell in zip(depths, one.cells, strict=True)))
-        for one in shown if one.name == "name"
+        replace(c, cells=tuple(indent * depth + cell for depth, cell in zip(depths, c.cells, strict=True)))
+        for c in shown if c.name == "name"
     ]  # fmt: skip
-    return [*names, *(one for one in shown if one.name not in (_DEPTH, "name"))]
+    return [*names, *(c for c in shown if c.name not in (_DEPTH, "name"))]
 
 
 def values(column: pd.Series) -> list[Any]:
@@ -192,11 +192,11 @@ def _with_bars(shown: list[ShownColumn]) -> list[ShownColumn]:
     if any(column.shares for column in shown):
         return shown
     candidates = []
-    for at, one in enumerate(shown):
-        if one.declared.unit in _UNITS_WITH_BARS and one.declared.kind != POSITION:
-            numbers = {float(value) for value in one.order if value}
-            if len(one.order) > 2 and len(numbers) > 1 and min(numbers) >= 0:
-                candidates.append((_UNITS_WITH_BARS.index(one.declared.unit), at))
+    for at, shown_column in enumerate(shown):
+        if shown_column.declared.unit in _UNITS_WITH_BARS and shown_column.declared.kind != POSITION:
+            numbers = {float(value) for value in shown_column.order if value}
+            if len(shown_column.order) > 2 and len(numbers) > 1 and min(numbers) >= 0:
+                candidates.append((_UNITS_WITH_BARS.index(shown_column.declared.unit), at))
     if not candidates:
         return shown
     _, at = min(candidates)

@@ -57,9 +57,9 @@ def _shortened(report: Report, excess: int) -> Report:
             break
         code = section.code_lines
         if excess > 0 and len(code) > _FEWEST_ROWS:
-            kept = max(1, len(code) - excess - 1)
-            sections[at] = replace(section, code="\n".join([*code[:kept], "…"]))
-            excess -= len(code) - kept - 1
+            lines = max(1, len(code) - excess - 1)
+            sections[at] = replace(section, code="\n".join([*code[:lines], "…"]))
+            excess -= len(code) - lines - 1
     return replace(report, sections=tuple(sections))
 
 
@@ -73,7 +73,7 @@ def _lines(report: Report, width: int | None, style: Style, brief: bool) -> Iter
         yield from _cut(line, width, most=most) if brief else wrapped(line, width)
     if warnings:
         yield from ("", style.bold(say("Data quality")))
-    texts = (wrapped(f"! {_finding(one)} [{visible(one.code)}]", width, "  ", "    ") for one in warnings)
+    texts = (wrapped(f"! {_finding(warning)} [{visible(warning.code)}]", width, "  ", "    ") for warning in warnings)
     yield from map(style.yellow, _brief_warnings(warnings, width, most) if brief else chain.from_iterable(texts))
     sentences = (*report.headline, *report.warnings)
     if sentences:
@@ -115,10 +115,10 @@ def _brief_warnings(warnings: Sequence[parts.SourcesFinding], width: int | None,
     for warning in warnings:
         by_code.setdefault((warning.label, warning.code), []).append(warning)
     groups = list(by_code.values())
-    for first, *others in groups[:_SHOWN_WARNINGS]:
+    for first, *repeats in groups[:_SHOWN_WARNINGS]:
         code = f" [{visible(first.code)}]"
-        if others:
-            code += say(" and {count} more", count=len(others))
+        if repeats:
+            code += say(" and {count} more", count=len(repeats))
         yield from _cut(f"! {_finding(first)}", width, "  ", "    ", code, most)
     hidden = sum(map(len, groups[_SHOWN_WARNINGS:]))
     if hidden:

@@ -68,8 +68,8 @@ def table_lines(
         shown = [column for column in formatted if column.declared.compared or not _is_zero(column)]
         formatted = _short_labels(by_worth(shown))
     barred = None if width is None else bar_column(formatted)
-    kept, left_out = fitting(formatted, width, barred, section.chosen)
-    return _table(kept, width, style, barred if barred in kept else None), left_out
+    fitted, left_out = fitting(formatted, width, barred, section.chosen)
+    return _table(fitted, width, style, barred if barred in fitted else None), left_out
 
 
 def without_zeros(section: Section) -> Section:
@@ -113,10 +113,10 @@ def fitting(
     later = [column for column in later if not column.declared.by]
     # Keys come first: a table whose columns of numbers fit, but not the name of the row, says nothing.
     by_worth = [*(column for column in texts if column not in later), *(c for c in shown if c.numeric), *later]
-    wanted = shown if chosen else by_worth
+    by_priority = shown if chosen else by_worth
     needed = -len(GAP)
     names: set[str] = set()
-    for column in wanted:
+    for column in by_priority:
         size = full_width(column) + (_BAR + 1 if column is barred else 0)
         needed += len(GAP) + (size if column.numeric else min(size, _MIN_NAME_WIDTH))
         if needed > width and len(names) > 1:

@@ -31,7 +31,7 @@ from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.system.paths import readable
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
-from perfkit_core.views.tables import categorical, group, integers, plain
+from perfkit_core.views.tables import categorical, group, integers, without_categoricals
 
 GROUPINGS: Final = ("step", "rank")
 PATH: Final = mark("critical path")
@@ -289,7 +289,7 @@ def _summed(replay: Replay, steps: Steps, request: ViewRequest, rows: _Rows) -> 
         "time_ns": groups.sum(rows.time_ns),
         "slack_ns": integers(least, least < never),
     }
-    return plain(groups.keys).assign(**cells)
+    return without_categoricals(groups.keys).assign(**cells)
 
 
 _LEVELS: Final = ("root", "place", "name")

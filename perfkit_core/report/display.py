@@ -56,14 +56,14 @@ class Display:
 def check(tables: Mapping[str, pd.DataFrame], display: Display, columns: Sequence[Column] = ()) -> None:
     """Raise UsageError if no table has a requested column, or if an option requires a tree and no table is a tree.
     ``columns`` are the declared columns of the views."""
-    known = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
-    wanted = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
-    for column in wanted:
-        if not called(columns, column, known):
+    column_names = list(dict.fromkeys(str(name) for table in tables.values() for name in table.columns))
+    requested = ([display.sort] if display.sort else []) + list(display.columns) + list(display.minimums)
+    for column in requested:
+        if not called(columns, column, column_names):
             shown = ", ".join(tables)
-            raise UsageError(f"no column {column!r} in {shown}", spelled_like(column, known, "columns"))
+            raise UsageError(f"no column {column!r} in {shown}", spelled_like(column, column_names, "columns"))
     of_trees = any(value is not None for value in (display.start, display.trim, display.depth))
-    if (of_trees or display.displayed_only) and DEPTH not in known:
+    if (of_trees or display.displayed_only) and DEPTH not in column_names:
         hint = "start, trim, depth and displayed-only require a view with a column depth"
         raise UsageError(f"no tree among the views: {', '.join(tables)}", hint)
 
@@ -77,13 +77,13 @@ def displayed(table: pd.DataFrame, view: View, display: Display, by: Sequence[st
         table = table if order is None else sorted_siblings(table, order, display.ascending)
         table = _cut_tree(table, view, display)
     else:
-        for pattern, wanted in ((display.show, True), (display.hide, False)):
+        for pattern, shown in ((display.show, True), (display.hide, False)):
             if pattern is not None:
                 mentions = np.zeros(len(table), np.bool_)
                 for name in (str(name) for name in table.columns if _is_text(table[name])):
                     texts = [value if isinstance(value, str) else None for value in table[name]]
                     mentions |= matches(texts, pattern)
-                table = table[mentions == wanted]
+                table = table[mentions == shown]
         table = table[_large_enough(table, view, display)].reset_index(drop=True)
         if order is not None:
             # Ties are sorted by name, so that their order does not depend on the numbering of events.
@@ -126,19 +126,19 @@ def _cut_tree(table: pd.DataFrame, view: View, display: Display) -> pd.DataFrame
         keep &= topmost(parent, matches(name, display.trim)) < 0
     if display.depth is not None:
         keep &= depth - np.where(root >= 0, depth[root], 0) <= display.depth
-    for pattern, wanted in ((display.show, True), (display.hide, False)):
+    for pattern, shown in ((display.show, True), (display.hide, False)):
         if pattern is not None:
-            keep &= matches(name, pattern) == wanted
+            keep &= matches(name, pattern) == shown
     counted = without(table, parent, ~keep, view.summed) if display.displayed_only else table
-    return kept(counted, parent, keep)
+    return filtered_tree(counted, parent, keep)
 
 
-def topmost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return for each row the index of the topmost ``wanted`` row on its path from the root; -1 if there is none."""
-    return nesting.first_on_path(parent, np.where(wanted, np.arange(len(parent)), -1))
+def topmost(parent: IntArray, mask: BoolArray) -> IntArray:
+    """Return for each row the index of the topmost row in the mask on its path from the root; -1 if there is none."""
+    return nesting.first_on_path(parent, np.where(mask, np.arange(len(parent)), -1))
 
 
-def kept(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
+def filtered_tree(table: pd.DataFrame, parent: IntArray, keep: BoolArray) -> pd.DataFrame:
     """Return the rows where ``keep`` is true. The depth of a row decreases by its number of dropped ancestors."""
     depth = nesting.sum_down(parent, keep.astype(np.int64)) - 1
     result = table[keep].reset_index(drop=True)

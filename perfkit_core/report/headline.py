@@ -153,30 +153,30 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
     # rank → mean time outside communication per step (ns), and its excess over the median rank (ratio)
     average = ranks.groupby("rank")["own_time_ns"].mean().astype("float64")
     middle = float(average.sort_values().iloc[(len(average) - 1) // 2]) or 1.0
-    own = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
+    by_rank = {int(rank): (time, time / middle - 1) for rank, time in zip(average.index, average.tolist(), strict=True)}
     waiting = waiting[waiting["collectives"] > 0] if len(waiting) else waiting
     if waiting.empty:
-        return _slower_on_their_own(own)
-    known = ranks[ranks["rank"].isin(waiting["rank"])]
-    whole = int(waiting["caused_wait_ns"].sum())
-    matters = whole >= MATTERS * float(known["dur_ns"].sum())
+        return _slower_on_their_own(by_rank)
+    compared = ranks[ranks["rank"].isin(waiting["rank"])]
+    waiting_ns = int(waiting["caused_wait_ns"].sum())
+    matters = waiting_ns >= MATTERS * float(compared["dur_ns"].sum())
     share = max(0.25, 1.5 / len(waiting))
-    late = waiting[waiting["caused_wait_ns"] >= share * whole] if matters else waiting.iloc[:0]
+    late = waiting[waiting["caused_wait_ns"] >= share * waiting_ns] if matters else waiting.iloc[:0]
     doubtful = 2 * late["doubtful_ns"] > late["caused_wait_ns"]
     unsure, late = late[doubtful], late[~doubtful]
     unknown = sorted(set(ranks["rank"].tolist()) - set(waiting["rank"].tolist()))
     at_least = bool(waiting["incomplete"].sum() > EDGES * waiting["collectives"].sum())
-    lines = [*_late(late, whole, at_least)]
+    lines = [*_late(late, waiting_ns, at_least)]
     for row in unsure.head(NAMED_RANKS)[["rank", "caused_wait_ns"]].to_dict("records"):
         text = mark(
             "It is unknown whether other ranks wait for rank {rank}: clock errors could explain most of the apparent "
             "wait of {time:ns}."
         )
         lines.append(message(text, rank=row["rank"], time=row["caused_wait_ns"]))
-    lines = lines or [_no_straggler(known, whole, bool(unknown), at_least)]
+    lines = lines or [_no_straggler(compared, waiting_ns, bool(unknown), at_least)]
     stragglers = tuple(int(rank) for rank in late["rank"].tolist())
-    for rank in [rank for rank in stragglers if rank in own][:NAMED_RANKS]:
-        time, over = own[rank]
+    for rank in [rank for rank in stragglers if rank in by_rank][:NAMED_RANKS]:
+        time, over = by_rank[rank]
         text = mark(
             "Without exposed communication, a step of rank {rank} takes {time:ns}, which is not more than a step of "
             "the median rank. So rank {rank} is not slower; it starts later."
@@ -192,14 +192,14 @@ def stragglers(ranks: pd.DataFrame, waiting: pd.DataFrame) -> Stragglers:
             "The waiting times of {unknown} of {count} ranks are unknown ({ranks}), because their clocks cannot be "
             "compared with the clocks of other ranks."
         )
-        lines.append(message(text, unknown=len(unknown), count=len(own), ranks=spelled(unknown)))
+        lines.append(message(text, unknown=len(unknown), count=len(by_rank), ranks=spelled(unknown)))
     return Stragglers(stragglers, tuple(lines))
 
 
-def _late(late: pd.DataFrame, whole: int, at_least: bool) -> Iterator[Message]:
+def _late(late: pd.DataFrame, waiting_ns: int, at_least: bool) -> Iterator[Message]:
     columns = ["rank", "last", "collectives", "caused_wait_ns"]
     for rank, last, collectives, caused in late.head(NAMED_RANKS)[columns].itertuples(index=False):
-        values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / whole}
+        values = {"rank": rank, "last": last, "collectives": collectives, "time": caused, "share": caused / waiting_ns}
         text = mark(
             "Rank {rank} keeps the other ranks waiting: it was the last rank in {last} of {collectives} collectives. "
             "The other ranks waited {time:ns} for it, which is {share:ratio} of all waiting."
@@ -233,22 +233,22 @@ def _no_straggler(ranks: pd.DataFrame, waiting_ns: int, unknown: bool, at_least:
     return message(text, time=waiting_ns, share=share, known=ranks["rank"].nunique())
 
 
-def _slower_on_their_own(own: Mapping[int, tuple[float, float]]) -> Stragglers:
+def _slower_on_their_own(by_rank: Mapping[int, tuple[float, float]]) -> Stragglers:
     # Among many ranks, some are always slower than most. So the excess must be a multiple of the usual deviation.
-    distances = sorted(abs(over) for _, over in own.values())
+    distances = sorted(abs(over) for _, over in by_rank.values())
     least = max(SLOWER, OUTLYING * distances[(len(distances) - 1) // 2])
-    slow = sorted((rank for rank, (_, over) in own.items() if over >= least), key=lambda rank: -own[rank][0])
+    slow = sorted((rank for rank, (_, over) in by_rank.items() if over >= least), key=lambda rank: -by_rank[rank][0])
     if slow:
         text = mark(
             "Rank {rank} is slower than the other ranks: without exposed communication, its steps take {time:ns}, "
             "which is {more:ratio} more than the steps of the median rank."
         )
-        lines = [message(text, rank=rank, time=own[rank][0], more=own[rank][1]) for rank in slow[:NAMED_RANKS]]
+        lines = [message(text, rank=rank, time=by_rank[rank][0], more=by_rank[rank][1]) for rank in slow[:NAMED_RANKS]]
     else:
         text = mark(
             "No rank is much slower than the other ranks: without exposed communication, their steps take {low:ns} to "
             "{high:ns}."
         )
-        times = [time for time, _ in own.values()]
+        times = [time for time, _ in by_rank.values()]
         lines = [message(text, low=min(times), high=max(times))]
     return Stragglers(tuple(slow), tuple(lines))

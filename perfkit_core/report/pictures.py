@@ -91,10 +91,10 @@ def category_section(trace: Trace) -> Section:
         name = f"{category}_bytes"
         table[name] = highest[:, number]
         columns.append(size(name, worded(category, categories.COLUMN), quantity="level", proper=True))
-    place = memory.pool_table(trace, events, np.array([pool]), {}).iloc[0]
-    device = place["device"]
-    if len(events.pool_rank) > 1 and pd.notna(place["rank"]):
-        device = say("rank {rank} {device}", rank=int(place["rank"]), device=device)
+    pool_row = memory.pool_table(trace, events, np.array([pool]), {}).iloc[0]
+    device = pool_row["device"]
+    if len(events.pool_rank) > 1 and pd.notna(pool_row["rank"]):
+        device = say("rank {rank} {device}", rank=int(pool_row["rank"]), device=device)
     text = mark("{device}, at the highest level in each of {count} time intervals.")
     chart = Chart("bar", "time_ns", tuple(column.name for column in columns[1:]))
     note = say(text, device=device, count=STRETCHES)
@@ -146,11 +146,11 @@ def fitting(section: Section) -> tuple[pd.DataFrame, str]:
     stretch = np.searchsorted(steps, table["step"].to_numpy(np.int64)) // long
     times = [name for name in map(str, table.columns) if section.column(name).unit == "ns"]
     grouped = table[["rank", *times]].assign(stretch=stretch).groupby(["rank", "stretch"], sort=True)
-    total, known = grouped.sum(min_count=1), grouped.count()
+    total, counts = grouped.sum(min_count=1), grouped.count()
     averages = pd.DataFrame(index=total.index)
     for name in times:
-        whole = rounded_division(total[name].fillna(0).to_numpy(np.int64), known[name].to_numpy(np.int64))
-        averages[name] = pd.Series(whole, index=total.index).astype("Int64").where(known[name] > 0)
+        mean = rounded_division(total[name].fillna(0).to_numpy(np.int64), counts[name].to_numpy(np.int64))
+        averages[name] = pd.Series(mean, index=total.index).astype("Int64").where(counts[name] > 0)
     averages = averages.reset_index()
     ends = [steps[begin : begin + long][[0, -1]].tolist() for begin in range(0, len(steps), long)]
     labels = [str(first) if first == last else f"{first}–{last}" for first, last in ends]

@@ -22,7 +22,7 @@ from perfkit_core.model.meta import Finding, TraceMeta, about_job, joined_meta, 
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import run_folder
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.storage import bytestream, store, stored_file
 from perfkit_core.system import paths
 
@@ -157,8 +157,8 @@ def _run(path: Path, read_files: bool) -> Run | None:
             return _trace_file(run, path, read_files)
         return _stored(run, [path], ()) if _is_stored_run(path) else None
     except PerfkitError as error:
-        place, text = run["path"], paths.readable(error)
-        return run | {"error": text.removeprefix(f"{place}: ").removeprefix(f"{place}{os.sep}")}
+        name, text = run["path"], paths.readable(error)
+        return run | {"error": text.removeprefix(f"{name}: ").removeprefix(f"{name}{os.sep}")}
     except (OSError, pa.ArrowException, ValueError) as error:
         return run | {"error": _reason(error)}
 
@@ -172,22 +172,22 @@ def _is_stored_run(path: Path) -> bool:
 
 
 def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) -> Run:
-    opened = [stored_file.read_footer(file) for file in files]
-    stored = {str(one.path): one.stored for one in opened}
-    steps = pa.concat_tables(map(_steps, opened))
+    stored_files = [stored_file.read_footer(file) for file in files]
+    stored = {str(file.path): file.stored for file in stored_files}
+    steps = pa.concat_tables(map(_steps, stored_files))
     # A finding about missing data in one cycle is dropped if another cycle of the same rank has the data.
-    numbers, about_ranks = run_folder.numbered({file: one.meta for file, one in stored.items()})
+    numbers, about_ranks = run_folder.numbered({file: cycle.meta for file, cycle in stored.items()})
     metas = [
-        msgspec.structs.replace(one.meta, ranks=(numbers[file],)) if file in numbers else one.meta
-        for file, one in stored.items()
+        msgspec.structs.replace(cycle.meta, ranks=(numbers[file],)) if file in numbers else cycle.meta
+        for file, cycle in stored.items()
     ]
-    findings = [[finding.finding() for finding in one.quality] for one in stored.values()]
-    of_ranks = united([(meta.ranks, found) for meta, found in zip(metas, findings, strict=True)])
-    return _described(run, [one.meta for one in stored.values()]) | {
+    findings = [[finding.finding() for finding in cycle.quality] for cycle in stored.values()]
+    of_ranks = united([(meta.ranks, of_cycle) for meta, of_cycle in zip(metas, findings, strict=True)])
+    return _described(run, [cycle.meta for cycle in stored.values()]) | {
         "cycles": len({meta.cycle for meta in metas}),
         "steps": len(np.unique(steps["step"].to_numpy())),
         "median_step_ns": _median(steps["dur_ns"].to_numpy()),
-        "events": sum(one.footer.num_rows for one in opened),
+        "events": sum(file.footer.num_rows for file in stored_files),
         "file_bytes": sum(file.stat().st_size for file in files),
         "findings": len({*of_ranks, *about_ranks, *about_job(joined_meta(metas)), *about_folder}),
     }
@@ -225,10 +225,10 @@ def _trace_file(run: Run, path: Path, read: bool) -> Run:
 def _described(run: Run, metas: Sequence[TraceMeta]) -> Run:
     ranks = {rank for meta in metas for rank in meta.ranks}
     devices = {device.id: device for meta in metas for device in meta.devices}
-    times = [ns for meta in metas if (ns := facts.recorded_at_ns(meta)) is not None]
+    times = [ns for meta in metas if (ns := source_facts.recorded_at_ns(meta)) is not None]
     return run | {
-        "framework": facts.framework(metas[0]) or None,
-        "devices": facts.devices(tuple(devices.values())) or None,
+        "framework": source_facts.framework(metas[0]) or None,
+        "devices": source_facts.devices(tuple(devices.values())) or None,
         "ranks": len(ranks) or None,
         "recorded_at": pd.Timestamp(min(times), unit="ns", tz="UTC") if times else None,
     }

@@ -25,38 +25,38 @@ def sentences(table: pd.DataFrame | None) -> Iterator[Message]:
     if table is None or table.empty or "kind" not in table:
         return
     for row in table[table["kind"] != CAPTURE].to_dict("records"):
-        known = {str(name): value for name, value in row.items() if not pd.isna(value)}
-        values = {"steps": _steps(known), "time": _time(known)}
-        if "step_ns" in known and "busy_ns" in known:
+        numbers = {str(name): value for name, value in row.items() if not pd.isna(value)}
+        values = {"steps": _steps(numbers), "time": _time(numbers)}
+        if "step_ns" in numbers and "busy_ns" in numbers:
             device = message(
                 "The device is busy for {busy:ratio} of the step time. For {gap:ratio} it waits for the next step to "
                 "start.",
-                busy=known["busy_ratio"], gap=known.get("gap_ratio", 0.0),
+                busy=numbers["busy_ratio"], gap=numbers.get("gap_ratio", 0.0),
             )  # fmt: skip
             yield message("{steps} {time} {device}", **values, device=device)
         else:
             yield message("{steps} {time}", **values)
 
 
-def _steps(known: Mapping[str, Any]) -> Message:
-    values = {"what": message(_NAMES[known["kind"]]), "requests": known.get("requests")}
-    if "requests" not in known:
-        return plural("{what}: {n:count} step.", "{what}: {n:count} steps.", known["steps"], **values)
+def _steps(numbers: Mapping[str, Any]) -> Message:
+    values = {"what": message(_NAMES[numbers["kind"]]), "requests": numbers.get("requests")}
+    if "requests" not in numbers:
+        return plural("{what}: {n:count} step.", "{what}: {n:count} steps.", numbers["steps"], **values)
     return plural(
         "{what}: {n:count} step with {requests:count} requests.",
         "{what}: {n:count} steps with {requests:count} requests on average.",
-        known["steps"], **values,
+        numbers["steps"], **values,
     )  # fmt: skip
 
 
-def _time(known: Mapping[str, Any]) -> Message:
-    if "step_ns" in known and "tokens_per_s" in known:
+def _time(numbers: Mapping[str, Any]) -> Message:
+    if "step_ns" in numbers and "tokens_per_s" in numbers:
         text = mark("A step takes {time:ns} on average ({rate:count} tokens/s).")
-        return message(text, time=known["step_ns"], rate=round(known["tokens_per_s"]))
-    if "step_ns" in known:
-        return message("A step takes {time:ns} on average.", time=known["step_ns"])
-    if known.get("busy_ns") and "tokens" in known:
+        return message(text, time=numbers["step_ns"], rate=round(numbers["tokens_per_s"]))
+    if "step_ns" in numbers:
+        return message("A step takes {time:ns} on average.", time=numbers["step_ns"])
+    if numbers.get("busy_ns") and "tokens" in numbers:
         text = mark("A step has {time:ns} of device work (at most {rate:count} tokens/s).")
-        busy_ns = known["busy_ns"]
-        return message(text, time=busy_ns, rate=round(known["tokens"] / known["steps"] / busy_ns * 1e9))
-    return message("The range of a step takes {time:ns} on the host.", time=known["range_ns"])
+        busy_ns = numbers["busy_ns"]
+        return message(text, time=busy_ns, rate=round(numbers["tokens"] / numbers["steps"] / busy_ns * 1e9))
+    return message("The range of a step takes {time:ns} on the host.", time=numbers["range_ns"])

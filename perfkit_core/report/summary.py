@@ -18,9 +18,9 @@ from perfkit_core.model.report_data import Chart, Report, Section
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Computed, Profile, Whole
+from perfkit_core.ranks.profile import Computed, LoadedProfile, Profile
 from perfkit_core.ranks.reduce import understood
-from perfkit_core.report import facts, server_headline
+from perfkit_core.report import server_headline, source_facts
 from perfkit_core.report.display import DEPTH, Display, check, displayed
 from perfkit_core.report.headline import step_time
 from perfkit_core.report.verdict import VIEWS, verdict
@@ -36,15 +36,15 @@ def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
         if name not in result.columns:
             continue
         if view.column(name).unit in ("ns", "bytes", "flops"):
-            known = result[name].notna()
-            result.loc[known, name] = rounded_division(result.loc[known, name].to_numpy("int64"), steps)
+            present = result[name].notna()
+            result.loc[present, name] = rounded_division(result.loc[present, name].to_numpy("int64"), steps)
         else:
             result[name] = result[name].astype("Float64") / steps
     return result
 
 
-def not_recorded(view: View, whole: pd.DataFrame, computed: Computed) -> tuple[str, ...]:
-    """Return the names of the columns of ``whole``, the table of ``view``, whose data were not recorded.
+def not_recorded(view: View, table: pd.DataFrame, computed: Computed) -> tuple[str, ...]:
+    """Return the names of the columns of ``table``, the result of ``view``, whose data were not recorded.
 
     - If no device work was recorded: columns about device work, if they are empty or always 0.
     - Other columns, if they are empty and the request covers all events. If the event table has a column of the same
@@ -52,8 +52,8 @@ def not_recorded(view: View, whole: pd.DataFrame, computed: Computed) -> tuple[s
     """
     no_devices = any(finding.code == NO_DEVICE for finding in computed.quality)
     names = []
-    for name in map(str, whole.columns):
-        column = whole[name]
+    for name in map(str, table.columns):
+        column = table[name]
         empty = bool(column.isna().all())
         if no_devices and view.column(name).place == DEVICE:
             zeros = pd.api.types.is_numeric_dtype(column) and not column.fillna(0).any()
@@ -95,15 +95,16 @@ def summary_report(
     ``brief`` report begins with a verdict, and leaves out empty sections. Of an inference server, it shows the steps
     by kind instead of the steps on the host. If no operators were recorded, it shows the recorded memory. Raises
     UsageError if no view supports a grouping."""
-    known = list(dict.fromkeys(name for view in views for name in view.groupings))
+    groupings = list(dict.fromkeys(name for view in views for name in view.groupings))
     for item in request.by:
         name = split_grouping(item)[0]
-        if name not in known and not any(understood(view, replace(request, by=(item,))).by for view in views):
+        if name not in groupings and not any(understood(view, replace(request, by=(item,))).by for view in views):
             names = ", ".join(view.name for view in views)
-            raise UsageError(f"{names} cannot be grouped by {name!r}", f"known: {', '.join(known) or 'no groupings'}")
+            hint = f"known: {', '.join(groupings) or 'no groupings'}"
+            raise UsageError(f"{names} cannot be grouped by {name!r}", hint)
     if display.average:
         check_average(views)
-    profile = Whole(profile) if isinstance(profile, Trace) else profile
+    profile = LoadedProfile(profile) if isinstance(profile, Trace) else profile
     more = [view for view in choose_views(_OF_VERDICT) if view not in views] if brief else []
     computed = profile.compute([*views, *more], replace(request, sort=display.sort), own_steps=display.average)
     if computed.averaged and not display.average:  # The partial results are averages already.
@@ -133,18 +134,18 @@ def summary_report(
             recorded = (places, state if places.table["peak_growth_bytes"].isna().all() else peak)
             sections = sections if all(section.table.empty for section in recorded) else recorded
         sections = tuple(section for section in sections if not section.table.empty) or sections
-    source = facts.described(computed.meta, computed.quality, computed.steps, chosen)
+    source = source_facts.described(computed.meta, computed.quality, computed.steps, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 
 
 def _section(computed: Computed, view: View, display: Display, steps: int) -> Section:
-    whole = computed.tables[view.name]
+    full_table = computed.tables[view.name]
     if display.average:
-        whole = per_step(whole, view, steps)
-    table = displayed(whole, view, display, understood(view, computed.request).by)
+        full_table = per_step(full_table, view, steps)
+    table = displayed(full_table, view, display, understood(view, computed.request).by)
     empty: Text = ""
-    if table.empty and len(whole):
+    if table.empty and len(full_table):
         empty = say("no rows match the display filters")
     elif table.empty and of_all(computed.request):
         empty = computed.why_empty(view)
@@ -163,7 +164,7 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
             "are not counted."
         )
         remarks.append(say(text, steps=steps))
-    if display.displayed_only and DEPTH in whole.columns and not view.summed:
+    if display.displayed_only and DEPTH in full_table.columns and not view.summed:
         remarks.append(say("Sums include hidden rows, because this view does not support --displayed-only."))
     note = say(view.description)
     return Section(
@@ -177,7 +178,7 @@ def _section(computed: Computed, view: View, display: Display, steps: int) -> Se
         limit=display.limit,
         unit=display.unit,
         chosen=bool(display.columns),
-        unknown=not_recorded(view, whole, computed),
+        unknown=not_recorded(view, full_table, computed),
     )
 
 
@@ -185,17 +186,17 @@ def choose_views(names: Iterable[str], single: bool = False) -> list[View]:
     """Return the views with these names, without duplicates. The name of a group selects all its views, and "all"
     selects every view. :data:`ALIASES` are accepted, too. If ``single`` is true, only names of views are accepted.
     Raises UsageError."""
-    known = get_plugins().views()
-    groups: dict[str, list[str]] = {} if single else {"all": list(known)}
-    for name, view in known.items():
+    all_views = get_plugins().views()
+    groups: dict[str, list[str]] = {} if single else {"all": list(all_views)}
+    for name, view in all_views.items():
         if view.group is not None and not single:
             groups.setdefault(view.group, []).append(name)
-    named = (name if name in known else ALIASES.get(name, name) for name in names)
-    wanted = dict.fromkeys(part for name in named for part in groups.get(name, [name]))
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"unknown view {name!r}", spelled_like(name, (*known, *groups, *ALIASES)))
-    return [known[name] for name in wanted]
+    named = (name if name in all_views else ALIASES.get(name, name) for name in names)
+    chosen = dict.fromkeys(part for name in named for part in groups.get(name, [name]))
+    for name in chosen:
+        if name not in all_views:
+            raise UsageError(f"unknown view {name!r}", spelled_like(name, (*all_views, *groups, *ALIASES)))
+    return [all_views[name] for name in chosen]
 
 
 def cut(report: Report, limit: int | None) -> Report:

@@ -72,7 +72,7 @@ def timeline(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MARKS) -> t
     numbers, starts, ends = _steps(trace)
     if not numbers and len(boxes):
         starts, ends = start.min(keepdims=True), end.max(keepdims=True)
-    apart, bounds, shared = _by_interval(start, end, starts, ends)
+    unshared, bounds, shared = _by_interval(start, end, starts, ends)
     chosen = np.zeros(len(boxes), np.bool_)
     parts: list[Part] = []
     free = most
@@ -80,17 +80,17 @@ def timeline(trace: Trace, most: int = MOST_BOXES, marks: Marks = NO_MARKS) -> t
         if parts and last - first > free:
             continue
         inside = shared[(start[shared] < ends[at]) & (end[shared] > starts[at])]
-        new = np.concatenate((apart[first:last], inside[~chosen[inside]]))
+        new = np.concatenate((unshared[first:last], inside[~chosen[inside]]))
         if not parts or len(new) <= free:
             chosen[new] = True
             free -= len(new)
             number = numbers[at] if numbers else ""
             name = say("step {number}", number=number) if numbers else say("the recording")
             parts.append(Part(name, int(starts[at]), int(ends[at]), number))
-    kept = boxes[chosen]
-    if len(kept) > most:
-        kept = np.sort(kept[np.argsort(-trace.ints("dur_ns")[kept], kind="stable")[:most]])
-    return _drawn(trace, kept, parts, marks), len(boxes) - len(kept)
+    drawn = boxes[chosen]
+    if len(drawn) > most:
+        drawn = np.sort(drawn[np.argsort(-trace.ints("dur_ns")[drawn], kind="stable")[:most]])
+    return _drawn(trace, drawn, parts, marks), len(boxes) - len(drawn)
 
 
 def _steps(trace: Trace) -> tuple[list[str], arrays.IntArray, arrays.IntArray]:
@@ -115,34 +115,34 @@ def _by_interval(
     start: arrays.IntArray, end: arrays.IntArray, starts: arrays.IntArray, ends: arrays.IntArray
 ) -> tuple[arrays.IntArray, arrays.IntArray, arrays.IntArray]:
     """Assign events to the intervals in which they lie. Interval i contains the events
-    ``apart[bounds[i] : bounds[i + 1]]``, which lie in no other interval, and perhaps some of the events ``shared``.
-    Return (apart, bounds, shared)."""
+    ``unshared[bounds[i] : bounds[i + 1]]``, which lie in no other interval, and perhaps some of the events ``shared``.
+    Return (unshared, bounds, shared)."""
     in_time = np.argsort(starts, kind="stable")
     first = np.searchsorted(np.maximum.accumulate(ends[in_time]), start, "right")  # earlier intervals end before it
     last = np.searchsorted(starts[in_time], end, "left")  # these and later intervals start after it
-    shared, apart = np.flatnonzero(last - first > 1), np.flatnonzero(last - first == 1)
-    interval = in_time[first[apart]]
-    inside = (start[apart] < ends[interval]) & (end[apart] > starts[interval])
-    apart, interval = apart[inside], interval[inside]
+    shared, unshared = np.flatnonzero(last - first > 1), np.flatnonzero(last - first == 1)
+    interval = in_time[first[unshared]]
+    inside = (start[unshared] < ends[interval]) & (end[unshared] > starts[interval])
+    unshared, interval = unshared[inside], interval[inside]
     order = np.argsort(interval, kind="stable")
-    return apart[order], np.searchsorted(interval[order], np.arange(len(starts) + 1)), shared
+    return unshared[order], np.searchsorted(interval[order], np.arange(len(starts) + 1)), shared
 
 
-def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part], marks: Marks) -> Timeline:
+def _drawn(trace: Trace, boxes: arrays.IntArray, parts: list[Part], marks: Marks) -> Timeline:
     in_lanes = lanes(trace, split_python=False)
-    start, end = trace.ints("start_ns")[kept], trace.end_ns[kept]
-    order = np.lexsort((-end, start, in_lanes.lane[kept]))
-    kept, start, end = kept[order], start[order], end[order]
-    used, row = np.unique(in_lanes.lane[kept], return_inverse=True)
+    start, end = trace.ints("start_ns")[boxes], trace.end_ns[boxes]
+    order = np.lexsort((-end, start, in_lanes.lane[boxes]))
+    boxes, start, end = boxes[order], start[order], end[order]
+    used, row = np.unique(in_lanes.lane[boxes], return_inverse=True)
     above = nesting.nest(row, start, end)
     depth = nesting.sum_down(above, (above != arrays.NO_ROW).astype(np.int64))
     order = np.lexsort((start, depth, row))
-    kept, start, row, depth = kept[order], start[order], row[order], depth[order]
+    boxes, start, row, depth = boxes[order], start[order], row[order], depth[order]
     # An event without a launch has ``launched_by`` -1. This selects the additional last element, which stays NO_ROW.
-    place = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
-    place[kept] = np.arange(len(kept))
-    names, name = np.unique(trace.codes("name").codes[kept], return_inverse=True)
-    kinds, kind = np.unique(trace.codes("kind").codes[kept], return_inverse=True)
+    box = np.full(len(trace) + 1, arrays.NO_ROW, np.int64)
+    box[boxes] = np.arange(len(boxes))
+    names, name = np.unique(trace.codes("name").codes[boxes], return_inverse=True)
+    kinds, kind = np.unique(trace.codes("kind").codes[boxes], return_inverse=True)
     in_time = sorted(parts, key=lambda part: part.start_ns)
     origin = in_time[0].start_ns if in_time else 0
     return Timeline(
@@ -151,17 +151,15 @@ def _drawn(trace: Trace, kept: arrays.IntArray, parts: list[Part], marks: Marks)
         names=tuple(trace.codes("name").values[code] for code in names.tolist()),
         kinds=tuple(trace.codes("kind").values[code] for code in kinds.tolist()),
         start_ns=start - origin,
-        dur_ns=trace.ints("dur_ns")[kept],
+        dur_ns=trace.ints("dur_ns")[boxes],
         name=name.astype(np.int64),
         kind=kind.astype(np.int64),
         row=row.astype(np.int64),
         depth=depth,
-        cause=place[trace.ints("launched_by")[kept]],
+        cause=box[trace.ints("launched_by")[boxes]],
         first=in_time.index(parts[0]) if parts else 0,
         marks={
-            kind: {
-                thing: found for thing, rows in things.items() if len(found := np.sort(place[rows][place[rows] >= 0]))
-            }
-            for kind, things in marks.items()
+            kind: {label: drawn for label, rows in rows_of.items() if len(drawn := np.sort(box[rows][box[rows] >= 0]))}
+            for kind, rows_of in marks.items()
         },
     )

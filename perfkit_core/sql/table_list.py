@@ -24,7 +24,7 @@ from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.load import load_all
 from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.renderers import cells
-from perfkit_core.report import facts
+from perfkit_core.report import source_facts
 from perfkit_core.system.paths import PathLike
 
 Profile = Trace | PathLike | Sequence[PathLike]
@@ -69,10 +69,10 @@ def computed(profile: Profile, names: Collection[str], options: ReadOptions) -> 
         profile = load_all([profile] if isinstance(profile, (str, os.PathLike)) else profile, options)
     views = [view for name, view in get_plugins().views().items() if name in names]
     if isinstance(profile, Trace) and not views:  # ranks are not split, which would copy the events
-        source, tables = facts.source(profile), {}
+        source, tables = source_facts.source(profile), {}
     else:
         result = as_profile(profile, options=options).compute(views, ViewRequest(by=(RANK,)))
-        source = facts.described(result.meta, result.quality, result.steps)
+        source = source_facts.described(result.meta, result.quality, result.steps)
         tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:
         tables[EVENTS] = profile.events.add_column(0, _ROW.name, pa.array(np.arange(len(profile))))

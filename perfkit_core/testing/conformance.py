@@ -95,7 +95,7 @@ def check_source(source: Source, path: Path) -> None:
 _PROBE = """
 import importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
-for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_analyses", "perfkit_operator_names",
+for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_views", "perfkit_operator_names",
              "perfkit_operator_formulas", "perfkit_range_names", "perfkit_native_tables", "perfkit_renderers",
              "perfkit_exporters", "perfkit_step_timers", "perfkit_checks"):
     getattr(plugin, hook, list)()

@@ -97,12 +97,12 @@ class Tracker(WrittenCallback):
         return lambda path: self._log_cycle(path, active)
 
     def _log_cycle(self, path: Path, active: Any) -> None:
-        from perfkit_core.ranks.profile import Whole
+        from perfkit_core.ranks.profile import LoadedProfile
         from perfkit_core.storage.store import read_stored
 
         trace = read_stored(path)
         if not trace.meta.ranks or trace.meta.ranks[0] == 0:
-            self.log(logged_run(Whole(trace), path.parent.name, self.samples_per_step), active)
+            self.log(logged_run(LoadedProfile(trace), path.parent.name, self.samples_per_step), active)
 
     @abstractmethod
     def active(self) -> Any:

@@ -1,6 +1,6 @@
 """The built-in views. Each file declares one in ``VIEW``: its table, its columns, and its merge over ranks.
 
-To add a built-in view, write its file and list it below. Plugins use the hook ``perfkit_analyses``. Shared modules:
+To add a built-in view, write its file and list it below. Plugins use the hook ``perfkit_views``. Shared modules:
 
 - ``select``: the events that a request selects; ranks and threads; the time of the steps,
 - ``grouping``: the key columns that ``--by`` adds, including Python stacks,

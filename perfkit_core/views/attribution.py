@@ -42,9 +42,9 @@ def self_device_ns(trace: Trace, *kinds: str) -> IntArray:
     owner = owners(trace)
     work = np.flatnonzero(trace.rows("kind", *(kinds or DEVICE_WORK)) & (owner != NO_ROW))
     owner = owner[work]
-    own = filled(len(trace), 0)
-    np.add.at(own, owner, trace.ints("dur_ns")[work])
-    return own
+    device_ns = filled(len(trace), 0)
+    np.add.at(device_ns, owner, trace.ints("dur_ns")[work])
+    return device_ns
 
 
 @once

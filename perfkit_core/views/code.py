@@ -55,18 +55,18 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     counted = selected(trace, request)
     frames = tree_of_frames(trace, counted) if grouping.is_frame(trace).any() else tree_of_stacks(trace, counted)
     tree, device = frames.tree, np.where(counted, attribution.self_device_ns(trace), 0)
-    seen = nesting.sum_up(tree.parent, frames.calls + frames.total_ns) > 0
+    has_events = nesting.sum_up(tree.parent, frames.calls + frames.total_ns) > 0
     order = preorder(tree.parent, heaviest_first((frames.names[key] for key in tree.key), frames.total_ns))
-    order = order[seen[order]]
+    order = order[has_events[order]]
 
     result = pd.DataFrame({"depth": tree.depth()[order]})
     for name, values in split_names(frames.names).items():
         result[name] = values.iloc[tree.key[order]].reset_index(drop=True)
     result["calls"] = frames.calls[order]
-    whole = int(frames.total_ns[order][result["depth"] == 0].sum())
+    roots_ns = int(frames.total_ns[order][result["depth"] == 0].sum())
     for kind, times in (("total", frames.total_ns), ("self", frames.self_ns)):
         result[f"{kind}_cpu_ns"] = times[order]
-        result[f"{kind}_cpu_ratio"] = ratio(times[order], whole)
+        result[f"{kind}_cpu_ratio"] = ratio(times[order], roots_ns)
     return result.assign(total_device_ns=tree.inclusive(device)[order], self_device_ns=tree.own(device)[order])
 
 

@@ -34,7 +34,7 @@ def merge(partials: Sequence[dict[str, Any]], request: ViewRequest) -> pd.DataFr
     ]
     # The ranks of a joined trace all have its findings, which already name the ranks.
     joined = len({findings for _, findings in parts}) < 2
-    findings = tuple(dict.fromkeys(finding for _, found in parts for finding in found)) if joined else united(parts)
+    findings = tuple(dict.fromkeys(finding for _, group in parts for finding in group)) if joined else united(parts)
     entries = account.joined([msgspec.convert(part.get("account", []), list[ReadEvents]) for part in partials])
     if entries:
         findings += (_account(entries),)

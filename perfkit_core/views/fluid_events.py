@@ -113,7 +113,7 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         numbers = ", ".join(map(str, sorted(set(request.steps))))
         steps = message("{steps} of {count} recorded steps", steps=numbers, count=recorded)
     rows: list[tuple[str, str | Text]] = [
-        (mark("place"), _place(trace)),
+        (mark("place"), _profiled_devices(trace)),
         (mark("framework"), " ".join(filter(None, version)) or message("not recorded")),
         (mark("steps"), steps),
         (mark("time unit"), message("unit in the heading of each column; ns in csv and json")),
@@ -125,13 +125,13 @@ def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         rank, pid, tid = (trace.ints(name)[row] for name in select.THREAD_KEY)
         names = (trace.meta.thread_names.get(f"{r}:{pid}:{tid}") for r in (rank, 0))
         name = next((f" ({name})" for name in names if name), "")
-        place = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
-        rows.append((f"thread{number}", f"{place}tid {tid}{name}"))
+        prefix = f"rank {rank}, " if len(trace.meta.ranks) > 1 else ""
+        rows.append((f"thread{number}", f"{prefix}tid {tid}{name}"))
     values = [Sentence(value) if isinstance(value, Message) else value for _, value in rows]
     return pd.DataFrame({"setting": [name for name, _ in rows], "value": pd.Series(values, dtype=object)})
 
 
-def _place(trace: Trace) -> Text:
+def _profiled_devices(trace: Trace) -> Text:
     """Return the profiled places, named as in Paddle 1.x: CPU, GPU or All."""
     codes = trace.codes("device")
     used = np.unique(codes.codes[trace.rows("kind", *schema.DEVICE_WORK) & (codes.codes >= 0)])

@@ -52,9 +52,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    place = table["name"].map({name: -number for number, name in enumerate(MODES)})
+    mode_weight = table["name"].map({name: -number for number, name in enumerate(MODES)})
     depth = table["depth"].to_numpy(np.int64)
-    weight = np.where(depth == 0, place.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
+    weight = np.where(depth == 0, mode_weight.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
     return table.iloc[trees.preorder(trees.parents(depth), weight)].reset_index(drop=True)
 
 

@@ -17,7 +17,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import check_groupings
-from perfkit_core.views.tables import categorical, texts, texts_at
+from perfkit_core.views.tables import categorical, text_column_at, texts
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_core.views.user_code import innermost as line_of
 
@@ -31,13 +31,13 @@ def keys(
     trace: Trace,
     request: ViewRequest,
     rows: IntArray,
-    known: Sequence[str],
-    own: Mapping[str, tuple[str, Key]] | None = None,
+    groupings: Sequence[str],
+    view_keys: Mapping[str, tuple[str, Key]] | None = None,
 ) -> dict[str, Any]:
-    """Return the key columns of ``rows`` for the requested groupings, by column name. ``own`` has the groupings of this
-    view alone, each with its column name and key function. Raises UsageError for an unknown grouping."""
-    columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(own or {})}
-    check_groupings("this view", request, [name for name in known if name in meaning])
+    """Return the key columns of ``rows`` for the requested groupings, by column name. ``view_keys`` has the groupings
+    of this view alone, each with its column name and key function. Raises UsageError for an unknown grouping."""
+    columns, meaning = {}, {**_KEYS, **(_NATIVE_KEYS if request.native else {}), **(view_keys or {})}
+    check_groupings("this view", request, [name for name in groupings if name in meaning])
     for name, argument in map(split_grouping, request.by):
         column, key = meaning[name]
         columns[column] = key(trace, rows, argument)
@@ -71,7 +71,7 @@ def as_recorded(trace: Trace, rows: IntArray) -> pd.Categorical:
 
 def innermost(stack: pd.Categorical, count: int | None) -> pd.Categorical:
     frames = [[frame for frame in text.split(SEPARATOR) if frame] for text in stack.categories]
-    return categorical(stack.codes, [SEPARATOR.join(each[:count]) for each in frames])
+    return categorical(stack.codes, [SEPARATOR.join(parts[:count]) for parts in frames])
 
 
 def around(trace: Trace, rows: IntArray, member: BoolArray, outermost_first: bool = False) -> pd.Categorical:
@@ -146,7 +146,7 @@ def _line(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
 
 def _label(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
     nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), _is_label(trace)), NO_ROW)[rows]
-    return texts_at(trace.codes("name"), nearest)
+    return text_column_at(trace.codes("name"), nearest)
 
 
 def _is_label(trace: Trace) -> BoolArray:

@@ -18,7 +18,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
-from perfkit_core.views.tables import Groups, group, integers, ratio, rounded_division, stacked
+from perfkit_core.views.tables import Groups, concat, group, integers, ratio, rounded_division
 
 _DEPTH: Final = "depth"
 # Keys of the dictionary with one rank's results: its table, and the denominator of each column of shares.
@@ -51,9 +51,9 @@ def _merged(view: View, how: MergedRows) -> Reduction:
         for declared in columns:
             rule = declared.merge
             if declared.name in table and isinstance(rule, Share) and rule.whole is not None:
-                whole = rule.whole(trace, request, table)
-                if whole is not None:
-                    wholes[declared.name] = whole
+                denominator = rule.whole(trace, request, table)
+                if denominator is not None:
+                    wholes[declared.name] = denominator
         return {_TABLE: table, _WHOLES: wholes}
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def _listed(table: Callable[[Trace, ViewRequest], pd.DataFrame]) -> Reduction:
         numbers = pd.Series([rank] * len(rows), index=rows.index, dtype="Int64")
         return pd.concat([numbers.rename("rank"), rows], axis=1)
 
-    return Reduction(reduce, lambda partials, request: stacked(partials))
+    return Reduction(reduce, lambda partials, request: concat(partials))
 
 
 def merge_tables(
@@ -91,7 +91,7 @@ def merge_tables(
     """Merge the tables of several ranks into one. The result has one row per key, sorted by first occurrence.
     A tree has one row per path, and siblings are sorted by the columns ``weight``. ``wholes`` has the denominator of
     each column of shares, summed over the ranks."""
-    rows = stacked(tables)
+    rows = concat(tables)
     if rows.empty:
         return rows
     declared = tuple(columns)
@@ -111,7 +111,7 @@ def merge_tables(
         if isinstance(rule, Share):  # needs the merged sums
             result[name] = _merged_share(rows, result, name, rule, tree, (wholes or {}).get(name))
     if _DEPTH in rows:
-        keys = [result[each].astype("Int64").fillna(-1).to_numpy(np.int64) for each in reversed(weight)]
+        keys = [result[name].astype("Int64").fillna(-1).to_numpy(np.int64) for name in reversed(weight)]
         rank = np.argsort(np.lexsort(keys or [-np.arange(len(result))]))
         result = result.iloc[trees.preorder(tree.parent, rank)]
     return result[list(rows.columns)].reset_index(drop=True)
@@ -122,7 +122,7 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
     calls, known_calls = _numbers(rows["calls"] if "calls" in rows else pd.Series(1, index=rows.index))
     # an unknown number of calls counts as 1: the total is then also the average, minimum and maximum
     single = groups.sum(known_calls) == 0
-    numbers, known = _numbers(rows[name])
+    numbers, present = _numbers(rows[name])
     if float(np.abs(numbers.astype(np.float64)).sum()) >= 2**63:
         text = f"the sum of the column {name} over all ranks does not fit in 64 bits"
         raise SourceError(text, "read fewer ranks, or select steps with --step")
@@ -133,12 +133,12 @@ def _merged_numbers(rows: pd.DataFrame, name: str, rule: Any, groups: Groups) ->
         values = rounded_division(groups.sum(_numbers(rows[rule.of])[0]), count)
     else:
         limits = np.iinfo(np.int64)
-        compared = np.where(known, numbers, limits.max if rule == MIN else limits.min)
+        compared = np.where(present, numbers, limits.max if rule == MIN else limits.min)
         smallest, largest = groupby.extremes(groups.code, len(groups), compared)
         values = np.where(single, groups.sum(numbers), smallest if rule == MIN else largest)
     if rows[name].dtype == np.int64:
         return values
-    in_any = groups.sum(known) > 0
+    in_any = groups.sum(present) > 0
     return integers(np.where(in_any, values, 0), in_any)
 
 
@@ -155,21 +155,21 @@ def _merged_share(
         part = np.zeros(len(table), np.int64)
         np.add.at(part, tree.node, np.rint(parts).astype(np.int64))
     if share.column is not None:
-        whole = _numbers(table[share.column])[0]
+        denominator = _numbers(table[share.column])[0]
     elif whole_ns is not None:
-        whole = np.full(len(table), whole_ns)
+        denominator = np.full(len(table), whole_ns)
     else:
         root = tree.parent < 0
         of = part if share.of is None else _numbers(table[share.of])[0]
-        whole = np.full(len(table), of[root].sum())
-        whole = whole if not share.above else np.where(root, whole, part[tree.parent])
-    known = np.bincount(tree.node, before.notna(), len(table)) > 0
-    values = ratio(part, whole)
+        denominator = np.full(len(table), of[root].sum())
+        denominator = denominator if not share.above else np.where(root, denominator, part[tree.parent])
+    present = np.bincount(tree.node, before.notna(), len(table)) > 0
+    values = ratio(part, denominator)
     if isinstance(before.dtype, pd.Float64Dtype):
-        return pd.arrays.FloatingArray(np.where(known, values, 0.0), ~known)
-    return np.where(known, values, np.nan)
+        return pd.arrays.FloatingArray(np.where(present, values, 0.0), ~present)
+    return np.where(present, values, np.nan)
 
 
 def _numbers(values: pd.Series[Any]) -> tuple[IntArray, BoolArray]:
-    known = values.notna().to_numpy(np.bool_)
-    return values.where(known, 0).to_numpy(np.int64), known
+    present = values.notna().to_numpy(np.bool_)
+    return values.where(present, 0).to_numpy(np.int64), present

@@ -169,8 +169,8 @@ def _flops_of_calls(tree: ModuleTree) -> tuple[IntArray, IntArray, BoolArray]:
     calls = np.array([layer.calls or 0 if layer else 0 for layer in layers], np.int64)
     forward = np.array([layer.flops or 0 if layer else 0 for layer in layers], np.int64)
     backward = np.array([layer.backward_flops or 0 if layer else 0 for layer in layers], np.int64)
-    known = np.array([layer is not None and layer.flops is not None for layer in layers], np.bool_)
-    return rounded_division(forward, calls), rounded_division(backward, calls), known
+    has_flops = np.array([layer is not None and layer.flops is not None for layer in layers], np.bool_)
+    return rounded_division(forward, calls), rounded_division(backward, calls), has_flops
 
 
 @once
@@ -202,10 +202,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             parts.append(_below_root(groups.keys.iloc[number].to_dict(), layers))
     result = pd.concat(parts, ignore_index=True) if parts else _layers(tree, counts, rows)
     for side in ("cpu", "device"):
-        whole = result.loc[result["depth"] == 0, f"total_{side}_ns"].fillna(0).sum()
+        roots_ns = result.loc[result["depth"] == 0, f"total_{side}_ns"].fillna(0).sum()
         for part in ("total", "self"):
             values = result[f"{part}_{side}_ns"]
-            result[f"{part}_{side}_ratio"] = ratio(values.fillna(0), int(whole))
+            result[f"{part}_{side}_ratio"] = ratio(values.fillna(0), int(roots_ns))
             result.loc[values.isna(), f"{part}_{side}_ratio"] = np.nan
     return result[_ORDER]
 
@@ -214,35 +214,35 @@ def _layers(tree: ModuleTree, counts: Counts, rows: IntArray) -> pd.DataFrame:
     """Return the tree of layers with sums over the events ``rows``. Siblings: sorted by cost, ``(no module)`` last."""
     parent = np.append(tree.parent, NO_ROW)
     node = np.where(counts.node[rows] == NO_ROW, len(tree), counts.node[rows])
-    own = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}
+    sums = {name: groupby.sums(node, len(parent), values[rows]) for name, values in counts.values.items()}
     cells: dict[str, Any] = {
         "depth": nesting.sum_down(parent, (parent != NO_ROW).astype(np.int64)),
         "name": pd.Series([*tree.name, NO_MODULE], dtype=object),
         "module": pd.Series([*tree.module, None], dtype=object),
         "class": pd.Series([*tree.class_name, None], dtype=object),
     }
-    for name, values in own.items():
-        known = np.full(len(parent), name in counts.recorded)
+    for name, values in sums.items():
+        recorded = np.full(len(parent), name in counts.recorded)
         if name in _SUMMED:
             total, itself = _SUMMED[name]
             if name == "flops":
-                known &= counts.flops_known
-            cells[total] = integers(nesting.sum_up(parent, values), nesting.sum_up(parent, known) > 0)
-            cells[itself] = integers(values, known)
+                recorded &= counts.flops_known
+            cells[total] = integers(nesting.sum_up(parent, values), nesting.sum_up(parent, recorded) > 0)
+            cells[itself] = integers(values, recorded)
         elif name == "occurrence":
             cells[name] = nesting.sum_up(parent, values)
         else:  # a number of calls; events in no layer have none (NA)
-            known[-1] = False
-            cells[name] = integers(values, known)
+            recorded[-1] = False
+            cells[name] = integers(values, recorded)
     layers = tree.stored()
-    known = np.array([layer is not None for layer in layers], np.bool_)
+    is_stored = np.array([layer is not None for layer in layers], np.bool_)
     elements = np.array([layer.count() or 0 if layer else 0 for layer in layers], np.int64)
     sizes = np.array([layer.size() if layer else 0 for layer in layers], np.int64)
-    cells["parameters"] = integers(nesting.sum_up(parent, elements), known)
-    cells["self_parameters"] = integers(elements, known)
-    cells["parameter_bytes"] = integers(nesting.sum_up(parent, sizes), known)
-    order = preorder(parent, nesting.sum_up(parent, own["device_ns"] if own["device_ns"].any() else own["cpu_ns"]))
-    outside = [len(tree)] if any(values[-1] for values in own.values()) else []
+    cells["parameters"] = integers(nesting.sum_up(parent, elements), is_stored)
+    cells["self_parameters"] = integers(elements, is_stored)
+    cells["parameter_bytes"] = integers(nesting.sum_up(parent, sizes), is_stored)
+    order = preorder(parent, nesting.sum_up(parent, sums["device_ns"] if sums["device_ns"].any() else sums["cpu_ns"]))
+    outside = [len(tree)] if any(values[-1] for values in sums.values()) else []
     return pd.DataFrame(cells).iloc[[*order[order != len(tree)], *outside]].reset_index(drop=True)
 
 

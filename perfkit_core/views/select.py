@@ -21,11 +21,12 @@ THREAD_KEY = ("rank", "pid", "tid")
 _LATEST, _EARLIEST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
-def check_groupings(view: str, request: ViewRequest, known: Sequence[str]) -> None:
-    """Raise UsageError if the request has a grouping that is not in ``known``."""
+def check_groupings(view: str, request: ViewRequest, groupings: Sequence[str]) -> None:
+    """Raise UsageError if the request has a grouping that is not in ``groupings``."""
     for name, _ in map(split_grouping, request.by):
-        if name not in known:
-            raise UsageError(f"{view} cannot be grouped by {name!r}", f"known groupings: {', '.join(known) or 'none'}")
+        if name not in groupings:
+            hint = f"known groupings: {', '.join(groupings) or 'none'}"
+            raise UsageError(f"{view} cannot be grouped by {name!r}", hint)
 
 
 def selected(trace: Trace, request: ViewRequest) -> BoolArray:
@@ -160,10 +161,10 @@ def spans(trace: Trace, chosen: BoolArray) -> tuple[IntArray, IntArray, IntArray
     start, end = trace.ints("start_ns"), trace.end_ns
     if not without.any():
         return rank[rows], start[rows], end[rows]
-    others = np.flatnonzero(chosen & without[rank])
+    stepless = np.flatnonzero(chosen & without[rank])
     first, last = np.full(count, _LATEST), np.full(count, _EARLIEST)
-    np.minimum.at(first, rank[others], start[others])
-    np.maximum.at(last, rank[others], end[others])
+    np.minimum.at(first, rank[stepless], start[stepless])
+    np.maximum.at(last, rank[stepless], end[stepless])
     used = np.flatnonzero(last >= first)
     return np.append(rank[rows], used), np.append(start[rows], first[used]), np.append(end[rows], last[used])
 

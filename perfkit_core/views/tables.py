@@ -1,4 +1,4 @@
-"""Tables made of arrays: groups of rows, their sums and statistics, text columns, and stacked tables."""
+"""Tables made of arrays: groups of rows, their sums and statistics, text columns, and concatenated tables."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Groups:
     def sum(self, values: npt.NDArray[Any]) -> IntArray:
         return groupby.sums(self.code, len(self), values)
 
-    def known_sum(self, values: IntArray, known: BoolArray) -> pd.arrays.IntegerArray:
+    def known_sum(self, values: IntArray, present: BoolArray) -> pd.arrays.IntegerArray:
         """Return the sums of the known values, or NA if no value is known."""
-        return integers(self.sum(np.where(known, values, 0)), self.sum(known) > 0)
+        return integers(self.sum(np.where(present, values, 0)), self.sum(present) > 0)
 
     def statistics(self, values: IntArray, prefix: str, summed: BoolArray | None = None) -> dict[str, IntArray]:
         """Return the columns ``total_{prefix}_ns``, ``avg_…`` (the total of a call), ``min_…`` and ``max_…``. The total
@@ -44,7 +44,7 @@ class Groups:
         total = self.sum(values if summed is None else np.where(summed, values, 0))
         smallest, largest = groupby.extremes(self.code, len(self), values)
         numbers = {"total": total, "avg": rounded_division(total, self.calls()), "min": smallest, "max": largest}
-        return {f"{statistic}_{prefix}_ns": each for statistic, each in numbers.items()}
+        return {f"{statistic}_{prefix}_ns": column for statistic, column in numbers.items()}
 
 
 def group(keys: Mapping[str, Any]) -> Groups:
@@ -60,9 +60,9 @@ def group(keys: Mapping[str, Any]) -> Groups:
     return Groups(pd.DataFrame(values), code)
 
 
-def integers(values: npt.NDArray[Any], known: BoolArray) -> pd.arrays.IntegerArray:
-    """Return Int64 values. Values that are not ``known`` are NA."""
-    return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(known, np.bool_))
+def integers(values: npt.NDArray[Any], present: BoolArray) -> pd.arrays.IntegerArray:
+    """Return Int64 values. Values are NA where ``present`` is false."""
+    return pd.arrays.IntegerArray(values.astype(np.int64), ~np.asarray(present, np.bool_))
 
 
 def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -75,13 +75,13 @@ def rounded_division(total: npt.ArrayLike, count: npt.ArrayLike) -> npt.NDArray[
 
 def lower_median(values: pd.Series[int]) -> int | None:
     """Return the median of the known values, or None. Of an even number of values, return the lower middle value."""
-    known = np.sort(values.dropna().to_numpy(np.int64))
-    return int(known[(len(known) - 1) // 2]) if len(known) else None
+    ordered = np.sort(values.dropna().to_numpy(np.int64))
+    return int(ordered[(len(ordered) - 1) // 2]) if len(ordered) else None
 
 
-def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return part / whole, or 0 if whole is 0. The shapes are broadcast."""
-    divisor = np.asarray(whole, np.float64)
+def ratio(part: npt.ArrayLike, total: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return part / total, or 0 if total is 0. The shapes are broadcast."""
+    divisor = np.asarray(total, np.float64)
     return np.where(divisor == 0, 0.0, np.asarray(part, np.float64) / np.where(divisor == 0, 1.0, divisor))
 
 
@@ -90,7 +90,7 @@ def texts(codes: Codes, rows: npt.NDArray[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes.codes[rows], categories=pd.Index(codes.values, dtype=object))
 
 
-def texts_at(codes: Codes, rows: IntArray) -> pd.Categorical:
+def text_column_at(codes: Codes, rows: IntArray) -> pd.Categorical:
     """Return the texts of ``rows`` as :func:`texts` does. A row that is -1 becomes null."""
     return texts(Codes(np.append(codes.codes, -1), codes.values), rows)
 
@@ -110,17 +110,17 @@ def with_columns(table: pd.DataFrame, cells: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({**table, **cells})
 
 
-def of_rows(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> pd.DataFrame:
+def frame(rows: Sequence[Mapping[str, Any]], types: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table of the given rows. ``types`` has the columns and their types. For many tables of few rows, this is
     faster than ``DataFrame.astype``."""
     return pd.DataFrame({name: pd.array([row[name] for row in rows], kind) for name, kind in types.items()})
 
 
 def no_rows(types: Mapping[str, Any]) -> pd.DataFrame:
-    return of_rows((), types)
+    return frame((), types)
 
 
-def plain(table: pd.DataFrame) -> pd.DataFrame:
+def without_categoricals(table: pd.DataFrame) -> pd.DataFrame:
     """Replace categoricals by plain texts, so that the table does not depend on its trace. Missing texts become NA."""
     for name, kind in table.dtypes.items():
         if isinstance(kind, pd.CategoricalDtype):
@@ -130,12 +130,12 @@ def plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_order_of(table: pd.DataFrame, name: str, order: Iterable[str]) -> pd.DataFrame:
-    """Return the rows sorted by the column ``name``. ``order`` lists the values of this column in the wanted order."""
-    place = {value: number for number, value in enumerate(order)}
-    return table.sort_values(name, key=lambda values: values.map(place), kind="stable", ignore_index=True)
+    """Return the rows sorted by the column ``name``. ``order`` lists the values of this column in order."""
+    position = {value: number for number, value in enumerate(order)}
+    return table.sort_values(name, key=lambda values: values.map(position), kind="stable", ignore_index=True)
 
 
-def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the concatenation of the tables, with the columns of all tables."""
     parts = [table for table in tables if len(table)] or list(tables[:1])
     if not parts:
@@ -144,10 +144,10 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for table in parts:
         for name, kind in table.dtypes.items():
             both = (types.setdefault(name, kind), kind)
-            if both[0] != kind and all(pd.api.types.is_integer_dtype(each) for each in both):
+            if both[0] != kind and all(pd.api.types.is_integer_dtype(dtype) for dtype in both):
                 types[name] = pd.Int64Dtype()
             elif both[0] != kind:
-                numeric = all(pd.api.types.is_numeric_dtype(each) for each in both)
+                numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in both)
                 types[name] = pd.Float64Dtype() if numeric else np.dtype(object)
     for number, table in enumerate(parts):
         other = [name for name, kind in table.dtypes.items() if types[name] != kind]

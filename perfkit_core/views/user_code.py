@@ -14,7 +14,7 @@ from typing import Final
 
 SEPARATOR: Final = ";"
 """Separates the frames of a stack. The innermost frame comes first."""
-KNOWN: Final = frozenset(
+LIBRARIES: Final = frozenset(
     {
         "accelerate", "aiohttp", "aiter", "albumentations", "apex", "av", "bitsandbytes", "colossalai", "composer",
         "cv2", "dask", "datasets", "deep_ep", "deep_gemm", "deepspeed", "detectron2", "dgl", "diffusers", "einops",
@@ -60,7 +60,7 @@ def owner_of(file: str, framework: str | None) -> Owner:
     package = _FOLDER.split(inside)[0].removesuffix(".py")
     if package == framework or package.startswith(_PERFKIT) or (not installed and package in sys.stdlib_module_names):
         return Owner.RUNTIME
-    return Owner.LIBRARY if installed or package in KNOWN or _is_installed(package) else Owner.USER
+    return Owner.LIBRARY if installed or package in LIBRARIES or _is_installed(package) else Owner.USER
 
 
 @functools.cache

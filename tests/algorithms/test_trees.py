@@ -74,7 +74,7 @@ TREE = pd.DataFrame(
 
 def test_children_of_removed_rows_move_one_level_up() -> None:
     keep = np.array([True, False, True, True, True])
-    left = display.kept(TREE, trees.parents(TREE["depth"].to_numpy()), keep)
+    left = display.filtered_tree(TREE, trees.parents(TREE["depth"].to_numpy()), keep)
     rows = list(zip(left["depth"], left["name"], strict=True))
     assert rows == [(0, "model"), (1, "linear"), (1, "head"), (0, "loss")]
 

@@ -17,7 +17,7 @@ from perfkit_core.assembly.lost_records import CUT_OFF, DROPPED, INCOMPLETE_REPL
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.ranks.profile import Whole
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.report.summary import choose_views, summary_report
 from perfkit_core.storage.store import write_trace
 from tests.support import chrome
@@ -56,7 +56,7 @@ def incomplete(found: Trace) -> list[int]:
 
 
 def verdict(found: Trace) -> str:
-    report = summary_report(Whole(found), choose_views(["partition"]), ViewRequest(), brief=True)
+    report = summary_report(LoadedProfile(found), choose_views(["partition"]), ViewRequest(), brief=True)
     return " ".join(map(str, report.headline))
 
 

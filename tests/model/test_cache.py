@@ -17,7 +17,7 @@ from perfkit_core.model.cache import Cache, once
 from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.ranks.profile import Whole
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.storage import store
 from perfkit_core.system import memory_limit
 from tests.support.paths import DATA
@@ -107,7 +107,7 @@ def test_views_are_equal_if_nothing_stays_cached(name: str, tmp_path: Path, monk
     views, request = list(get_plugins().views().values()), ViewRequest()
 
     def tables() -> dict[str, pd.DataFrame]:
-        return dict(Whole(store.read_stored(tmp_path / "run.perfkit.parquet")).compute(views, request).tables)
+        return dict(LoadedProfile(store.read_stored(tmp_path / "run.perfkit.parquet")).compute(views, request).tables)
 
     expected = tables()
     dropped = []

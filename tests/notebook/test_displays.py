@@ -138,7 +138,7 @@ def test_a_waterfall_by_hand() -> None:
         "difference_ns": pd.array([None, 5, -3, None], "Int64"), "time_so_far_ns": [10, 15, 12, 12],
     })  # fmt: skip
     section = Section("w", "W", table, chart=Chart("waterfall", "name", ("difference_ns", "time_so_far_ns")))
-    assert [(bar.left, bar.width, bar.said, bar.colour) for bar in bars.waterfall(section)] == [
+    assert [(bar.left, bar.width, bar.numbers, bar.colour) for bar in bars.waterfall(section)] == [
         (0, 33.33, "10 ns", "total"), (33.33, 66.67, "+5 ns", "more"), (60, 40, "-3 ns", "less"),
         (0, 60, "12 ns", "total"),
     ]  # fmt: skip

@@ -71,8 +71,8 @@ def test_the_core_only_uses_its_hooks(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
     assert listed.hooks == (
-        "perfkit_analyses", "perfkit_exporters", "perfkit_operator_names", "perfkit_remedies", "perfkit_rules",
-        "perfkit_sources",
+        "perfkit_exporters", "perfkit_operator_names", "perfkit_remedies", "perfkit_rules", "perfkit_sources",
+        "perfkit_views",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import perfkit_core
 from perfkit_core.errors import SourceError
 from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
-from perfkit_core.ranks.profile import Ranks, Whole, opened
+from perfkit_core.ranks.profile import LoadedProfile, PerRankProfile, opened
 from perfkit_core.readers.load import load
 from perfkit_core.recording.environment import ProcessRank
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
@@ -54,7 +54,7 @@ def test_cycles_of_one_process_are_one_rank(tmp_path: Path) -> None:
     record(tmp_path, 0, SECOND)
     (rank,) = plan([tmp_path]).ranks
     assert (rank.rank, len(rank.paths)) == (None, 2)
-    assert isinstance(opened([tmp_path]), Whole)
+    assert isinstance(opened([tmp_path]), LoadedProfile)
     assert operators(tmp_path) == operators(tmp_path, workers=2) == [["op", 2, 20]]
     steps = perfkit_core.summarize(tmp_path, "steps")
     assert steps["start_ns"].tolist() == [0, SECOND]
@@ -73,7 +73,7 @@ def test_concurrent_processes_are_ranks_with_own_cycles(tmp_path: Path) -> None:
     record(tmp_path, 0, SECOND)
     record(tmp_path, 50, SECOND + 150)
     assert [(one.rank, len(one.paths)) for one in plan([tmp_path]).ranks] == [(0, 2), (1, 2)]
-    assert isinstance(opened([tmp_path]), Ranks)
+    assert isinstance(opened([tmp_path]), PerRankProfile)
     assert operators(tmp_path) == operators(*sorted(tmp_path.iterdir())) == [["op", 4, 40]]
     steps = perfkit_core.summarize(tmp_path, "steps")
     by_rank = [part["start_ns"].tolist() for _, part in steps.groupby("rank")]

@@ -22,7 +22,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 print(faults())
-with heap.kept():
+with heap.keeping_freed_memory():
     faults()
     print(faults())
 print(faults())
@@ -60,5 +60,5 @@ def test_another_malloc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    with run.kept():
+    with run.keeping_freed_memory():
         pass

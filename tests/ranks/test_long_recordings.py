@@ -19,7 +19,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks import long_recordings
 from perfkit_core.ranks.plan import Job, Partial
-from perfkit_core.ranks.profile import Whole
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.storage import store, writer
 from perfkit_core.views.select import step_numbers
 from tests.support.events import device, host, trace
@@ -30,7 +30,7 @@ RECORDINGS = ["torch-transformer-base", "torch-mlp-loader", "paddle-conv_net-bas
 
 
 def computed(recorded: Trace, request: ViewRequest) -> dict[str, pd.DataFrame]:
-    return dict(Whole(recorded).compute(VIEWS, request).tables)
+    return dict(LoadedProfile(recorded).compute(VIEWS, request).tables)
 
 
 def parts_of(recorded: Trace, request: ViewRequest | None = None) -> list[Partial]:

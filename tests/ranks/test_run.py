@@ -27,7 +27,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import files, reduce
 from perfkit_core.ranks import run as running
 from perfkit_core.ranks.plan import Job, RankFiles, plan
-from perfkit_core.ranks.profile import Computed, Ranks, Whole, merge, opened
+from perfkit_core.ranks.profile import Computed, LoadedProfile, PerRankProfile, merge, opened
 from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
@@ -139,7 +139,7 @@ def test_a_run_folder_is_planned_by_its_metadata(tmp_path: Path) -> None:
     for rank in (1, 0):
         write_cycle(with_rank(small_trace(), rank), tmp_path)
     assert [one.rank for one in plan([tmp_path]).ranks] == [0, 1]
-    same(computed(tmp_path), Whole(load(tmp_path)).compute(choose_views(VIEWS), ViewRequest()))
+    same(computed(tmp_path), LoadedProfile(load(tmp_path)).compute(choose_views(VIEWS), ViewRequest()))
 
 
 def test_a_file_of_several_ranks_is_reduced_rank_by_rank(tmp_path: Path) -> None:
@@ -360,9 +360,9 @@ def test_a_page_of_many_ranks_is_one_of_one_trace(many: Path) -> None:
 
 
 def test_one_rank_is_read_as_a_whole(tmp_path: Path) -> None:
-    assert isinstance(opened([written(tmp_path, "rank3.json", rank=3)]), Whole)
+    assert isinstance(opened([written(tmp_path, "rank3.json", rank=3)]), LoadedProfile)
     written(tmp_path, "rank4.json", rank=4)
-    assert isinstance(opened([tmp_path]), Ranks)
+    assert isinstance(opened([tmp_path]), PerRankProfile)
 
 
 def computed(source: Path, *views: str) -> Computed:

@@ -18,7 +18,7 @@ import pytest
 import perfkit
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.ranks.profile import Whole
+from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.storage.store import write_cycle
 from perfkit_core.trackers.mlflow import MlflowTracker, to_mlflow
@@ -96,7 +96,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_the_figures_are_those_computed_by_hand() -> None:
-    logged = logged_run(Whole(logged_trace()), "baseline", samples_per_step=30)
+    logged = logged_run(LoadedProfile(logged_trace()), "baseline", samples_per_step=30)
     assert logged.figures == FIGURES | RATE
     assert (logged.label, logged.step) == ("steps-4-5", 5)
     assert logged.tables["steps"]["dur_ns"].tolist() == [10_000_000, 20_000_000]
@@ -106,10 +106,10 @@ def test_the_figures_are_those_computed_by_hand() -> None:
 
 def test_what_was_not_recorded_is_left_out() -> None:
     steps = [host("step 3", "step", 0, 7_000_000, step=3), host("op", "operator", 0, 10)]
-    logged = logged_run(Whole(trace(steps)), "baseline")
+    logged = logged_run(LoadedProfile(trace(steps)), "baseline")
     assert logged.figures == {"perfkit/step_time_ms": 7.0}
     assert logged.label == "steps-3"
-    nothing = logged_run(Whole(trace([host("op", "operator", 0, 10)])), "baseline", samples_per_step=5)
+    nothing = logged_run(LoadedProfile(trace([host("op", "operator", 0, 10)])), "baseline", samples_per_step=5)
     assert (nothing.figures, nothing.label, nothing.step) == ({}, "recording", 0)
     assert set(nothing.tables) == {"model", "operators"} or "operators" in nothing.tables
 

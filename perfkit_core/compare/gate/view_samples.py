@@ -26,7 +26,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import plan, profile
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
-from perfkit_core.views.tables import stacked
+from perfkit_core.views.tables import concat
 
 MOST_STEPS: Final = 24
 """Maximum number of steps that are sampled per capture, evenly spread. A view is computed once per sampled step."""
@@ -97,10 +97,10 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     if number.row is None:
         return pd.DataFrame()
     tables = [_table(ranks, number.view, ViewRequest()) for ranks in captures]
-    matching = stacked([_matching(table, number, number.row) for table in tables])
+    matching = concat([_matching(table, number, number.row) for table in tables])
     if len(matching):
         return matching
-    every = stacked(tables)
+    every = concat(tables)
     guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
     if guarded:  # The name of a recorded event is valid, even if the view has no row for it.
         names = {IN_STEP, OUTSIDE}

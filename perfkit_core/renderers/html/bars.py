@@ -36,7 +36,7 @@ class Row(NamedTuple):
     key: str  # ``id`` of the row, "" if it has none
     marks: tuple[Mark | None, ...]  # one item per interval, None if the interval is unknown
     joined: tuple[float, float] | None  # left end and width of the line that joins the first two intervals
-    said: str  # the numbers of the row as text
+    numbers: str  # of the row, as text
 
 
 class Spans(NamedTuple):
@@ -55,11 +55,11 @@ def spans(section: Section) -> Spans | None:
         return None
     shown = table.head(MOST)
     columns = {name: values(shown[name]) for name in dict.fromkeys(chart.y)}
-    known = [float(value) for column in columns.values() for value in column if value is not None]
-    if not known:
+    numbers = [float(value) for column in columns.values() for value in column if value is not None]
+    if not numbers:
         return None
     unit = common_unit(section.column(chart.y[0]), columns.values())
-    ticks = _ticks(min(0.0, *known), max(0.0, *known), unit)
+    ticks = _ticks(min(0.0, *numbers), max(0.0, *numbers), unit)
     scale = ticks[0][0], ticks[-1][0]
     labels = [text(label, section.column(chart.x)) for label in values(shown[chart.x])]
     keys = [str(key or "") for key in values(shown["id"])] if "id" in shown else [""] * len(shown)
@@ -77,7 +77,7 @@ def spans(section: Section) -> Spans | None:
     return Spans(
         tuple(say(name) for name in chart.names),
         tuple(rows),
-        tuple((_place(at, scale), label) for at, label in ticks),
+        tuple((_percent(at, scale), label) for at, label in ticks),
         len(table) - len(shown),
     )
 
@@ -86,12 +86,12 @@ def _mark(ends: Ends, scale: tuple[float, float]) -> Mark | None:
     low, middle, high = ends
     if middle is None:
         return None
-    left = _place(middle if low is None else low, scale)
-    right = _place(middle if high is None else high, scale)
-    return Mark(left, _place(middle, scale), round(right - left, 2))
+    left = _percent(middle if low is None else low, scale)
+    right = _percent(middle if high is None else high, scale)
+    return Mark(left, _percent(middle, scale), round(right - left, 2))
 
 
-def _place(value: float, scale: tuple[float, float]) -> float:
+def _percent(value: float, scale: tuple[float, float]) -> float:
     low, high = scale
     return round(100 * (float(value) - low) / ((high - low) or 1.0), 2)
 
@@ -135,7 +135,7 @@ class Part(NamedTuple):
 
     label: str
     width: float
-    said: str
+    numbers: str
     colour: str
 
 
@@ -144,16 +144,11 @@ def parts(section: Section) -> tuple[Part, ...]:
     chart, table = section.chart, section.table
     if chart is None or chart.kind != "share" or table.empty:
         return ()
-    sizes = [float(one or 0) for one in values(table[chart.y[0]])]
-    whole = sum(sizes)
+    sizes = [float(value or 0) for value in values(table[chart.y[0]])]
+    total = sum(sizes)
     names = values(table[chart.x])
     return tuple(
-        Part(
-            text(name, section.column(chart.x)),
-            round(100 * size / whole, 2),
-            format_ratio(size / whole),
-            colour,
-        )
+        Part(text(name, section.column(chart.x)), round(100 * size / total, 2), format_ratio(size / total), colour)
         for name, size, colour in zip(names, sizes, colours.of_names(map(str, names)), strict=True)
         if size > 0
     )
@@ -165,7 +160,7 @@ class Fall(NamedTuple):
     label: str
     left: float
     width: float
-    said: str
+    numbers: str
     colour: str
 
 
@@ -182,11 +177,11 @@ def waterfall(section: Section) -> tuple[Fall, ...]:
     start = low - spread / 2 if low > spread else low - spread / 5 if low < 0 else 0
     scale = start, max(high, 0)
     bars = []
-    for label, change, total, said in zip(
+    for label, change, total, numbers in zip(
         figure["short"], figure["differences"], reached, figure["texts"], strict=True
     ):
         before = start if change is None else total - change
-        left, right = _place(min(before, total), scale), _place(max(before, total), scale)
+        left, right = _percent(min(before, total), scale), _percent(max(before, total), scale)
         colour = "total" if change is None else "more" if change > 0 else "less"
-        bars.append(Fall(label, left, round(right - left, 2), f"{said} {figure['unit']}", colour))
+        bars.append(Fall(label, left, round(right - left, 2), f"{numbers} {figure['unit']}", colour))
     return tuple(bars)

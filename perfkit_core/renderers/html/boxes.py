@@ -39,28 +39,28 @@ def hierarchy(section: Section, chart: Chart) -> dict[str, Any] | None:
     if not sizes:
         return None
     shares = np.max([of_weight / of_weight.max() for of_weight in sizes.values()], axis=0)
-    kept = shares > 0  # rows of size 0 have no box
+    mask = shares > 0  # rows of size 0 have no box
     if len(shares) > MOST_NODES:
-        kept &= shares >= np.partition(shares, -MOST_NODES)[-MOST_NODES]
-    levels = int(table["depth"][kept].max()) + 1
-    number = np.append(np.cumsum(kept) - 1, -1)
+        mask &= shares >= np.partition(shares, -MOST_NODES)[-MOST_NODES]
+    levels = int(table["depth"][mask].max()) + 1
+    number = np.append(np.cumsum(mask) - 1, -1)
     unit = common_unit(section.column(next(iter(sizes))), [values(table[name]) for name in sizes])
     size = unit.size if unit else 1.0
-    labels = [visible(worded(str(plain(name)))) for name in table[chart.x][kept].to_list()]
+    labels = [visible(worded(str(plain(name)))) for name in table[chart.x][mask].to_list()]
     return {
         "kind": chart.kind,
         "height": min(max(_LEVEL_PIXELS * levels, 160), 900) if chart.kind == "icicle" else 420,  # pixels
         "labels": labels,
         "short": [] if chart.kind == "icicle" else [cut(name, SHORT) for name in labels],  # names of bars
-        "parents": np.where(above[kept] < 0, -1, number[above[kept]]).tolist(),  # indices of parents, -1 for roots
-        "left_out": int((~kept).sum()),  # number of rows that are not drawn
+        "parents": np.where(above[mask] < 0, -1, number[above[mask]]).tolist(),  # indices of parents, -1 for roots
+        "left_out": int((~mask).sum()),  # number of rows that are not drawn
         "unit": unit.name if unit else "",
         "weights": [
             {
                 "name": heading(section.column(name)),
                 "colour": colours.of_column(section.column(name)),
-                "sizes": (drawn[kept] / size).tolist(),  # a drawn size is at least the sum of the sizes of its children
-                "values": (weights[name][kept] / size).tolist(),  # as in the table
+                "sizes": (drawn[mask] / size).tolist(),  # a drawn size is at least the sum of the sizes of its children
+                "values": (weights[name][mask] / size).tolist(),  # as in the table
             }
             for name, drawn in sizes.items()
         ],

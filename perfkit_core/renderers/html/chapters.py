@@ -85,9 +85,9 @@ def missing(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     return list(reasons.items())
 
 
-def is_profile(found: Iterable[Chapter]) -> bool:
+def is_profile(page_chapters: Iterable[Chapter]) -> bool:
     """Return whether the page has sections of the summary. Such a page opens with its summary only."""
-    return any(chapter.key == SUMMARY and chapter.blocks for chapter in found)
+    return any(chapter.key == SUMMARY and chapter.blocks for chapter in page_chapters)
 
 
 def _lacks(block: Block) -> bool:

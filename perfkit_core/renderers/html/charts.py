@@ -104,9 +104,9 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
     colour = dict(zip(dict.fromkeys(kinds), colours.of_names(dict.fromkeys(kinds)), strict=True))
     names = [visible(worded(str(plain(name)), section.column("name"))) for name in table["name"].to_list()]
     names = [cut(name, _TOOLTIP_CHARACTERS) for name in names]
-    known = table.assign(kind=kinds, shown=names).dropna(subset=[peak, memory])
+    with_roof = table.assign(kind=kinds, shown=names).dropna(subset=[peak, memory])
     roofs = []  # peaks in TFLOP/s and TB/s. Units for matrices and for vectors have different peaks of one type.
-    for _, rows in known.groupby([peak, memory], sort=True):
+    for _, rows in with_roof.groupby([peak, memory], sort=True):
         label = f"{', '.join(sorted(set(rows['kind'])))} ({', '.join(rows['shown'].unique()[:_ROOF_NAMES])})"
         roofs.append({"name": label, "peak": float(rows[peak].iloc[0]), "slope": float(rows[memory].iloc[0]) / 1000})
     shapes = table["shapes"].to_list() if "shapes" in table else [""] * len(table)
@@ -119,7 +119,7 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
         "x": values(table[chart.x]),
         "y": values(table[rate]),
         "sizes": (table[time] / max(int(table[time].max()), 1)).astype(float).to_list(),  # of the dots, at most 1
-        "times": [format_duration(each) for each in table[time]],
+        "times": [format_duration(dur_ns) for dur_ns in table[time]],
         "names": names,
         "shapes": [cut(visible(str(plain(text))), _TOOLTIP_CHARACTERS) for text in shapes],
         "kinds": kinds,
@@ -130,14 +130,14 @@ def roofline(section: Section, chart: Chart) -> dict[str, Any] | None:
 
 RANKED: Final = 15
 """Maximum number of bars of a ranking."""
-OWN: Final = {"waterfall": waterfall, "distribution": distribution, "roofline": roofline}
+SCRIPTED: Final = {"waterfall": waterfall, "distribution": distribution, "roofline": roofline}
 """Kind of chart → function that returns the data. Each of these kinds has a script with the same name."""
 SCRIPTS: Final = {
     "charts_series.js": ("bar", "line"),
     "charts_rows.js": ("ranking", "share"),
     "charts_trees.js": ("icicle", "sunburst", "opening"),
     "charts_heatmap.js": ("heatmap",),
-    **{f"{kind}.js": (kind,) for kind in OWN},
+    **{f"{kind}.js": (kind,) for kind in SCRIPTED},
 }
 """Script → the kinds of charts that it draws."""
 HEIGHTS: Final = {"ranking": 380, "share": 110}
@@ -160,8 +160,8 @@ def figure(section: Section) -> dict[str, Any] | None:
         return None
     if chart.kind in SCRIPTS["charts_trees.js"]:
         return hierarchy(section, chart)
-    if chart.kind in OWN:
-        return OWN[chart.kind](section, chart)
+    if chart.kind in SCRIPTED:
+        return SCRIPTED[chart.kind](section, chart)
     names = [name for name in chart.y if name in table.columns and table[name].notna().any()]
     if not names:
         return None

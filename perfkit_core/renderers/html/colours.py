@@ -102,6 +102,6 @@ def _variables(mode: int) -> Iterator[str]:
     spare = {f"spare-{number}": colours for number, colours in enumerate(SPARE)}
     for name, colours in (_THINGS | spare).items():
         parts = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (colours[mode], _PAPER["card"][mode])]
-        soft = (round(_SOFT[mode] * own + (1 - _SOFT[mode]) * card) for own, card in zip(*parts, strict=True))
+        soft = (round(_SOFT[mode] * tone + (1 - _SOFT[mode]) * card) for tone, card in zip(*parts, strict=True))
         yield f"--of-{name}: {colours[mode]};"
-        yield f"--soft-{name}: #{''.join(f'{one:02x}' for one in soft)};"
+        yield f"--soft-{name}: #{''.join(f'{channel:02x}' for channel in soft)};"

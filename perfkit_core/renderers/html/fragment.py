@@ -43,8 +43,8 @@ def render(report: Report) -> str:
 def style() -> str:
     """Return the style sheet. Each rule begins a line, and gets the class of the fragment."""
     scoped = _RULE.sub(
-        lambda rule: ", ".join(f".perfkit {one.strip()}" for one in rule[1].split(",")),
+        lambda rule: ", ".join(f".perfkit {selector.strip()}" for selector in rule[1].split(",")),
         page.resource("pictures.css") + page.resource("fragment.css"),
     )
     light, dark = (colours.variables(mode, soft=False) for mode in (0, 1))
-    return f".perfkit {{ {light} }}\n{', '.join(f'{place} .perfkit' for place in _DARK)} {{ {dark} }}\n{scoped}"
+    return f".perfkit {{ {light} }}\n{', '.join(f'{selector} .perfkit' for selector in _DARK)} {{ {dark} }}\n{scoped}"

@@ -50,8 +50,8 @@ def links(report: Report, blocks: Sequence[Block]) -> str:
     for (first, second), pairs in report.links.items():
         if first not in kinds or second not in kinds:
             continue
-        known = [(number[first].get(visible(one)), number[second].get(visible(two))) for one, two in pairs]
-        related[f"{first} {second}"] = [at for pair in known if None not in pair for at in pair]
+        numbered = [(number[first].get(visible(left)), number[second].get(visible(right))) for left, right in pairs]
+        related[f"{first} {second}"] = [at for pair in numbered if None not in pair for at in pair]
     ordered = {kind: kinds[kind] for kind in (*_TITLES, *kinds) if kind in kinds}
     return packed(json.dumps({"kinds": ordered, "places": places, "related": related}, separators=(",", ":")))
 

@@ -74,7 +74,7 @@ def render(report: Report) -> str:
         scripts=[resource(name) for name in scripts],
         plain=_MAX_HTML_ROWS,
         language=language(),
-        texts={text: said for name in scripts for text, said in texts_of(resource(name)).items()},
+        texts={text: translation for name in scripts for text, translation in texts_of(resource(name)).items()},
         units=[kind.units for kind in FAMILIES] if "units.js" in scripts else None,
     )
 

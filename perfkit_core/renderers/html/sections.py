@@ -63,18 +63,18 @@ class Block:
 def of_sections(sections: Sequence[Section]) -> list[Block]:
     """Return the sections for the template. The id of a section is its name, with a number if an earlier one has it."""
     blocks: list[Block] = []
-    taken = set(_RESERVED)
+    used_ids = set(_RESERVED)
     for section in sections:
         name = _NO_ID.sub("-", section.name) or "section"
         numbers = (f"{name}-{number}" for number in count(2))
-        id = name if name not in taken else next(one for one in numbers if one not in taken)
-        taken.add(id)
+        id = name if name not in used_ids else next(candidate for candidate in numbers if candidate not in used_ids)
+        used_ids.add(id)
         blocks.append(of_section(id, section))
     return blocks
 
 
 def of_section(id: str, section: Section) -> Block:
-    table = parts.known(section)
+    table = parts.recorded_table(section)
     shown = columns(table, section.columns, section.limit, section.unit, "· ")
     shown = shown if section.chosen else by_worth(shown)
     return Block(
@@ -93,7 +93,7 @@ def of_section(id: str, section: Section) -> Block:
         ),
         spans=spans(section),
         ids={
-            column.name: tuple(one if str(one).isidentifier() else "" for one in values(table[column.name]))
+            column.name: tuple(key if str(key).isidentifier() else "" for key in values(table[column.name]))
             for column in shown
             if column.declared.words == "ids"
         },
@@ -102,10 +102,10 @@ def of_section(id: str, section: Section) -> Block:
 
 
 def nested(blocks: Sequence[Block]) -> list[Block]:
-    known = {block.section.name: block for block in blocks}
+    by_name = {block.section.name: block for block in blocks}
     tops: list[Block] = []
     for block in blocks:
-        above = known.get(block.section.within)
+        above = by_name.get(block.section.within)
         (tops if above is None or above is block else above.parts).append(block)
     return tops
 

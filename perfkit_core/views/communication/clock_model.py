@@ -199,8 +199,8 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
     constant, rate, too_fast = _fit(mine, 0.0, moment), 0.0, False
     fit = constant
     if drift is not None and abs(drift) * 1e6 <= _FASTEST_DRIFT_PPM:
-        own = drift / (1 + drift)  # relative to the rank's clock
-        without = _fit(mine, own, moment)
+        rank_drift = drift / (1 + drift)  # relative to the rank's clock
+        without = _fit(mine, rank_drift, moment)
         # A drift is real if it clearly exceeds the scatter. It is also real if only the correction of the drift removes
         # a contradiction: without it, the lower bound of the offset is above the upper bound.
         scatter = max(median(without.residuals), _LEAST_SCATTER_NS)
@@ -208,7 +208,7 @@ def clock(mine: pd.DataFrame) -> dict[str, object]:
         even = clear or without.crossing_ns <= MOST_CROSSING_NS < constant.crossing_ns
         too_fast = even and abs(drift) * 1e6 > MOST_DRIFT_PPM
         if even and not too_fast:
-            fit, rate = without, own
+            fit, rate = without, rank_drift
     return {
         "offset_ns": fit.known_ns,
         "earliest_ns": fit.earliest_ns,
@@ -252,11 +252,11 @@ def ahead_ns(clocks: pd.DataFrame, rank: IntArray, time: IntArray) -> IntArray:
     """Return how far the clock of each ``rank[i]`` is ahead of its reference's clock, when the clock of the rank shows
     ``time[i]``. The result is 0 for ranks without an offset. ``clocks`` is a table of :func:`clock_offsets`."""
     distinct, code = np.unique(rank, return_inverse=True)
-    known = clocks[clocks["offset_ns"].notna()].reindex(distinct)
-    ahead: IntArray = known["offset_ns"].fillna(0).to_numpy(np.int64)[code]
-    for at in np.flatnonzero(known["rate"].fillna(0).to_numpy()).tolist():
+    offsets = clocks[clocks["offset_ns"].notna()].reindex(distinct)
+    ahead: IntArray = offsets["offset_ns"].fillna(0).to_numpy(np.int64)[code]
+    for at in np.flatnonzero(offsets["rate"].fillna(0).to_numpy()).tolist():
         mine = code == at
-        ahead[mine] += gained_ns(float(known["rate"].iloc[at]), int(known["moment_ns"].iloc[at]), time[mine])
+        ahead[mine] += gained_ns(float(offsets["rate"].iloc[at]), int(offsets["moment_ns"].iloc[at]), time[mine])
     return ahead
 
 

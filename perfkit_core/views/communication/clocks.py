@@ -121,13 +121,13 @@ def aligned(trace: Trace) -> Trace:
     rank without an offset from the common reference keeps its recorded times."""
     partials = instances.reduce_each(trace, ViewRequest())
     clocks = clock_offsets(instances.all_collectives(partials), instances.all_ranks(partials))
-    known = clocks[clocks["offset_ns"].notna()]
+    linked = clocks[clocks["offset_ns"].notna()]
     if clocks["reference_rank"].isna().all():
         text = message("nothing to align: no collectives of several ranks were recorded")
         return trace.with_findings(Finding("clocks-not-aligned", text))
-    ranks, size = np.unique(known["reference_rank"].to_numpy(np.int64), return_counts=True)
+    ranks, size = np.unique(linked["reference_rank"].to_numpy(np.int64), return_counts=True)
     # If several references have equally many ranks, argmax returns the lowest reference.
-    common = known[known["reference_rank"] == ranks[size.argmax()]]
+    common = linked[linked["reference_rank"] == ranks[size.argmax()]]
 
     rank, recorded, dur = trace.ints("rank"), trace.ints("start_ns"), trace.ints("dur_ns")
     start = recorded - ahead_ns(common, rank, recorded)
@@ -135,34 +135,34 @@ def aligned(trace: Trace) -> Trace:
     if common["rate"].any():
         end = recorded + dur
         passed = end - ahead_ns(common, rank, end) - start
-        own = trace.ints("self_ns")
-        gained = np.rint((passed - dur) * (own / np.maximum(dur, 1))).astype(np.int64)
-        moved = moved.with_ints(dur_ns=passed, self_ns=np.where(own < 0, own, own + gained))  # negative if unknown
+        self_ns = trace.ints("self_ns")  # negative if unknown
+        gained = np.rint((passed - dur) * (self_ns / np.maximum(dur, 1))).astype(np.int64)
+        moved = moved.with_ints(dur_ns=passed, self_ns=np.where(self_ns < 0, self_ns, self_ns + gained))
         dur = passed
     window = (int(start.min()), int((start + dur).max())) if len(start) else None
-    return moved.with_meta(window_ns=window).with_findings(*_findings(clocks, known, common))
+    return moved.with_meta(window_ns=window).with_findings(*_findings(clocks, linked, common))
 
 
-def _findings(clocks: pd.DataFrame, known: pd.DataFrame, common: pd.DataFrame) -> Iterator[Finding]:
+def _findings(clocks: pd.DataFrame, linked: pd.DataFrame, common: pd.DataFrame) -> Iterator[Finding]:
     reference = common.index[0]
     if len(common) > 1:
         offsets = common["offset_ns"].astype("int64").iloc[1:]
         behind, ahead = -int(offsets.min()), int(offsets.max())
         if behind >= _LEAST_NS and ahead >= _LEAST_NS:
-            others = message("were up to {behind:ns} behind or up to {ahead:ns} ahead", behind=behind, ahead=ahead)
+            deviation = message("were up to {behind:ns} behind or up to {ahead:ns} ahead", behind=behind, ahead=ahead)
         elif behind >= _LEAST_NS:
-            others = message("were up to {behind:ns} behind", behind=behind)
+            deviation = message("were up to {behind:ns} behind", behind=behind)
         elif ahead >= _LEAST_NS:
-            others = message("were up to {ahead:ns} ahead", ahead=ahead)
+            deviation = message("were up to {ahead:ns} ahead", ahead=ahead)
         else:
-            others = message("agreed with this clock")
+            deviation = message("agreed with this clock")
         text = message(
             "clocks are aligned with the clock of rank {rank} at shared collectives. Before alignment, the other "
             "clocks {others}",
-            rank=reference, others=others,
+            rank=reference, others=deviation,
         )  # fmt: skip
         yield Finding("clocks-aligned", text, note=True)
-    unknown, elsewhere = clocks.index.difference(known.index).tolist(), known.index.difference(common.index).tolist()
+    unknown, elsewhere = clocks.index.difference(linked.index).tolist(), linked.index.difference(common.index).tolist()
     if unknown:
         text = message(
             "the clocks of {unknown} of {count} ranks could not be aligned: {ranks} (--view clocks shows why)",

@@ -77,7 +77,7 @@ def per_second(size: pd.Series[float], time: pd.Series[int]) -> float | None:
 
 
 _OF_OTHERS: Final = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
-_WHOLE: Final = ("broadcast", "reduce", "send", "recv")
+_WHOLE_MESSAGE: Final = ("broadcast", "reduce", "send", "recv")
 
 
 def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.NDArray[np.float64]:
@@ -86,9 +86,9 @@ def bus_factors(collective: pd.Series[str], group_size: pd.Series[int]) -> npt.N
     needed. Both bandwidths are based on the size of a rank's larger buffer. Source: nccl-tests, doc/PERFORMANCE.md."""
     n = group_size.astype("Float64").to_numpy(np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        others = np.where(n > 1, (n - 1) / n, np.nan)
-    kinds = (collective.isin(_OF_OTHERS), collective.isin(["all_reduce"]), collective.isin(_WHOLE) & (n != 1))
-    return np.select([kind.to_numpy(np.bool_) for kind in kinds], [others, 2 * others, np.ones(len(n))], np.nan)
+        share = np.where(n > 1, (n - 1) / n, np.nan)
+    kinds = (collective.isin(_OF_OTHERS), collective.isin(["all_reduce"]), collective.isin(_WHOLE_MESSAGE) & (n != 1))
+    return np.select([kind.to_numpy(np.bool_) for kind in kinds], [share, 2 * share, np.ones(len(n))], np.nan)
 
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")

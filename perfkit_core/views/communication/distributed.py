@@ -52,9 +52,9 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
     if not any(rank["host_calls"]["communication"] or rank["device_calls"]["communication"] for rank in measured):
         measured = []
     elif not by_rank:
-        known = [rank["bytes"] for rank in measured if rank["bytes"] is not None]
+        sizes = [rank["bytes"] for rank in measured if rank["bytes"] is not None]
         added = {name: _added([rank[name] for rank in measured]) for name in ("host_calls", "device_calls", "time_ns")}
-        measured = [{"rank": None, **added, "bytes": sum(known) if known else None}]
+        measured = [{"rank": None, **added, "bytes": sum(sizes) if sizes else None}]
     rows = [
         {
             "rank": None if rank["rank"] == -1 else rank["rank"],
@@ -98,11 +98,11 @@ def _measured(trace: Trace, request: ViewRequest) -> Iterator[dict[str, Any]]:
         counted = (chosen & mine)[at] & (
             intervals.covered_ns(steps, start, start + sized["dur_ns"].to_numpy(np.int64)) > 0
         )
-        others = rows[(talk.device | talk.host)[rows] & ~np.isin(rows, at)]
+        without_instance = rows[(talk.device | talk.host)[rows] & ~np.isin(rows, at)]
         calls = talk.call[at]
-        others = others[~np.isin(talk.call[others], calls[calls != NO_ROW])]
-        own = trace.ints("bytes", -1)[others]
-        moved = np.concatenate([sized["bytes"].to_numpy(np.int64)[counted], own[own >= 0]])
+        without_instance = without_instance[~np.isin(talk.call[without_instance], calls[calls != NO_ROW])]
+        event_bytes = trace.ints("bytes", -1)[without_instance]
+        moved = np.concatenate([sized["bytes"].to_numpy(np.int64)[counted], event_bytes[event_bytes >= 0]])
         size = int(moved.sum()) if len(moved) else None
         time = dict(zip(PARTS, times, strict=True))
         yield {"rank": number, "host_calls": host, "device_calls": device, "time_ns": time, "bytes": size}

@@ -103,9 +103,9 @@ def _tokens(trace: Trace) -> pd.Series[int]:
     shapes, dtypes = trace.codes("shapes"), trace.codes("dtypes")
     code, first = groupby.distinct([shapes.codes[rows], dtypes.codes[rows]], len(rows))
     pairs = [(shapes.codes[row], dtypes.codes[row]) for row in rows[first]]
-    known = [_looked_up(shapes.values[shape], dtypes.values[dtype] if dtype >= 0 else None) for shape, dtype in pairs]
+    tables = [_looked_up(shapes.values[shape], dtypes.values[dtype] if dtype >= 0 else None) for shape, dtype in pairs]
     frame = pd.DataFrame({"rank": trace.ints("rank")[rows], "step": trace.ints("step", NO_ROW)[rows]})
-    frame = frame.assign(table=[known[each][0] for each in code], tokens=[known[each][1] for each in code])
+    frame = frame.assign(table=[tables[index][0] for index in code], tokens=[tables[index][1] for index in code])
     frame["rank"] = frame["rank"].astype("Int64").where(frame["rank"] >= 0)
     sums = frame[frame["tokens"] > 0].groupby(["rank", "step", "table"], dropna=False)["tokens"].sum()
     return sums.groupby(["rank", "step"], dropna=False).max().astype("Int64")
@@ -118,8 +118,8 @@ def _looked_up(shapes: str, dtypes: str | None) -> tuple[str, int]:
     except ValueError:
         tensors = ()
     indices = [tensor for tensor in tensors if tensor.dtype in _INDEX_TYPES]
-    others = [tensor.shape for tensor in tensors if tensor not in indices]
-    return str(others), max((each.elements for each in indices), default=0)
+    table_shapes = [tensor.shape for tensor in tensors if tensor not in indices]
+    return str(table_shapes), max((tensor.elements for tensor in indices), default=0)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
@@ -156,8 +156,8 @@ def _exchanges(partials: Sequence[instances.Partial], keys: list[str]) -> pd.Dat
     usable = (calls["collective"] == "all_to_all") & (calls["match"] != instances.UNMATCHED) & calls["received"].notna()
     calls = calls[usable & calls["chosen"].astype(bool)]
     # If all ranks of the group were recorded, they must receive as much as they send. If not, the match is wrong.
-    whole = {name: calls.groupby("match")[name].transform("sum") for name in ("sent", "received")}
-    wrong = calls["complete"] & calls["sent"].notna() & (whole["sent"] != whole["received"])
+    totals = {name: calls.groupby("match")[name].transform("sum") for name in ("sent", "received")}
+    wrong = calls["complete"] & calls["sent"].notna() & (totals["sent"] != totals["received"])
     calls = calls[~wrong & (calls.groupby("match")["received"].transform("nunique") > 1)]
     element = [SIZES.get(number_type(dtype) or "") if isinstance(dtype, str) else None for dtype in calls["dtype"]]
     by_call = calls.groupby("match")

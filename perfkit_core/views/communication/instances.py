@@ -72,8 +72,8 @@ def communication(trace: Trace) -> Communication:
     rows = np.flatnonzero(launched_by != NO_ROW)
     launches = launched_by[rows]
     rows, launches = rows[outermost[launches] != NO_ROW], launches[outermost[launches] != NO_ROW]
-    others = trace.host & trace.rows("kind", *OPERATOR_KINDS) & ~trace.rows("op_name", COLLECTIVE_CALL)
-    innermost = nesting.nearest_on_path(parent, call | others)
+    other_operators = trace.host & trace.rows("kind", *OPERATOR_KINDS) & ~trace.rows("op_name", COLLECTIVE_CALL)
+    innermost = nesting.nearest_on_path(parent, call | other_operators)
     launched = rows[call[innermost[launches]]]
     kernels = trace.rows("kind", KERNEL)
     device = kernels & (named_as_collective(trace) | marked(trace, launched))
@@ -109,10 +109,10 @@ def descriptions(trace: Trace) -> pd.DataFrame:
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
     texts = described(trace.pick("args", candidates).to_pylist())
-    kept = [i for i, text in enumerate(texts) if text is not None]
-    values = {name: [getattr(texts[i], name) for i in kept] for name in _DESCRIBED}
-    frame = pd.DataFrame(values, pd.Index(candidates[kept], dtype=np.int64), dtype=object)
-    frame["call"] = talk.call[candidates[kept]]
+    indices = [i for i, text in enumerate(texts) if text is not None]
+    values = {name: [getattr(texts[i], name) for i in indices] for name in _DESCRIBED}
+    frame = pd.DataFrame(values, pd.Index(candidates[indices], dtype=np.int64), dtype=object)
+    frame["call"] = talk.call[candidates[indices]]
     return frame
 
 
@@ -157,11 +157,11 @@ def facts(trace: Trace, talk: Communication, rows: IntArray) -> dict[str, Any]:
     """Return the columns of :func:`instances` that describe the collectives ``rows``, such as group and bytes. A value
     is taken from the event itself, else from the call that launched it, else from the name of the kernel."""
     about, call = descriptions(trace).drop(columns="on"), talk.call[rows]
-    own = about.drop(columns="call").reindex(rows)
+    by_event = about.drop(columns="call").reindex(rows)
     by_call = about[about["call"] != NO_ROW].groupby("call").first().reindex(call)
     # An asynchronous call on the host may seem to enclose the calls that follow it, which have details of their own.
     by_call.loc[~talk.device[rows], list(DETAILS)] = None
-    best = {str(name): _first_known(own[name].tolist(), by_call[name].tolist()) for name in own}
+    best = {str(name): _first_known(by_event[name].tolist(), by_call[name].tolist()) for name in by_event}
 
     codes, inverse = np.unique(trace.codes("name").codes[rows], return_inverse=True)
     distinct = [kernel_name(trace.codes("name").values[code]) for code in codes]
@@ -235,7 +235,7 @@ def kernel_name(name: str) -> KernelName:
 
 
 UNMATCHED: Final = -1
-_PLACE: Final = ["group", "members", "anchor"]
+_SEQUENCE: Final = ["group", "members", "anchor"]
 
 
 def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
@@ -258,12 +258,12 @@ def matched(collectives: pd.DataFrame, world_size: int | None) -> pd.DataFrame:
         anchor=anchor.where(~by_number, "#" + anchor),
         size=wide["bytes"].where(wide["collective"].isin(_SAME_SIZE)).fillna(-1).astype("int64"),
     )
-    wide = wide.assign(order=wide.groupby(["rank", *_PLACE], sort=False).cumcount())
-    same = wide.groupby([*_PLACE, "order"], sort=False)
+    wide = wide.assign(order=wide.groupby(["rank", *_SEQUENCE], sort=False).cumcount())
+    same = wide.groupby([*_SEQUENCE, "order"], sort=False)
     differs = (same["collective"].transform("nunique") > 1) | (same["size"].transform("nunique") > 1)
-    first = wide["order"].where(differs).groupby([wide[name] for name in _PLACE]).transform("min")
+    first = wide["order"].where(differs).groupby([wide[name] for name in _SEQUENCE]).transform("min")
     wide = wide[wide["order"] < first.fillna(np.inf)]
-    collectives.loc[wide.index, "match"] = wide.groupby([*_PLACE, "order"], sort=False).ngroup()
+    collectives.loc[wide.index, "match"] = wide.groupby([*_SEQUENCE, "order"], sort=False).ngroup()
 
     is_matched = collectives["match"] != UNMATCHED
     of_ranks = collectives.groupby("match")["rank"].transform("nunique").astype("int64").where(is_matched, 1)

@@ -88,11 +88,11 @@ def _in_order(calls: pd.Series[int], labels: pd.Series[int]) -> IntArray:
     began before the label, else -1. ``calls`` has the starts of the operators by row, ``labels`` those of the labels.
     Both are in order of time."""
     rows, begun = calls.index.tolist(), calls.tolist()
-    taken, operators = 0, []
+    next_call, operators = 0, []
     for start in labels.tolist():
-        fits = taken < len(rows) and begun[taken] <= start
-        operators.append(rows[taken] if fits else NO_ROW)
-        taken += fits
+        fits = next_call < len(rows) and begun[next_call] <= start
+        operators.append(rows[next_call] if fits else NO_ROW)
+        next_call += fits
     return np.array(operators, np.int64)
 
 
@@ -121,8 +121,8 @@ def _shared_kernels(trace: Trace, timed: pd.DataFrame, issued: pd.DataFrame) -> 
     rows, launch = rows[usable], launch[usable]
     kernels = pd.DataFrame({"thread": thread[launch], "time": start[launch], "kernel": rows}).sort_values("time")
     calls = pd.DataFrame({"thread": thread[issued.index.to_numpy(np.int64)], "time": issued["issue_ns"].to_numpy()})
-    found = pd.merge_asof(calls, kernels, on="time", by="thread", direction="forward")["kernel"]
-    return found.fillna(NO_ROW).to_numpy(np.int64)
+    following = pd.merge_asof(calls, kernels, on="time", by="thread", direction="forward")["kernel"]
+    return following.fillna(NO_ROW).to_numpy(np.int64)
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:

@@ -44,12 +44,12 @@ def reduce(trace: Trace, request: ViewRequest) -> Partial:
     """Return ``steps``: the time of each part of the chosen steps. ``messages``: the ends of messages in them."""
     rows = step_rows.chosen_steps(trace, request)
     steps = step_rows.step_frame(trace, rows).rename(columns={"dur_ns": "step_ns"}).assign(steps=1)
-    ends, others = messages(trace), instances(trace)
-    others = others[others["collective"].notna() & ~others["collective"].isin(POINT_TO_POINT)]
+    ends, collectives = messages(trace), instances(trace)
+    collectives = collectives[collectives["collective"].notna() & ~collectives["collective"].isin(POINT_TO_POINT)]
     parts = np.zeros((len(rows), len(_PARTS) + 1), np.int64)
     start, end, rank = trace.ints("start_ns")[rows], trace.end_ns[rows], trace.ints("rank")[rows]
     for number in np.unique(rank).tolist():
-        layers = [activities(trace).of(trace, number).compute, _times(ends, number), _times(others, number)]
+        layers = [activities(trace).of(trace, number).compute, _times(ends, number), _times(collectives, number)]
         parts[rank == number] = exclusive_ns(layers, start[rank == number], end[rank == number])
     steps[list(_PARTS)] = parts[:, :-1]
     in_steps = ends["step"].isin(steps["step"])
@@ -85,24 +85,24 @@ def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
 def _stages(ends: pd.DataFrame) -> Iterator[tuple[int, int, int, int | None]]:
     """Yield the rank, the stage, the number of stages and of microbatches (None if unknown) of each rank in a pipeline
     whose ranks were all recorded. ``ends`` is in order of issue on each rank."""
-    known = ends[ends["peer"].notna() & (ends["rank"] >= 0)]
-    links = known[["rank", "peer"]].drop_duplicates().astype(int)
+    with_peer = ends[ends["peer"].notna() & (ends["rank"] >= 0)]
+    links = with_peer[["rank", "peer"]].drop_duplicates().astype(int)
     peers: dict[int, set[int]] = {rank: set() for rank in links["rank"].tolist()}
     for rank, peer in zip(links["rank"].tolist(), links["peer"].tolist(), strict=True):
         peers[rank].add(peer)
-    first = known.groupby(["rank", "step"])["collective"].first()
+    first = with_peer.groupby(["rank", "step"])["collective"].first()
     for rank in sorted(peers):
         # The first stage sends first in each step.
         line, before = [rank], set[int]()
         while len(after := peers.get(line[-1], {NO_ROW}) - before) == 1 and len(line) <= len(peers):
             before = {line[-1]}
             line += after
-        whole = not after and len(line) > 1 and all(len(peers[each]) <= 2 for each in line)
-        if whole and (first[rank] == "send").all() and (first[line[-1]] == "recv").all():
-            of_line = known[known["rank"].isin(line)]
+        is_pipeline = not after and len(line) > 1 and all(len(peers[member]) <= 2 for member in line)
+        if is_pipeline and (first[rank] == "send").all() and (first[line[-1]] == "recv").all():
+            of_line = with_peer[with_peer["rank"].isin(line)]
             calls = of_line.groupby(["rank", "step", "peer", "collective", "bytes"], dropna=False).size()
             microbatches = int(calls.iloc[0]) if calls.nunique() == 1 else None
-            yield from ((each, stage, len(line), microbatches) for stage, each in enumerate(line))
+            yield from ((member, stage, len(line), microbatches) for stage, member in enumerate(line))
 
 
 def explain(partials: Sequence[Partial]) -> Text:

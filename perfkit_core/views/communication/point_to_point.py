@@ -24,7 +24,7 @@ from perfkit_core.views.tables import lower_median, no_rows
 
 GROUPINGS: Final = ("step",)
 _PAIR: Final = ["sender", "receiver", "group"]
-_PLACE: Final = [*_PAIR, "members", "tag", "step"]
+_SEQUENCE: Final = [*_PAIR, "members", "tag", "step"]
 _ENDS: Final = {"send": "sender", "recv": "receiver"}
 """The calls at the two ends of a message, and the column with the rank of each."""
 _TOTALS: Final = {"bytes": "bytes", "send_ns": "dur_ns_send", "recv_ns": "dur_ns_recv",
@@ -65,21 +65,21 @@ def matched(ends: pd.DataFrame) -> pd.DataFrame:
     ends = ends.assign(
         sender=ends["rank"].where(sends, ends["peer"]), receiver=ends["peer"].where(sends, ends["rank"])
     ).fillna({"group": "", "members": "", "tag": -1, "step": -1})
-    ends = ends.assign(order=ends.groupby(["collective", *_PLACE], sort=False).cumcount())
-    by_order = ends.groupby([*_PLACE, "order"], sort=False)
+    ends = ends.assign(order=ends.groupby(["collective", *_SEQUENCE], sort=False).cumcount())
+    by_order = ends.groupby([*_SEQUENCE, "order"], sort=False)
     differs = by_order["bytes"].transform("nunique") > 1
-    first = ends["order"].where(differs).groupby([ends[name] for name in _PLACE]).transform("min")
+    first = ends["order"].where(differs).groupby([ends[name] for name in _SEQUENCE]).transform("min")
     alone = (ends["order"] >= first.fillna(np.inf)) | (by_order["collective"].transform("size") < 2)
     chosen = ends["chosen"].astype(bool)
     send, recv = (ends[(ends["collective"] == call) & ~alone] for call in _ENDS)
     times = ["bytes", "start_ns", "dur_ns", "chosen"]
-    both = send.merge(recv[[*_PLACE, "order", *times]], on=[*_PLACE, "order"], suffixes=("_send", "_recv"))
+    both = send.merge(recv[[*_SEQUENCE, "order", *times]], on=[*_SEQUENCE, "order"], suffixes=("_send", "_recv"))
     # A message belongs to the selection if one of its ends does.
     both = both[(both["chosen_send"] | both["chosen_recv"]).astype(bool)]
     both = both.assign(bytes=both["bytes_send"].fillna(both["bytes_recv"]), at="both")
     rest = ends[alone & chosen]
     rest = rest.assign(at=rest["collective"]).drop(columns=times)
-    columns = [*_PLACE, "at", "bytes", *(f"{time}_{call}" for call in _ENDS for time in ("start_ns", "dur_ns"))]
+    columns = [*_SEQUENCE, "at", "bytes", *(f"{time}_{call}" for call in _ENDS for time in ("start_ns", "dur_ns"))]
     result = pd.concat([both, rest], ignore_index=True) if len(rest) else both
     return result.reindex(columns=columns).reset_index(drop=True)
 
@@ -98,12 +98,12 @@ def _waits(pairs: pd.DataFrame, partials: Sequence[instances.Partial]) -> pd.Dat
             times[edge, call] = time - pd.Series(ahead, pairs.index)
     late = times["start", "send"] - times["start", "recv"]
     transfer = times["end", "recv"] - times["start", "recv"] - late.clip(lower=0)
-    known = (references[0] == references[1]).fillna(False) & (transfer > 0).fillna(False)
+    comparable = (references[0] == references[1]).fillna(False) & (transfer > 0).fillna(False)
     sending = times["end", "send"] - times["start", "send"]
     return pairs.assign(
-        receiver_waited=late.clip(lower=0).where(known),
-        sender_waited=(-late).clip(lower=0).clip(upper=sending.fillna(0)).where(known),
-        transfer=transfer.where(known),
+        receiver_waited=late.clip(lower=0).where(comparable),
+        sender_waited=(-late).clip(lower=0).clip(upper=sending.fillna(0)).where(comparable),
+        transfer=transfer.where(comparable),
     )
 
 

@@ -146,7 +146,7 @@ def arrivals(partials: Sequence[instances.Partial]) -> pd.DataFrame:
     ends = (met["end"] - of_last["end"]).abs() + of_last["itself"]
     error = pd.concat([ends, of_last["crossing"], met["rank"].map(crossing)], axis=1).max(axis=1)
     times = (met["start"] - first, wait, wait.clip(upper=error), last - first, met["meeting"])
-    columns = {name: each.reindex(collectives.index).astype("Int64") for name, each in zip(_TIMES, times, strict=True)}
+    columns = {name: time.reindex(collectives.index).astype("Int64") for name, time in zip(_TIMES, times, strict=True)}
 
     # If the group size is unknown, assume that all ranks whose recordings were not read belong to the group.
     present = by_meeting["start"].transform("size").reindex(collectives.index, fill_value=0)

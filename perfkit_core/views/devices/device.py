@@ -29,7 +29,7 @@ from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views import attribution, select
 from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.tables import of_rows, ratio, stacked
+from perfkit_core.views.tables import concat, frame, ratio
 
 _TYPES: Final = {
     "device": "object", "product": "object", "kernels": "Int64", "busy_ns": "Int64", "copy_ns": "Int64",
@@ -44,7 +44,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cpu = trace.meta.cpu_utilisation.items()
     rows = [{**missing, "device": f"cpu ({scope})", "utilisation_ratio": value} for scope, value in cpu]
     rows += _devices(trace, request)
-    return of_rows(rows, _TYPES)
+    return frame(rows, _TYPES)
 
 
 def _devices(trace: Trace, request: ViewRequest) -> Iterator[dict[str, object]]:
@@ -115,11 +115,11 @@ def _working(trace: Trace) -> frozenset[str | None]:
 
 
 def _merged(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    rows = stacked(partials)
+    rows = concat(partials)
     on_device = rows["span_ns"].notna()
     host = rows[~on_device].drop_duplicates("device")
     devices = merge_tables([rows[on_device].reset_index(drop=True)], COLUMNS).sort_values("device", kind="stable")
-    return stacked([host, devices])
+    return concat([host, devices])
 
 
 COLUMNS: Final = (

@@ -22,7 +22,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
+from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
 LAUNCH: Final = "launch"
@@ -44,7 +44,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     result = groups.keys.assign(calls=groups.calls(), **times, ratio=share)
     if request.native:
         result["name"] = attribution.short_kernel_names(pd.Categorical(result["name"]))
-    return plain(result)
+    return without_categoricals(result)
 
 
 def operator_rows(trace: Trace) -> IntArray:
@@ -54,7 +54,7 @@ def operator_rows(trace: Trace) -> IntArray:
 
 
 OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
-    "operator": ("operator", lambda trace, rows, _: texts_at(operator_names(trace), operator_rows(trace)[rows])),
+    "operator": ("operator", lambda trace, rows, _: text_column_at(operator_names(trace), operator_rows(trace)[rows])),
     "module": ("module", lambda trace, rows, _: texts(trace.codes("module"), rows)),
 }
 """Groupings of device work by the innermost operator around its launch, and by its layer."""

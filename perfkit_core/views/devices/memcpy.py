@@ -15,7 +15,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
-from perfkit_core.views.tables import group, integers, plain, texts
+from perfkit_core.views.tables import group, integers, texts, without_categoricals
 
 GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
 _SIZED_NS: Final = "told_ns"  # do not change this name: saved files contain it
@@ -36,7 +36,7 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     dur_ns, size = trace.ints("dur_ns")[rows], trace.ints("bytes", -1)[rows]
     columns: dict[str, Any] = {"calls": groups.calls(), "bytes": groups.known_sum(size, size >= 0)}
     columns |= groups.statistics(dur_ns, "device")
-    return plain(groups.keys.assign(**columns, **{_SIZED_NS: groups.sum(np.where(size < 0, 0, dur_ns))}))
+    return without_categoricals(groups.keys.assign(**columns, **{_SIZED_NS: groups.sum(np.where(size < 0, 0, dur_ns))}))
 
 
 def with_bandwidth(copies: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.operators.operator_work import operator_work
-from perfkit_core.views.tables import texts_at
+from perfkit_core.views.tables import text_column_at
 
 _NO_PRODUCT: Final = Product(-1, -1, -1, -1)
 _SIZES: Final = (
@@ -32,12 +32,12 @@ COLUMNS: Final = (OPERATOR_NAME, *_SIZES, TYPE, *columns.added_by(GROUPINGS), *M
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the columns of the view that add up over ranks."""
     work = operator_work(trace)
-    sizes = np.array([one.product or _NO_PRODUCT for one in work.works] + [_NO_PRODUCT], np.int64)
+    sizes = np.array([call.product or _NO_PRODUCT for call in work.works] + [_NO_PRODUCT], np.int64)
     items = timed(trace, select.selected(trace, request))
     sizes = sizes[np.append(work.distinct, -1)[items.counted]]
     is_product = sizes[:, 0] >= 0
     items, sizes = items.of(is_product), sizes[is_product]
-    names = {"name": texts_at(operator_names(trace), items.operator)}
+    names = {"name": text_column_at(operator_names(trace), items.operator)}
     names |= {column.name: sizes[:, Product._fields.index(column.name)] for column in _SIZES}
     return measured(trace, request, items, names)
 

@@ -75,7 +75,7 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _devices(trace: Trace, items: Timed) -> pd.DataFrame:
     """Return the number of devices that the operators of each rank used."""
-    used = pd.DataFrame({"rank": _known(trace.ints("rank")[items.row]), "devices": items.device})
+    used = pd.DataFrame({"rank": _nullable_rank(trace.ints("rank")[items.row]), "devices": items.device})
     return used.groupby("rank", dropna=False)["devices"].nunique().astype("Int64").reset_index()
 
 
@@ -99,7 +99,7 @@ def _uncounted(trace: Trace, items: Timed, chosen: BoolArray) -> pd.DataFrame:
         calls[mask] = 1
         missing_ns = nesting.sum_up(trace.ints("parent"), np.where(mask, trace.ints("dur_ns"), 0))[rows]
         calls = nesting.sum_up(trace.ints("parent"), calls)
-    columns = {"rank": _known(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
+    columns = {"rank": _nullable_rank(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
     numbers = (calls[rows], missing_ns, trace.ints("dur_ns")[rows])
     return pd.DataFrame(columns | dict(zip(_UNCOUNTED, numbers, strict=True)))
 
@@ -130,12 +130,12 @@ _IDEAL: Final = ("ideal_ns", "hardware_ideal_ns")
 def _frame(
     trace: Trace, rows: IntArray, model: IntArray, hardware: IntArray, ideal: FloatArray, hardware_ideal: FloatArray
 ) -> pd.DataFrame:
-    columns = {"rank": _known(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
+    columns = {"rank": _nullable_rank(trace.ints("rank")[rows]), "step": trace.ints("step")[rows]}
     columns |= {"model_flops": model, "hardware_flops": hardware}
     return pd.DataFrame(columns | dict(zip(_IDEAL, (ideal, hardware_ideal), strict=True)))
 
 
-def _known(rank: IntArray) -> pd.arrays.IntegerArray:
+def _nullable_rank(rank: IntArray) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(rank, rank < 0)
 
 

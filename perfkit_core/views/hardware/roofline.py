@@ -17,7 +17,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators import calls
-from perfkit_core.views.tables import categorical, texts_at
+from perfkit_core.views.tables import categorical, text_column_at
 
 COLUMNS: Final = (OPERATOR_NAME, SHAPES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
 
@@ -25,7 +25,7 @@ COLUMNS: Final = (OPERATOR_NAME, SHAPES, TYPE, *columns.added_by(GROUPINGS), *ME
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the columns of the view that add up over ranks."""
     items = timed(trace, select.selected(trace, request))
-    names = texts_at(calls.operator_names(trace), items.operator).add_categories([calls.NO_LAUNCH, calls.OUTSIDE])
+    names = text_column_at(calls.operator_names(trace), items.operator).add_categories([calls.NO_LAUNCH, calls.OUTSIDE])
     launched = trace.ints("launched_by")[items.row] != NO_ROW
     names[~launched & (items.operator == NO_ROW)] = calls.NO_LAUNCH
     names[launched & (items.operator == NO_ROW)] = calls.OUTSIDE
@@ -39,10 +39,10 @@ def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def tensors(shapes: str) -> str:
     """Return the sizes of the tensors among recorded arguments: ``8×64, 64×32``. Lists of tensors are in brackets."""
     try:
-        given = arguments(shapes, None, None)
+        recorded = arguments(shapes, None, None)
     except ValueError:
         return shapes
-    return ", ".join(text for argument in given if (text := _sizes(argument)))
+    return ", ".join(text for argument in recorded if (text := _sizes(argument)))
 
 
 def _sizes(argument: Argument) -> str:

@@ -29,7 +29,7 @@ from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.devices.kernels import operator_rows
 from perfkit_core.views.operators.operator_work import UNKNOWN, counted_operator, operator_work
 from perfkit_core.views.steps.activity import has_device_work
-from perfkit_core.views.tables import group, plain, texts_at
+from perfkit_core.views.tables import group, text_column_at, without_categoricals
 
 GROUPINGS: Final = ("device", "module", "phase", "step", "rank")
 NO_SHAPES: Final = message("no input shapes were recorded (docs/roofline.md says how to record them)")
@@ -64,8 +64,8 @@ def timed(trace: Trace, chosen: BoolArray) -> Timed:
         counted = np.where(launched_by == NO_ROW, NO_ROW, index[launched_by])
         operator = np.where(counted == NO_ROW, operator_rows(trace)[rows], np.append(work.row, NO_ROW)[counted])
     else:
-        kept = chosen[work.row]
-        rows, counted = work.row[kept], np.flatnonzero(kept)
+        mask = chosen[work.row]
+        rows, counted = work.row[mask], np.flatnonzero(mask)
         operator = rows
     names = trace.codes("name")
     shown = names.lookup(np.array([shows_tf32(name) for name in names.values], np.bool_), False)[rows]
@@ -107,18 +107,18 @@ def limits(trace: Trace, request: ViewRequest, items: Timed) -> Limits:
     number = np.append(work.distinct, NO_ROW)[items.counted]
     code, first = groupby.distinct((items.device, number, items.tf32.astype(np.int64)), len(items.row))
     values = np.full((4, len(first)), np.nan)
-    for place, item in enumerate(first.tolist()):
+    for column, item in enumerate(first.tolist()):
         device = peaks[items.device[item]]
         if device is None or number[item] == NO_ROW:
             continue
         call = work.works[number[item]]
         rate = device.flops_per_s(call.dtype, call.matrix, bool(items.tf32[item]))
         if call.flops == 0:
-            values[0, place] = 0
+            values[0, column] = 0
         elif rate:
-            values[[0, 2], place] = call.flops / rate * 1e9, rate / TERA
+            values[[0, 2], column] = call.flops / rate * 1e9, rate / TERA
         if device.memory_gb_per_s and call.bytes is not None:
-            values[[1, 3], place] = call.bytes / device.memory_gb_per_s, device.memory_gb_per_s
+            values[[1, 3], column] = call.bytes / device.memory_gb_per_s, device.memory_gb_per_s
     return Limits(*values[:, code])
 
 
@@ -127,9 +127,9 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
     columns are those of :data:`MEASURES` that add up over ranks."""
     work = operator_work(trace)
     number = np.append(work.distinct, NO_ROW)[items.counted]
-    types = pd.array([one.dtype for one in work.works] + [None], dtype=object)
+    types = pd.array([call.dtype for call in work.works] + [None], dtype=object)
     around = np.where(items.operator == NO_ROW, items.row, items.operator)
-    of_work = {"device": ("device", lambda trace, rows, _: texts_at(trace.codes("device"), items.row))}
+    of_work = {"device": ("device", lambda trace, rows, _: text_column_at(trace.codes("device"), items.row))}
     keys = names | {"type": types[number]} | grouping.keys(trace, request, around, GROUPINGS, of_work)
     groups = group(keys)
     main = main_items(trace, items)
@@ -155,7 +155,7 @@ def measured(trace: Trace, request: ViewRequest, items: Timed, names: dict[str, 
         )
     for name in ("tflop_per_s", "gb_per_s"):
         result[f"peak_{name}"] = pd.Series(getattr(limit, name)).groupby(groups.code).max().astype("Float64")
-    return plain(result)
+    return without_categoricals(result)
 
 
 def operator_keys(items: Timed) -> IntArray:

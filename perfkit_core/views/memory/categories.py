@@ -62,22 +62,18 @@ class Levels:
 
 @once
 def levels(trace: Trace) -> Levels:
-    events, level, made, code = (
-        memory.memory_events(trace),
-        memory.levels(trace),
-        memory.blocks(trace),
-        of_blocks(trace),
-    )
-    size = events.change[made.allocation]
-    old = _of_old_frees(events, made, code)
-    before = _before(trace, events, made, code, old)
+    events, level = memory.memory_events(trace), memory.levels(trace)
+    blocks, code = memory.blocks(trace), of_blocks(trace)
+    size = events.change[blocks.allocation]
+    old = _of_old_frees(events, blocks, code)
+    before = _before(trace, events, blocks, code, old)
     change = np.zeros((len(events.row), len(CATEGORIES)), np.int64)
-    change[made.allocation, code] += size
-    ended = made.end != NEVER
-    np.subtract.at(change, (made.end[ended], code[ended]), size[ended])
+    change[blocks.allocation, code] += size
+    ended = blocks.end != NEVER
+    np.subtract.at(change, (blocks.end[ended], code[ended]), size[ended])
     totals = (level.start != MISSING)[events.pool]
-    freed = totals[made.unmatched]
-    change[made.unmatched[freed], old[freed]] += events.change[made.unmatched[freed]]
+    freed = totals[blocks.unmatched]
+    change[blocks.unmatched[freed], old[freed]] += events.change[blocks.unmatched[freed]]
     after, first = change, events.first().tolist()
     for pool, (begin, end) in enumerate(pairwise([*first, len(change)])):
         after[begin:end] = before[pool] + np.cumsum(change[begin:end], axis=0)
@@ -88,11 +84,11 @@ def levels(trace: Trace) -> Levels:
 @once
 def of_blocks(trace: Trace) -> IntArray:
     """Return the category of each block of :func:`perfkit_core.views.memory.events.blocks`, shape (blocks,)."""
-    events, made = memory.memory_events(trace), memory.blocks(trace)
-    row = events.row[made.allocation]
+    events, blocks = memory.memory_events(trace), memory.blocks(trace)
+    row = events.row[blocks.allocation]
     start = trace.ints("start_ns")
-    end = np.where(made.end == NEVER, NEVER, start[events.row[np.where(made.end == NEVER, 0, made.end)]])
-    phase, following, loading = _spans(trace, events.pool_rank[events.pool[made.allocation]], row)
+    end = np.where(blocks.end == NEVER, NEVER, start[events.row[np.where(blocks.end == NEVER, 0, blocks.end)]])
+    phase, following, loading = _spans(trace, events.pool_rank[events.pool[blocks.allocation]], row)
     lasting = (end == NEVER) | (end >= following)
     code = np.full(len(row), UNKNOWN)
     code[~lasting] = TEMPORARIES
@@ -103,21 +99,21 @@ def of_blocks(trace: Trace) -> IntArray:
     operator = nesting.nearest_on_path(trace.ints("parent"), mask)[row]
     code[(operator != NO_ROW) & (end <= np.append(trace.end_ns, 0)[operator])] = WORKSPACE
     code[(~inside | loading) & lasting & (end != NEVER)] = INPUTS
-    kept, size = lasting & (end == NEVER), events.change[made.allocation]
+    unfreed, size = lasting & (end == NEVER), events.change[blocks.allocation]
     for pool in range(len(events.pool_rank)):
-        mine = events.pool[made.allocation] == pool
-        code[_last_batch(np.flatnonzero(mine & (code == INPUTS)), mine & kept & (~inside | loading), size)] = INPUTS
-        sizes, _ = _parameter_sizes(trace, events, made, code, pool)
-        rest = np.flatnonzero(mine & kept & ~inside & (code != INPUTS))
+        mine = events.pool[blocks.allocation] == pool
+        code[_last_batch(np.flatnonzero(mine & (code == INPUTS)), mine & unfreed & (~inside | loading), size)] = INPUTS
+        sizes, _ = _parameter_sizes(trace, events, blocks, code, pool)
+        rest = np.flatnonzero(mine & unfreed & ~inside & (code != INPUTS))
         code[_matched(rest, size, sizes, _rounds_up(size[mine]))] = PARAMETERS
     return code
 
 
-def _last_batch(inputs: IntArray, kept: BoolArray, size: IntArray) -> IntArray:
-    """Return the blocks of the last batch, which the recording does not free. Of the ``kept`` blocks, they have the
+def _last_batch(inputs: IntArray, candidates: BoolArray, size: IntArray) -> IntArray:
+    """Return the blocks of the last batch, which the recording does not free. Of the ``candidates``, they have the
     size of an input, and were allocated after the last of the ``inputs`` of this size."""
     latest = dict(zip(size[inputs].tolist(), inputs.tolist(), strict=True))
-    blocks = np.flatnonzero(kept).tolist()
+    blocks = np.flatnonzero(candidates).tolist()
     return np.array([block for block in blocks if block > latest.get(int(size[block]), block)], np.int64)
 
 
@@ -129,18 +125,18 @@ def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntAr
     Events between backward and forward are outside: with gradient accumulation, they make the next micro-batch.
     """
     codes, parent = trace.codes("phase"), trace.ints("parent")[row]
-    known = np.array([_PHASES.index(name) if name in _PHASES else _OUTSIDE for name in codes.values] + [_OUTSIDE])
-    of_event = known[codes.codes]
-    own = np.where(parent == NO_ROW, of_event[row], of_event[parent])
-    own = np.where(of_event[row] == _OUTSIDE, own, of_event[row])
+    phase_index = np.array([_PHASES.index(name) if name in _PHASES else _OUTSIDE for name in codes.values] + [_OUTSIDE])
+    of_event = phase_index[codes.codes]
+    own_phase = np.where(parent == NO_ROW, of_event[row], of_event[parent])
+    own_phase = np.where(of_event[row] == _OUTSIDE, own_phase, of_event[row])
     loads = np.array([name == DATALOADER for name in codes.values] + [False])[codes.codes]
     nested = trace.host & trace.rows("kind", *NESTED_KINDS) | trace.rows("kind", MEMORY)
     marks = np.flatnonzero(nested & (of_event != _OUTSIDE))
-    phase, following = own.copy(), np.full(len(row), NEVER)
+    phase, following = own_phase.copy(), np.full(len(row), NEVER)
     time, start = trace.ints("start_ns")[row], trace.ints("start_ns")
-    for each in np.unique(rank):
-        mine = np.flatnonzero(rank == each)
-        begin = marks[trace.ints("rank")[marks] == each]
+    for number in np.unique(rank):
+        mine = np.flatnonzero(rank == number)
+        begin = marks[trace.ints("rank")[marks] == number]
         begin = begin[np.flatnonzero(np.diff(of_event[begin], prepend=-1))]  # where the phase changes
         if not len(begin):
             continue
@@ -148,23 +144,23 @@ def _spans(trace: Trace, rank: IntArray, row: IntArray) -> tuple[IntArray, IntAr
         now = np.append(_OUTSIDE, of_event[begin])[at]
         then = np.append(of_event[begin], _OUTSIDE)[at]
         next_batch = (now == _PHASES.index(BACKWARD)) & (then == _PHASES.index(FORWARD))
-        between = (own[mine] == _OUTSIDE) & (now != _PHASES.index(OPTIMIZER)) & ~next_batch
-        phase[mine] = np.where(between, now, own[mine])
+        between = (own_phase[mine] == _OUTSIDE) & (now != _PHASES.index(OPTIMIZER)) & ~next_batch
+        phase[mine] = np.where(between, now, own_phase[mine])
         following[mine] = np.append(start[begin], NEVER)[at]
     return phase, following, np.where(parent == NO_ROW, loads[row], loads[parent])
 
 
 def _parameter_sizes(
-    trace: Trace, events: MemoryEvents, made: Blocks, code: IntArray, pool: int
+    trace: Trace, events: MemoryEvents, blocks: Blocks, code: IntArray, pool: int
 ) -> tuple[Counter[int], int]:
     """Return the sizes of the parameters on a device, and the sum. They are the sizes in the recorded model. Without
     it, they are the sizes of the gradients of the backward pass that allocated the most bytes of gradients."""
     models, device = architecture.from_meta(trace.meta), trace.codes("device").values[events.pool_device[pool]]
     layers = [layer for model in models for layer in model.layers if layer.device in (None, device)]
-    own = [part.bytes for layer in layers for part in layer.parameters if part.tied_to is None and part.bytes]
-    if own:
-        return Counter(own), sum(own)
-    at = made.allocation[(code == GRADIENTS) & (events.pool[made.allocation] == pool)]
+    model_sizes = [part.bytes for layer in layers for part in layer.parameters if part.tied_to is None and part.bytes]
+    if model_sizes:
+        return Counter(model_sizes), sum(model_sizes)
+    at = blocks.allocation[(code == GRADIENTS) & (events.pool[blocks.allocation] == pool)]
     if not len(at):
         return Counter(), 0
     rank = np.full(len(at), events.pool_rank[pool])
@@ -180,12 +176,12 @@ def _rounds_up(size: IntArray) -> bool:
     return not (size % _GRANULE).any()
 
 
-def _matched(candidates: IntArray, size: IntArray, wanted: Counter[int], rounds_up: bool) -> IntArray:
-    """Return the candidates whose sizes are wanted, the first ones of each size."""
-    left = wanted.copy()
+def _matched(candidates: IntArray, size: IntArray, size_counts: Counter[int], rounds_up: bool) -> IntArray:
+    """Return the first candidates of each size, as many as ``size_counts`` has."""
+    left = size_counts.copy()
     if rounds_up:
         left = Counter()
-        for number, count in wanted.items():
+        for number, count in size_counts.items():
             left[-(-number // _GRANULE) * _GRANULE] += count
     chosen = []
     for candidate in candidates.tolist():
@@ -195,30 +191,30 @@ def _matched(candidates: IntArray, size: IntArray, wanted: Counter[int], rounds_
     return np.array(chosen, np.int64)
 
 
-def _of_old_frees(events: MemoryEvents, made: Blocks, code: IntArray) -> IntArray:
+def _of_old_frees(events: MemoryEvents, blocks: Blocks, code: IntArray) -> IntArray:
     """Return the categories of the blocks from before the recording that were freed in it. They are gradients if the
     recording has gradients of their sizes."""
-    old = np.full(len(made.unmatched), UNKNOWN)
-    size = -events.change[made.unmatched]
+    old = np.full(len(blocks.unmatched), UNKNOWN)
+    size = -events.change[blocks.unmatched]
     for pool in range(len(events.pool_rank)):
-        gradients = (code == GRADIENTS) & (events.pool[made.allocation] == pool)
-        wanted = Counter(events.change[made.allocation[gradients]].tolist())
-        old[_matched(np.flatnonzero(events.pool[made.unmatched] == pool), size, wanted, rounds_up=False)] = GRADIENTS
+        gradients = (code == GRADIENTS) & (events.pool[blocks.allocation] == pool)
+        counts = Counter(events.change[blocks.allocation[gradients]].tolist())
+        old[_matched(np.flatnonzero(events.pool[blocks.unmatched] == pool), size, counts, rounds_up=False)] = GRADIENTS
     return old
 
 
-def _before(trace: Trace, events: MemoryEvents, made: Blocks, code: IntArray, old: IntArray) -> IntArray:
+def _before(trace: Trace, events: MemoryEvents, blocks: Blocks, code: IntArray, old: IntArray) -> IntArray:
     """Return the bytes of each category that were allocated before the recording, shape (pools, categories)."""
     start, before = memory.levels(trace).start, np.zeros((len(events.pool_rank), len(CATEGORIES)), np.int64)
-    size, factor = events.change[made.allocation], _states_per_parameter(trace)
+    size, factor = events.change[blocks.allocation], _states_per_parameter(trace)
     for pool in np.flatnonzero(start != MISSING):
-        mine, left = events.pool[made.allocation] == pool, int(start[pool])
-        freed = events.pool[made.unmatched] == pool
-        before[pool, GRADIENTS] = -events.change[made.unmatched[freed & (old == GRADIENTS)]].sum()
-        left += int(events.change[made.unmatched[freed]].sum())
-        _, total = _parameter_sizes(trace, events, made, code, int(pool))
-        for category, whole in ((PARAMETERS, total), (STATES, factor * total)):
-            rest = max(whole - int(size[mine & (code == category)].sum()), 0)
+        mine, left = events.pool[blocks.allocation] == pool, int(start[pool])
+        freed = events.pool[blocks.unmatched] == pool
+        before[pool, GRADIENTS] = -events.change[blocks.unmatched[freed & (old == GRADIENTS)]].sum()
+        left += int(events.change[blocks.unmatched[freed]].sum())
+        _, total = _parameter_sizes(trace, events, blocks, code, int(pool))
+        for category, expected in ((PARAMETERS, total), (STATES, factor * total)):
+            rest = max(expected - int(size[mine & (code == category)].sum()), 0)
             if rest <= left:
                 before[pool, category], left = rest, left - rest
         before[pool, UNKNOWN] = start[pool] - before[pool].sum()

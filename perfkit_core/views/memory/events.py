@@ -163,11 +163,12 @@ def levels(trace: Trace) -> Levels:
     growth = cumulated - (cumulated[first] - change[first])[pool] if len(change) else cumulated
     complete, total = _totals(trace)
     start = np.where(complete, total[first] - change[first], MISSING) if len(change) else total
-    made, begins = blocks(trace), restarts(trace)
+    pool_blocks, begins = blocks(trace), restarts(trace)
     for begin, following in pairwise([*begins.tolist(), len(total)]):
         end = min(following, int(np.searchsorted(pool, pool[begin], side="right")))
-        alive = made.freed & (made.allocation < begin) & (begin <= made.end) & (pool[made.allocation] == pool[begin])
-        total[begin:end] = change[made.allocation[alive]].sum() + np.cumsum(change[begin:end])
+        alive = pool_blocks.freed & (pool_blocks.allocation < begin) & (begin <= pool_blocks.end)
+        alive &= pool[pool_blocks.allocation] == pool[begin]
+        total[begin:end] = change[pool_blocks.allocation[alive]].sum() + np.cumsum(change[begin:end])
     before = np.append(0, total[:-1]) if len(total) else total
     before[first] = start
     unexplained = np.where(complete[pool], total - before - change, MISSING)
@@ -269,9 +270,9 @@ def blocks(trace: Trace) -> Blocks:
     address = trace.ints("address", MISSING)[events.row]
     placed = ~events.reserve & (address != MISSING)
     at = np.flatnonzero(placed)
-    place, first = groupby.distinct([events.pool[at], address[at]], len(at))
-    order = groupby.stable_order(place, len(first))
-    at, same = at[order], np.diff(place[order]) == 0
+    slot, first = groupby.distinct([events.pool[at], address[at]], len(at))
+    order = groupby.stable_order(slot, len(first))
+    at, same = at[order], np.diff(slot[order]) == 0
     has_next, has_previous = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
     frees = events.change[at] < 0
     following = np.append(at[1:], NEVER)[: len(at)]
@@ -332,8 +333,8 @@ class StepEnds:
     def of(self, position: IntArray) -> IntArray:
         """Return the index of the step in which each memory event lies (-1 if none), shape (len(position),)."""
         row = np.searchsorted(self.last, position)
-        known = row < len(self.last)
-        inside = known & (np.append(self.first, NEVER)[row] <= position)
+        in_range = row < len(self.last)
+        inside = in_range & (np.append(self.first, NEVER)[row] <= position)
         return np.where(inside, row, -1)
 
     def run_begin(self) -> IntArray:

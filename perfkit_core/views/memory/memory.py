@@ -24,7 +24,7 @@ from perfkit_core.views import grouping, select
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.views.operators import calls
 from perfkit_core.views.steps.step_rows import cut_off_rows
-from perfkit_core.views.tables import plain, texts
+from perfkit_core.views.tables import texts, without_categoricals
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_core.views.user_code import innermost as line_of
 
@@ -63,7 +63,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         "increase_bytes": change,
     }
     grouped = pd.DataFrame({**by, **measures})[counted].groupby(list(by), sort=False, dropna=False, observed=True)
-    return plain(grouped[list(measures)].sum().reset_index())
+    return without_categoricals(grouped[list(measures)].sum().reset_index())
 
 
 def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArray]:
@@ -81,9 +81,9 @@ def _native_owners(trace: Trace, events: MemoryEvents) -> tuple[IntArray, IntArr
             inside &= trace.ints(column)[rows] == trace.ints(column)[step]
         nearest = np.where(inside, step, nearest)
     above = np.append(parent, NO_ROW)[nearest]
-    own = np.flatnonzero((nearest != NO_ROW) & ~np.append(category.rows(INNER), False)[nearest])
-    lent = np.flatnonzero(np.append(category.rows(OPERATOR), False)[above] & (above != NO_ROW))
-    return np.concatenate([own, lent]), np.concatenate([nearest[own], above[lent]])
+    direct = np.flatnonzero((nearest != NO_ROW) & ~np.append(category.rows(INNER), False)[nearest])
+    indirect = np.flatnonzero(np.append(category.rows(OPERATOR), False)[above] & (above != NO_ROW))
+    return np.concatenate([direct, indirect]), np.concatenate([nearest[direct], above[indirect]])
 
 
 def innermost(trace: Trace, rows: IntArray) -> IntArray:
@@ -94,7 +94,7 @@ def innermost(trace: Trace, rows: IntArray) -> IntArray:
     return np.where(operator == NO_ROW, parent[rows], operator)
 
 
-def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequence[str]) -> dict[str, Any]:
+def by_owner(trace: Trace, request: ViewRequest, event: IntArray, groupings: Sequence[str]) -> dict[str, Any]:
     """Return the key columns of allocations: the owner's name, the pool and the groupings. ``event`` holds positions in
     :func:`memory_events`. Here, the owner of an allocation is the outermost operator around it. Without an operator,
     the owner is the parent event of the allocation."""
@@ -103,20 +103,20 @@ def by_owner(trace: Trace, request: ViewRequest, event: IntArray, known: Sequenc
     above = trace.ints("parent")[rows]
     operator = np.where(above == NO_ROW, NO_ROW, calls.outermost(trace)[above])
     owner = np.where(operator == NO_ROW, above, operator)
-    own = {"name": names(trace, owner, rows), "pool": events.pool[event]}
-    return own | keys(trace, request, rows, owner, known)
+    owner_keys = {"name": names(trace, owner, rows), "pool": events.pool[event]}
+    return owner_keys | keys(trace, request, rows, owner, groupings)
 
 
 def names(trace: Trace, owner: IntArray, rows: IntArray, steps_apart: bool = False) -> pd.Categorical:
     """Return the names of the owners of the memory events ``rows``. If the owner is no operator, and the memory event
     has a stack of its own, the name is the line of code of this stack."""
     recorded = trace.codes("name")
-    own, lines = _own_lines(trace, np.where(np.append(trace.operators, False)[owner], NO_ROW, rows))
+    line_index, lines = _own_lines(trace, np.where(np.append(trace.operators, False)[owner], NO_ROW, rows))
     labels = list(dict.fromkeys([*recorded.values, IN_STEP, OUTSIDE, *lines]))
     position = {label: code for code, label in enumerate(labels)}
     step = np.append(trace.rows("kind", STEP) & (not steps_apart), False)[owner]
     code = np.where(step, position[IN_STEP], np.append(recorded.codes, position[OUTSIDE])[owner])
-    line = np.array([*(position[line] for line in lines), NO_ROW], np.int64)[own]
+    line = np.array([*(position[line] for line in lines), NO_ROW], np.int64)[line_index]
     return pd.Categorical.from_codes(np.where(line == NO_ROW, code, line), categories=pd.Index(labels, dtype=object))
 
 
@@ -126,14 +126,16 @@ def _own_lines(trace: Trace, rows: IntArray) -> tuple[IntArray, list[str]]:
         return np.full(len(rows), NO_ROW), []
     stack = trace.codes("stack")
     codes = np.append(stack.codes, NO_ROW)[rows]
-    used, own = np.unique(codes, return_inverse=True)
+    used, index = np.unique(codes, return_inverse=True)
     texts = [stack.values[code] for code in used if code >= 0]
     lines = [line_of(text, trace.meta.framework) or text.partition(SEPARATOR)[0] for text in texts]
-    return own - (len(used) - len(texts)), lines
+    return index - (len(used) - len(texts)), lines
 
 
-def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, known: Sequence[str]) -> dict[str, Any]:
-    """Return the key columns of memory events for the groupings. Raises UsageError for a grouping not in ``known``."""
+def keys(
+    trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, groupings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the key columns of memory events for the groupings. Raises UsageError for unsupported groupings."""
     columns: dict[str, Any] = {}
     parent = trace.ints("parent")
     for item in request.by:
@@ -145,9 +147,9 @@ def keys(trace: Trace, request: ViewRequest, rows: IntArray, owner: IntArray, kn
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]
             source = np.where(nearest == NO_ROW, rows, nearest)
         elif name == "phase":  # the phase "other" is inferred only for host events: use the parent
-            own = (trace.codes("phase").codes[rows] >= 0) | (parent[rows] == NO_ROW)
-            source = np.where(own, rows, parent[rows])
-        columns |= grouping.keys(trace, replace(request, by=(item,)), source, known, _CATEGORY)
+            has_phase = (trace.codes("phase").codes[rows] >= 0) | (parent[rows] == NO_ROW)
+            source = np.where(has_phase, rows, parent[rows])
+        columns |= grouping.keys(trace, replace(request, by=(item,)), source, groupings, _CATEGORY)
     return columns
 
 

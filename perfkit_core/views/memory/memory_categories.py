@@ -19,21 +19,21 @@ from perfkit_core.views.tables import rounded_division
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per device and category, with :data:`COLUMNS`. A category without memory at the peak has no row,
     except unknown memory. If the request names steps, the peak within these steps is used."""
-    events, made = memory.memory_events(trace), memory.blocks(trace)
-    pool_of_block, code = events.pool[made.allocation], categories.of_blocks(trace)
+    events, blocks = memory.memory_events(trace), memory.blocks(trace)
+    pool_of_block, code = events.pool[blocks.allocation], categories.of_blocks(trace)
     position, _ = memory.peaks(trace, request)
     bytes_ = categories.levels(trace).at(events, np.arange(len(position)), position)
-    alive = made.alive(position[pool_of_block])
-    blocks = np.zeros_like(bytes_)
-    np.add.at(blocks, (pool_of_block[alive], code[alive]), 1)
-    blocks[(blocks == 0) & (bytes_ != 0)] = MISSING  # memory from before the recording
+    alive = blocks.alive(position[pool_of_block])
+    counts = np.zeros_like(bytes_)
+    np.add.at(counts, (pool_of_block[alive], code[alive]), 1)
+    counts[(counts == 0) & (bytes_ != 0)] = MISSING  # memory from before the recording
     shown = (position != UNSELECTED) & np.isin(np.arange(len(position)), pool_of_block)
     pool, category = np.nonzero(shown[:, None] & ((bytes_ != 0) | (np.arange(bytes_.shape[1]) == categories.UNKNOWN)))
-    measures = {"blocks": blocks, "bytes": bytes_, "growth_bytes": _growth(trace)}
-    result = memory.pool_table(trace, events, pool, {name: each[pool, category] for name, each in measures.items()})
+    measures = {"blocks": counts, "bytes": bytes_, "growth_bytes": _growth(trace)}
+    result = memory.pool_table(trace, events, pool, {name: values[pool, category] for name, values in measures.items()})
     result.insert(2, "category", np.array(categories.CATEGORIES, object)[category])
-    whole = bytes_.sum(axis=1)[pool]
-    result.insert(5, "ratio", bytes_[pool, category] / np.where(whole == 0, 1, whole))
+    total = bytes_.sum(axis=1)[pool]
+    result.insert(5, "ratio", bytes_[pool, category] / np.where(total == 0, 1, total))
     return result
 
 
@@ -43,7 +43,7 @@ def _growth(trace: Trace) -> IntArray:
     events, ends, level = memory.memory_events(trace), memory.step_ends(trace), categories.levels(trace)
     step = np.flatnonzero(ends.follower >= 0)
     pool, total = ends.pool[step], np.zeros_like(level.before)
-    after, following = (level.at(events, pool, ends.last[one]) for one in (step, ends.follower[step]))
+    after, following = (level.at(events, pool, ends.last[steps]) for steps in (step, ends.follower[step]))
     np.add.at(total, pool, following - after)
     count = np.bincount(pool, minlength=len(total))[:, None]
     return np.where(count > 0, rounded_division(total, count), MISSING)

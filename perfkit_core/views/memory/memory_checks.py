@@ -19,26 +19,26 @@ from perfkit_core.views.select import selected
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per device, with :data:`COLUMNS`. Unexplained changes are NA if no totals were recorded."""
-    events, made, moved = memory_events(trace), blocks(trace), levels(trace).unexplained
+    events, pool_blocks, moved = memory_events(trace), blocks(trace), levels(trace).unexplained
     counted = selected(trace, request)[events.row]
 
     def per_pool(position: IntArray, values: IntArray | int = 1) -> IntArray:
         total = np.zeros(len(events.pool_rank), np.int64)
-        kept = counted[position]
-        np.add.at(total, events.pool[position[kept]], np.broadcast_to(values, position.shape)[kept])
+        mask = counted[position]
+        np.add.at(total, events.pool[position[mask]], np.broadcast_to(values, position.shape)[mask])
         return total
 
     unexplained = np.flatnonzero((moved != 0) & (moved != MISSING))
-    known = np.isin(np.arange(len(events.pool_rank)), events.pool[moved != MISSING])
+    has_totals = np.isin(np.arange(len(events.pool_rank)), events.pool[moved != MISSING])
     columns = {
         "events": per_pool(np.arange(len(events.row))),
-        "unexplained_changes": np.where(known, per_pool(unexplained), MISSING),
-        "unexplained_bytes": np.where(known, per_pool(unexplained, moved[unexplained]), MISSING),
-        "old_frees": per_pool(made.unmatched),
-        "old_freed_bytes": per_pool(made.unmatched, -events.change[made.unmatched]),
-        "repeated_allocations": per_pool(made.repeated),
-        "resized_frees": per_pool(made.resized),
-        "without_address": per_pool(made.placeless),
+        "unexplained_changes": np.where(has_totals, per_pool(unexplained), MISSING),
+        "unexplained_bytes": np.where(has_totals, per_pool(unexplained, moved[unexplained]), MISSING),
+        "old_frees": per_pool(pool_blocks.unmatched),
+        "old_freed_bytes": per_pool(pool_blocks.unmatched, -events.change[pool_blocks.unmatched]),
+        "repeated_allocations": per_pool(pool_blocks.repeated),
+        "resized_frees": per_pool(pool_blocks.resized),
+        "without_address": per_pool(pool_blocks.placeless),
     }
     pools = np.flatnonzero(columns["events"])
     return pool_table(trace, events, pools, {name: values[pools] for name, values in columns.items()})

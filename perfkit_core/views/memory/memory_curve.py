@@ -18,7 +18,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     events, level = memory_events(trace), levels(trace)
     counted = chosen(trace, request, events.row, names(trace, innermost(trace, events.row), events.row))
     # the row at time 0 is not an event: show it only without filters
-    unfiltered = all(each is None for each in (request.steps, request.pattern, request.device, request.kind))
+    unfiltered = all(option is None for option in (request.steps, request.pattern, request.device, request.kind))
     at = events.first()
     unknown = np.full(len(at), MISSING)
     columns = {

@@ -25,7 +25,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import NEVER, StepEnds
 from perfkit_core.views.memory.memory import by_owner, chosen
-from perfkit_core.views.tables import plain, rounded_division
+from perfkit_core.views.tables import rounded_division, without_categoricals
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "thread")
 
@@ -38,7 +38,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     frame = frame[chosen(trace, request, events.row[event], by["name"])]
     grouped = frame.groupby(list(by), sort=False, dropna=False, observed=True)
     sums = grouped.agg(steps=("step", "nunique"), blocks=("blocks", "sum"), bytes=("bytes", "sum")).reset_index()
-    sums = plain(sums)
+    sums = without_categoricals(sums)
     pool = sums["pool"].to_numpy(np.int64)
     of_steps = np.bincount(ends.pool[ends.follower >= 0], minlength=len(events.pool_rank))[pool]
     columns: dict[str, Any] = {"name": sums["name"], **memory.pool_columns(trace, events, pool)}
@@ -50,17 +50,17 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 def _staying(trace: Trace, ends: StepEnds) -> tuple[IntArray, IntArray]:
     """Return the blocks that the view lists, as two arrays: positions of their allocations, indexes of their steps."""
-    change, made = memory.memory_events(trace).change, memory.blocks(trace)
+    change, blocks = memory.memory_events(trace).change, memory.blocks(trace)
     run_last = np.append(ends.run_last, -1)
-    step = ends.of(made.allocation)
+    step = ends.of(blocks.allocation)
     run = run_last[step]
-    alive = (step >= 0) & made.alive(np.append(ends.last, -1)[run])
-    event, step, run = made.allocation[alive], step[alive], run[alive]
+    alive = (step >= 0) & blocks.alive(np.append(ends.last, -1)[run])
+    event, step, run = blocks.allocation[alive], step[alive], run[alive]
 
     # sizes of the blocks that a series of consecutive steps freed, but did not allocate
-    freed = made.end != NEVER
-    free = np.concatenate([made.end[freed], made.unmatched])
-    allocation = np.concatenate([made.allocation[freed], np.full(len(made.unmatched), -1)])
+    freed = blocks.end != NEVER
+    free = np.concatenate([blocks.end[freed], blocks.unmatched])
+    allocation = np.concatenate([blocks.allocation[freed], np.full(len(blocks.unmatched), -1)])
     step_of_free = ends.of(free)
     run_of_free = run_last[step_of_free]
     old = (step_of_free >= 0) & (allocation < np.append(ends.run_begin(), 0)[run_of_free]) & (change[free] < 0)

@@ -21,7 +21,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING
 from perfkit_core.views.memory.memory import by_owner
-from perfkit_core.views.tables import plain
+from perfkit_core.views.tables import without_categoricals
 
 GROUPINGS: Final = ("module", "phase", "shape", "stack", "line", "step", "thread")
 BEFORE: Final = mark("(allocated before the recording)")
@@ -30,24 +30,24 @@ UNEXPLAINED: Final = mark("(not explained by the events)")
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per operator and device. If the request names steps, the peak within these steps is used."""
-    events, level, made = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
+    events, level, blocks = memory.memory_events(trace), memory.levels(trace), memory.blocks(trace)
     pools = len(events.pool_rank)
     position, total = memory.peaks(trace, request)
-    event = made.allocation[made.alive(position[events.pool[made.allocation]])]
+    event = blocks.allocation[blocks.alive(position[events.pool[blocks.allocation]])]
     by = by_owner(trace, request, event, GROUPINGS)
     frame = pd.DataFrame({**by, "blocks": np.ones(len(event), np.int64), "bytes": events.change[event]})
     sums = frame.groupby(list(by), sort=False, dropna=False, observed=True)[["blocks", "bytes"]].sum().reset_index()
-    sums = plain(sums).astype({"blocks": "Int64", "bytes": "Int64"})
+    sums = without_categoricals(sums).astype({"blocks": "Int64", "bytes": "Int64"})
 
     # the sizes of the blocks may not add up to the total of the pool: add rows for the rest
-    known = groupby.sums(events.pool[event], pools, events.change[event])
-    old = made.unmatched[made.unmatched <= position[events.pool[made.unmatched]]]
+    block_bytes = groupby.sums(events.pool[event], pools, events.change[event])
+    old = blocks.unmatched[blocks.unmatched <= position[events.pool[blocks.unmatched]]]
     freed = np.zeros(pools, np.int64)
     np.add.at(freed, events.pool[old], events.change[old])
     rest: list[dict[str, Any]] = []
     for number in np.flatnonzero(total != MISSING):
         older = int(level.start[number]) + int(freed[number])
-        sizes = {BEFORE: older, UNEXPLAINED: int(total[number]) - int(known[number]) - older}
+        sizes = {BEFORE: older, UNEXPLAINED: int(total[number]) - int(block_bytes[number]) - older}
         rest += [{"name": name, "pool": number, "bytes": size} for name, size in sizes.items() if size]
     beyond = pd.DataFrame(rest, columns=["name", "pool", "bytes"]).astype({"pool": "int64", "bytes": "Int64"})
 
@@ -55,10 +55,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     pool, bytes_ = result["pool"].to_numpy(np.int64), result["bytes"].to_numpy(np.int64)
     listed = np.zeros(pools, np.int64)
     np.add.at(listed, pool, bytes_)
-    whole = np.where(total == MISSING, listed, total)[pool]
+    denominator = np.where(total == MISSING, listed, total)[pool]
     places = pd.DataFrame({"name": result["name"], **memory.pool_columns(trace, events, pool)})
     result = pd.concat([places, result.drop(columns=["name", "pool"])], axis=1)
-    result["ratio"] = bytes_ / np.where(whole == 0, 1, whole)
+    result["ratio"] = bytes_ / np.where(denominator == 0, 1, denominator)
     if request.pattern is not None:
         result = result[matches(result["name"].to_list(), request.pattern)]
     return result.reset_index(drop=True)

@@ -45,13 +45,13 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 def _alive(trace: Trace, ends: StepEnds, until: IntArray) -> tuple[IntArray, IntArray]:
     """Return, for each step i, how many of its blocks are alive at the end of the step ``until[i]``, and their bytes.
     Both are MISSING if ``until[i]`` is -1, or if events of the pool have no address."""
-    events, made = memory.memory_events(trace), memory.blocks(trace)
-    step = ends.of(made.allocation)
-    stays = (step >= 0) & made.alive(np.append(np.append(ends.last, -1)[until], -1)[step])
+    events, blocks = memory.memory_events(trace), memory.blocks(trace)
+    step = ends.of(blocks.allocation)
+    stays = (step >= 0) & blocks.alive(np.append(np.append(ends.last, -1)[until], -1)[step])
     count, size = np.zeros(len(ends.step), np.int64), np.zeros(len(ends.step), np.int64)
     np.add.at(count, step[stays], 1)
-    np.add.at(size, step[stays], events.change[made.allocation[stays]])
-    unknown = (until < 0) | np.isin(ends.pool, events.pool[made.placeless])
+    np.add.at(size, step[stays], events.change[blocks.allocation[stays]])
+    unknown = (until < 0) | np.isin(ends.pool, events.pool[blocks.placeless])
     return np.where(unknown, MISSING, count), np.where(unknown, MISSING, size)
 
 

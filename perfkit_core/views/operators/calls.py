@@ -220,18 +220,18 @@ def _self_device_ns(trace: Trace, events: BoolArray) -> IntArray:
 def worked_on(trace: Trace) -> Codes:
     """Return the device of each event, shape (rows,). For a host event that launched device work, this is the device of
     the work, or ``several`` if the work ran on more than one device."""
-    place = trace.codes("device")
+    device = trace.codes("device")
     owner = attribution.owners(trace)
     work = trace.rows("kind", *DEVICE_WORK) & (owner != NO_ROW)
-    devices, codes = filled(len(trace), 0), place.codes.astype(np.int64)
-    for code in np.unique(place.codes[work]):
+    devices, codes = filled(len(trace), 0), device.codes.astype(np.int64)
+    for code in np.unique(device.codes[work]):
         launches = filled(len(trace), 0)
-        launches[owner[work & (place.codes == code)]] = 1
+        launches[owner[work & (device.codes == code)]] = 1
         launched = trace.host & (nesting.sum_up(trace.ints("parent"), launches) > 0)
         devices += launched
         codes[launched] = code
-    codes[devices > 1] = len(place.values)
-    return Codes(codes.astype(np.int32), [*place.values, SEVERAL])
+    codes[devices > 1] = len(device.values)
+    return Codes(codes.astype(np.int32), [*device.values, SEVERAL])
 
 
 def on_device(trace: Trace, pattern: str | None) -> BoolArray:

@@ -27,7 +27,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.views import grouping, select
-from perfkit_core.views.tables import group, plain, ratio, texts, texts_at
+from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals
 
 GRAPH: Final = "graph"
 GROUPINGS: Final = (GRAPH, "module", "stack", "phase", "step", "device", "rank")
@@ -45,7 +45,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cpu, device = groups.sum(np.where(host, times, 0)), groups.sum(np.where(host, 0, times))
     of_group = pd.Series(number[rows]).groupby(groups.code).unique()
     made_of = [[calls[number] for number in numbers] for numbers in of_group]
-    lists = {part: [_joined(some, part) for some in made_of] for part in ("operators", "lines", "modules")}
+    lists = {part: [_joined(row_calls, part) for row_calls in made_of] for part in ("operators", "lines", "modules")}
     result = groups.keys.assign(
         **{part: pd.Series(values, dtype=object).replace("", None) for part, values in lists.items()},
         calls=np.maximum(groups.sum(host), groups.sum(~host)),
@@ -54,7 +54,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         total_device_ns=device,
         total_device_ratio=ratio(device, int(device.sum())),
     )
-    return plain(result)
+    return without_categoricals(result)
 
 
 @once
@@ -63,25 +63,25 @@ def kernels(trace: Trace) -> tuple[IntArray, tuple[KernelCall, ...]]:
 
     A kernel on a device and the host event that launched it have the same name. Both are events of the call. An event
     whose call is unknown has a call that only contains the operators in the kernel's name."""
-    found, names = origins(trace), trace.codes("name")
+    origin, names = origins(trace), trace.codes("name")
     code = get_plugins().compiled_code(trace.meta.framework)
     by_name = [
         KernelCall(name, name, True, tuple(operators))
         for name in names.values
         if (operators := code.operators(name) if code else ())
     ]
-    position = {call.event: len(found.calls) + number for number, call in enumerate(by_name)}
+    position = {call.event: len(origin.calls) + number for number, call in enumerate(by_name)}
     of_name = names.lookup(np.array([position.get(name, NO_CALL) for name in names.values], np.int64), NO_CALL)
     runs = (trace.host & trace.operators) | (~trace.host & trace.rows("kind", KERNEL))
     number = np.where(runs, of_name, NO_CALL)
 
-    generated = np.array([*(call.fused for call in found.calls), False], np.bool_)
-    event = {call.event: None for call in found.calls}
+    generated = np.array([*(call.fused for call in origin.calls), False], np.bool_)
+    event = {call.event: None for call in origin.calls}
     code_of = {name: number for number, name in enumerate(names.values) if name in event}
-    events = np.array([*(code_of.get(call.event, -2) for call in found.calls), -2], np.int64)
-    known = runs & generated[found.call] & (events[found.call] == names.codes)
-    number[known] = found.call[known]
-    return number, (*found.calls, *by_name)
+    events = np.array([*(code_of.get(call.event, -2) for call in origin.calls), -2], np.int64)
+    matches = runs & generated[origin.call] & (events[origin.call] == names.codes)
+    number[matches] = origin.call[matches]
+    return number, (*origin.calls, *by_name)
 
 
 def _joined(calls: Iterable[KernelCall], part: str) -> str:
@@ -93,7 +93,7 @@ def _graphs(trace: Trace, rows: IntArray, _: str | None) -> pd.Categorical:
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
     runs = trace.host & names.rows(*(graph.event for graph in trace.meta.compiled if graph.event))
     span = np.append(nesting.nearest_on_path(trace.ints("parent"), runs), NO_ROW)
-    return texts_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
+    return text_column_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
 
 
 COLUMNS: Final = (

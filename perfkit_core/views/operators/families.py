@@ -28,7 +28,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.operators import calls
-from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts
+from perfkit_core.views.tables import Groups, group, integers, ratio, texts, without_categoricals
 
 OPERATOR: Final = "operator"
 GROUPINGS: Final = (OPERATOR, "phase", "module", "step", "device", "rank")
@@ -47,12 +47,12 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     by = tuple(name for name in request.by if name != OPERATOR)
     keys = _keys(trace, replace(request, by=by), operators, work)
     families = group(keys)
-    roots = plain(_sums(families, ns, host, device_known))
+    roots = without_categoricals(_sums(families, ns, host, device_known))
     if OPERATOR not in request.by:
         return in_order(roots).reset_index(drop=True)
     names = _keys(trace, request, operators, work)[OPERATOR]
     inner = group(keys | {"family": keys["name"], "name": names})
-    leaves = plain(_sums(inner, ns, host, device_known).drop(columns="family"))
+    leaves = without_categoricals(_sums(inner, ns, host, device_known).drop(columns="family"))
     rows = pd.concat([roots.assign(depth=0), leaves.assign(depth=1)], ignore_index=True)
     above = np.full(len(rows), NO_ROW)
     above[len(roots) :] = families.code[np.unique(inner.code, return_index=True)[1]]
@@ -82,14 +82,14 @@ def _filled(values: pd.Categorical, missing: str) -> pd.Categorical:
 
 def _sums(groups: Groups, ns: IntArray, host: BoolArray, device_known: bool) -> pd.DataFrame:
     cpu, device = groups.sum(np.where(host, ns, 0)), groups.sum(np.where(host, 0, ns))
-    known = np.full(len(groups), device_known)
+    recorded = np.full(len(groups), device_known)
     return groups.keys.assign(
         calls=groups.sum(host),
         self_cpu_ns=cpu,
         self_cpu_ratio=ratio(cpu, int(cpu.sum())),
-        device_calls=integers(groups.sum(~host), known),
-        device_ns=integers(device, known),
-        device_ratio=np.where(known, ratio(device, int(device.sum())), np.nan),
+        device_calls=integers(groups.sum(~host), recorded),
+        device_ns=integers(device, recorded),
+        device_ratio=np.where(recorded, ratio(device, int(device.sum())), np.nan),
     )
 
 

@@ -29,7 +29,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.select import check_groupings, marked, selected, step_numbers, threads
-from perfkit_core.views.tables import integers, plain, texts
+from perfkit_core.views.tables import integers, texts, without_categoricals
 
 GROUPINGS: Final = ("edge",)
 
@@ -77,21 +77,21 @@ def _nodes(trace: Trace, rows: IntArray, number: IntArray) -> pd.DataFrame:
     result = pd.DataFrame({"node": np.arange(len(rows))})
     for name in ("name", "op_name", "phase", "module"):
         result[name] = texts(trace.codes(name), rows)
-    result["step"] = _known(trace.ints("step")[rows])
+    result["step"] = _nullable(trace.ints("step")[rows])
     result["tid"] = trace.ints("tid")[rows]
     result["start_ns"] = start - start.min(initial=np.iinfo(np.int64).max)
     result["total_cpu_ns"] = trace.ints("dur_ns")[rows]
     result["device_events"] = np.bincount(node, minlength=len(rows)).astype(np.int64)
     result["total_device_ns"] = attribution.total_device_ns(trace)[rows]
     result["streams"] = streams.groupby("node")["text"].agg(", ".join).reindex(result.index).to_numpy(object)
-    result["after"] = _known(number[before_on_thread(trace, rows)])
-    result["after_on_stream"] = _known(number[earliest.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
-    result["forward"] = _known(number[forward])
+    result["after"] = _nullable(number[before_on_thread(trace, rows)])
+    result["after_on_stream"] = _nullable(number[earliest.reindex(rows).fillna(NO_ROW).to_numpy(np.int64)])
+    result["forward"] = _nullable(number[forward])
     result["forward_by"] = forward_by.where(forward != NO_ROW, pd.NA)
-    return plain(result)
+    return without_categoricals(result)
 
 
-def _known(numbers: IntArray) -> pd.arrays.IntegerArray:
+def _nullable(numbers: IntArray) -> pd.arrays.IntegerArray:
     return integers(np.maximum(numbers, 0), numbers >= 0)
 
 

@@ -22,7 +22,7 @@ from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import grouping, select
 from perfkit_core.views.operators import calls
 from perfkit_core.views.steps import step_rows
-from perfkit_core.views.tables import group, integers, plain, texts
+from perfkit_core.views.tables import group, integers, texts, without_categoricals
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "rank")
 _WORDS: Final = "(?i)memcpy|memorycopy|memset"
@@ -52,10 +52,10 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     cpu = groups.statistics(trace.ints("dur_ns")[rows], "cpu")
     device = groups.statistics(nesting.sum_up(trace.ints("parent"), launched_ns)[rows], "device")
     cpu_ratio, device_ratio = step_rows.ratios(trace, request, cpu["total_cpu_ns"], device["total_device_ns"])
-    known = np.full(len(groups), request.native or trace.rows("kind", *DEVICE_WORK).any())
+    recorded = np.full(len(groups), request.native or trace.rows("kind", *DEVICE_WORK).any())
     columns: dict[str, Any] = {"calls": groups.calls()} | cpu | {"cpu_ratio": cpu_ratio}
-    columns |= {name: integers(values, known) for name, values in device.items()} | {"device_ratio": device_ratio}
-    return plain(groups.keys.assign(**columns))
+    columns |= {name: integers(values, recorded) for name, values in device.items()} | {"device_ratio": device_ratio}
+    return without_categoricals(groups.keys.assign(**columns))
 
 
 COLUMNS: Final = (

@@ -17,7 +17,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.views import attribution
 from perfkit_core.views.operators import calls, operators
-from perfkit_core.views.tables import Groups, categorical, group, integers, plain, ratio
+from perfkit_core.views.tables import Groups, categorical, group, integers, ratio, without_categoricals
 
 GROUPINGS: Final = ("thread", "label", "scope", "module", "phase", "step", "device", "rank")
 _SUMS: Final = ("calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns")
@@ -58,15 +58,15 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         shares = np.where(np.isnan(part), np.nan, ratio(part, total))
         result.insert(list(result.columns).index(f"{side}_ns") + 1, f"{side}_ratio", shares)
     weight = result["self_cpu_ns"].fillna(-1).to_numpy(np.int64)
-    return plain(result.iloc[trees.preorder(above, weight)].reset_index(drop=True))
+    return without_categoricals(result.iloc[trees.preorder(above, weight)].reset_index(drop=True))
 
 
 def _sums(groups: Groups, depth: int, values: dict[str, arrays.IntArray]) -> pd.DataFrame:
     """Return the sums of the values of each group. Columns without values are NA."""
-    known, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
+    present, missing = np.ones(len(groups), np.bool_), integers(np.zeros(len(groups)), np.zeros(len(groups), np.bool_))
     cells: dict[str, Any] = {"depth": np.full(len(groups), depth)}
-    cells |= dict(plain(groups.keys.drop(columns="kind", errors="ignore")))
-    cells |= {name: integers(groups.sum(values[name]), known) if name in values else missing for name in _SUMS}
+    cells |= dict(without_categoricals(groups.keys.drop(columns="kind", errors="ignore")))
+    cells |= {name: integers(groups.sum(values[name]), present) if name in values else missing for name in _SUMS}
     return pd.DataFrame(cells)
 
 

@@ -18,7 +18,7 @@ from perfkit_core.views import attribution, grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
 from perfkit_core.views.operators.operators import GROUPINGS, chosen, keys, unowned
-from perfkit_core.views.tables import Groups, group, integers, plain
+from perfkit_core.views.tables import Groups, group, integers, without_categoricals
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         root_group = np.where(root, group(dict(groupings)).code[np.maximum(top, 0)], 0)
     on_host = np.arange(len(events.row)) < events.host
     device_known = np.full(len(tree), request.native or trace.rows("kind", *schema.DEVICE_WORK).any())
-    for side, values, known in (
+    for side, values, recorded in (
         ("cpu", np.where(on_host, trace.ints("dur_ns")[events.row], 0), nodes.sum(on_host) > 0),
         ("device", events.device_ns, device_known),
     ):
@@ -58,8 +58,8 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         total, sums = times[f"total_{side}_ns"], np.zeros(1 + int(root_group.max(initial=0)), np.int64)
         np.add.at(sums, root_group[root], total[root])
         denominator = np.where(root, sums[root_group], total[tree.parent])
-        cells |= {name: integers(each, known) for name, each in times.items()}
-        cells[f"{side}_ratio"] = np.where(known, total / np.where(denominator == 0, 1, denominator), np.nan)
+        cells |= {name: integers(numbers, recorded) for name, numbers in times.items()}
+        cells[f"{side}_ratio"] = np.where(recorded, total / np.where(denominator == 0, 1, denominator), np.nan)
     flops = np.append(operator_flops(trace), UNKNOWN)[events.row]
     cells["flops"] = nodes.known_sum(flops, flops != UNKNOWN)
 
@@ -67,7 +67,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     weights = result[["total_cpu_ns", "total_device_ns"]].fillna(-1).to_numpy(np.int64)
     labels = zip(*(result[str(name)] for name in ("name", "kind", *groupings)), strict=True)
     weight = trees.heaviest_first(labels, weights[:, 0], weights[:, 1])
-    return plain(result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True))
+    return without_categoricals(result.iloc[trees.preorder(tree.parent, weight)].reset_index(drop=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     owner = attribution.owners(trace)
     work = np.flatnonzero(trace.rows("kind", *schema.DEVICE_WORK) & (owner != NO_ROW))
     holder = owner[work] if request.native else nesting.nearest_on_path(parent, shown)[owner[work]]
-    kept = (holder != NO_ROW) & shown[holder]
-    work, holder, host = work[kept], holder[kept], np.flatnonzero(shown)
+    has_holder = (holder != NO_ROW) & shown[holder]
+    work, holder, host = work[has_holder], holder[has_holder], np.flatnonzero(shown)
     position = np.full(len(trace) + 1, NO_ROW, np.int64)  # entry of each event; position[NO_ROW] is NO_ROW
     position[host] = np.arange(len(host))
     roots = group(keys(trace, request, np.flatnonzero(root)))
@@ -119,7 +119,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
     alone = np.concatenate([np.empty(0, np.int64), *reasons.values()])
     name = np.repeat(np.array(list(reasons), object), [len(rows) for rows in reasons.values()])
     added = group({"name": name} | grouping.keys(trace, request, alone, GROUPINGS))
-    no_row, dur_ns, tops = np.full(len(added), NO_ROW), trace.ints("dur_ns"), plain(roots.keys)
+    no_row, dur_ns, tops = np.full(len(added), NO_ROW), trace.ints("dur_ns"), without_categoricals(roots.keys)
     above = position[nesting.nearest_above(parent, shown)[host]]
     numbers = len(tops) + np.arange(len(added))
     return Entries(
@@ -129,7 +129,7 @@ def entries(trace: Trace, request: ViewRequest) -> Entries:
             [attribution.total_device_ns(trace)[host], dur_ns[work], added.sum(dur_ns[alone]), dur_ns[alone]]
         ),
         top=np.concatenate([top, np.full(len(work), NO_ROW), numbers, np.full(len(alone), NO_ROW)]),
-        tops=pd.concat([tops, plain(added.keys)], ignore_index=True) if len(added) else tops,
+        tops=pd.concat([tops, without_categoricals(added.keys)], ignore_index=True) if len(added) else tops,
         host=len(host),
     )
 
@@ -146,8 +146,8 @@ def _shares_by_groupings(table: pd.DataFrame, request: ViewRequest) -> pd.DataFr
         time = table[f"total_{side}_ns"].astype("Float64").fillna(0).to_numpy(np.float64)
         sums = pd.Series(np.where(root, time, 0)).groupby(keys).transform("sum").to_numpy()
         share = np.where(sums == 0, 0, time / np.where(sums == 0, 1, sums))
-        known = table[f"{side}_ratio"].notna()
-        table[f"{side}_ratio"] = np.where(root & known, share, table[f"{side}_ratio"])
+        has_share = table[f"{side}_ratio"].notna()
+        table[f"{side}_ratio"] = np.where(root & has_share, share, table[f"{side}_ratio"])
     return table
 
 

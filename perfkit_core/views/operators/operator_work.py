@@ -64,7 +64,7 @@ def operator_work(trace: Trace) -> OperatorWork:
     """Return the operators whose arguments determine their FLOPs, without those inside another one."""
     rows, formula, formulas = _candidates(trace)
     values = np.full(len(rows), -1, np.int64)
-    needy = np.flatnonzero(np.array([one.needs_values for one in formulas], np.bool_)[formula]) if len(rows) else rows
+    needy = np.flatnonzero(np.array([item.needs_values for item in formulas], np.bool_)[formula]) if len(rows) else rows
     texts: list[str | None] = []
     if len(needy):
         recorded = _recorded_values(trace, rows[needy])
@@ -82,13 +82,13 @@ def operator_work(trace: Trace) -> OperatorWork:
                 texts[values[item]] if values[item] >= 0 else None,
             )
         )
-    known = np.array([work is not None for work in works], np.bool_)[distinct] if works else np.zeros(0, np.bool_)
+    has_work = np.array([work is not None for work in works], np.bool_)[distinct] if works else np.zeros(0, np.bool_)
     number = np.cumsum([work is not None for work in works]) - 1
-    chosen = number[distinct[known]].astype(np.int64) if works else np.empty(0, np.int64)
-    work = OperatorWork(rows[known], chosen, tuple(work for work in works if work is not None), rows[:0])
+    chosen = number[distinct[has_work]].astype(np.int64) if works else np.empty(0, np.int64)
+    work = OperatorWork(rows[has_work], chosen, tuple(work for work in works if work is not None), rows[:0])
     work = replace(work, products=work.row[work.matrix])
     work = work.of(~_stopped(trace, work.row))
-    work = work.of(~_logical(trace, work.row, work.values("flops"), work.matrix, rows[~known]))
+    work = work.of(~_logical(trace, work.row, work.values("flops"), work.matrix, rows[~has_work]))
     return work.of(~nesting.lies_in(trace.ints("parent"), select.marked(trace, work.row))[work.row])
 
 
@@ -175,8 +175,8 @@ def uncounted(trace: Trace) -> BoolArray:
     wraps = native.lookup(np.array([formula == WRAPPER for formula in _of_names(trace)], np.bool_), False)
     products = canonical.lookup(np.array([is_product(name) for name in canonical.values], np.bool_), False)
     counted = select.marked(trace, operator_work(trace).products)
-    known = counted | nesting.lies_in(parent, counted) | nesting.holds(parent, counted)
-    mask: BoolArray = trace.operators & products & ~wraps & ~known
+    covered = counted | nesting.lies_in(parent, counted) | nesting.holds(parent, counted)
+    mask: BoolArray = trace.operators & products & ~wraps & ~covered
     return mask & ~nesting.lies_in(parent, mask)
 
 
@@ -189,8 +189,8 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
         return rows, rows, []
     formulas: dict[OperatorFormula, int] = {}
 
-    def numbers(found: list[OperatorFormula | None]) -> IntArray:
-        return np.array([NO_ROW if one is None else formulas.setdefault(one, len(formulas)) for one in found], np.int64)
+    def numbers(keys: list[OperatorFormula | None]) -> IntArray:
+        return np.array([NO_ROW if key is None else formulas.setdefault(key, len(formulas)) for key in keys], np.int64)
 
     native = names.lookup(numbers(_of_names(trace)), NO_ROW)[rows]
     by_family = canonical.lookup(numbers([by_canonical_name(name) for name in canonical.values]), NO_ROW)[rows]
@@ -206,8 +206,8 @@ def _of_names(trace: Trace) -> list[OperatorFormula | None]:
 
 
 def _recorded_values(trace: Trace, rows: IntArray) -> pa.DictionaryArray:
-    found = pc.struct_field(pc.extract_regex(trace.pick("args", rows).cast(pa.string()), _VALUES), "values")
-    return found.dictionary_encode()
+    values = pc.struct_field(pc.extract_regex(trace.pick("args", rows).cast(pa.string()), _VALUES), "values")
+    return values.dictionary_encode()
 
 
 @once

@@ -28,7 +28,7 @@ from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops, operator_work
-from perfkit_core.views.tables import Groups, group, integers, plain, ratio, texts, with_columns
+from perfkit_core.views.tables import Groups, group, integers, ratio, texts, with_columns, without_categoricals
 
 GROUPINGS: Final = ("shape", "stack", "overload", "thread", "label", "scope", "module", "phase", "step", "device",
                     "rank")  # fmt: skip
@@ -74,7 +74,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         values = dict.fromkeys(("self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns"), zeros)
         values |= dict.fromkeys(_BYTES[:2], np.where(host, change, 0))
         values |= dict.fromkeys(_BYTES[2:], np.where(host, 0, change)) | {"calls": ones}
-        parts.append(_filled(groups, {name: groups.known_sum(each, ones) for name, each in values.items()}))
+        parts.append(_filled(groups, {name: groups.known_sum(column, ones) for name, column in values.items()}))
     parts = [part for part in parts if len(part)]
     if not parts:
         return operators
@@ -88,7 +88,7 @@ def _filled(groups: Groups, values: dict[str, Any]) -> pd.DataFrame:
     missing = integers(np.zeros(len(groups), np.int64), np.zeros(len(groups), np.bool_))
     keys = groups.keys.assign(op_name=pd.Series(pd.NA, groups.keys.index, dtype=object))
     ratios = {name: np.full(len(groups), np.nan) for name in MEASURES if name.endswith("_ratio")}
-    return plain(keys.assign(**{name: ratios.get(name, values.get(name, missing)) for name in MEASURES}))
+    return without_categoricals(keys.assign(**{name: ratios.get(name, values.get(name, missing)) for name in MEASURES}))
 
 
 def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str) -> pd.DataFrame:
@@ -139,10 +139,10 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
                 values[~outer] = 0
             cells[name] = groups.known_sum(values, np.ones(len(rows), np.bool_))
     flops = spread(trace.ints("flops") if request.native else operator_flops(trace), rows)
-    known = flops != UNKNOWN
-    flops[~known] = 0
-    cells["flops"] = groups.known_sum(flops, known | request.native)
-    return plain(with_columns(groups.keys, {name: cells[name] for name in MEASURES}))
+    has_flops = flops != UNKNOWN
+    flops[~has_flops] = 0
+    cells["flops"] = groups.known_sum(flops, has_flops | request.native)
+    return without_categoricals(with_columns(groups.keys, {name: cells[name] for name in MEASURES}))
 
 
 def native_tables(trace: Trace, request: ViewRequest) -> NativeTables | None:
@@ -259,8 +259,8 @@ def _outermost_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
 def _unowned_last(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     """Return the merged table with the device work that no operator launched below the operators, as :func:`table`."""
     names = ("", calls.NO_LAUNCH, calls.OUTSIDE)
-    place = [names.index(name) if name in names else 0 for name in table["name"]]
-    return table.iloc[np.argsort(place, kind="stable")]
+    position = [names.index(name) if name in names else 0 for name in table["name"]]
+    return table.iloc[np.argsort(position, kind="stable")]
 
 
 def _of_whole(trace: Trace) -> tuple[bool, ...]:

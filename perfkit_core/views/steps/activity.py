@@ -59,8 +59,8 @@ class Activities:
 
         compute, communication = members(self.compute), members(self.communication)
         computing = _union(trace, compute) if self.on_device else _less_inner(trace, compute, members(self.blocking))
-        others = (_union(trace, members(mask)) for mask in (self.copy, self.loading, self.host))
-        return Activity(computing, _union(trace, communication), *others)
+        other_sets = (_union(trace, members(mask)) for mask in (self.copy, self.loading, self.host))
+        return Activity(computing, _union(trace, communication), *other_sets)
 
 
 @once

@@ -70,8 +70,8 @@ def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     del counted  # to save memory
 
     result[RUNNING_NS] = _running_ns(trace, request, column)
-    whole = _step_time_ns(trace, request, result)
-    result["ratio"] = ratio(result[RUNNING_NS], whole) if whole or lost_records.is_measured(trace) else np.nan
+    step_ns = _step_time_ns(trace, request, result)
+    result["ratio"] = ratio(result[RUNNING_NS], step_ns) if step_ns or lost_records.is_measured(trace) else np.nan
     return result[(result["calls"] > 0) | (result[RUNNING_NS] > 0)].reset_index(drop=True)
 
 
@@ -131,7 +131,7 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     counts = chosen & native_counted(trace) & ~np.isin(categories.codes, communication)
     phases = {category: row for row in phase_rows(trace, in_steps) for category in by_kind.get(row["phase"], [])}
     rows = []
-    for place, mask in (("host", counts & trace.host), ("device", counts & trace.rows("kind", *DEVICE_WORK))):
+    for side, mask in (("host", counts & trace.host), ("device", counts & trace.rows("kind", *DEVICE_WORK))):
         group = np.where(mask, categories.codes, -1)
         calls = groupby.sums(group, len(categories.values), np.ones(len(group), np.bool_))
         time = _covered_ns(trace, group, len(categories.values))
@@ -139,12 +139,12 @@ def _native_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
             numbers = (int(calls[category]), int(time[category]))
             if category in phases:
                 numbers = (phases[category]["calls"], phases[category]["total_cpu_ns"])
-            rows.append((categories.values[category], place, *numbers))
+            rows.append((categories.values[category], side, *numbers))
     name = categories.values[communication[0]] if communication else COMMUNICATION.capitalize()
     on_host, on_device, _ = native_communication(trace)
-    for place, mask in (("host", chosen & on_host), ("device", chosen & on_device)):
+    for side, mask in (("host", chosen & on_host), ("device", chosen & on_device)):
         if mask.any():
-            rows.append((name, place, distinct(trace, mask), select.union_ns(trace, mask)))
+            rows.append((name, side, distinct(trace, mask), select.union_ns(trace, mask)))
     result = pd.DataFrame(rows, columns=["category", "place", "calls", "time_ns"])
     return result.assign(ratio=ratio(result["time_ns"], _step_time_ns(trace, request, result)))
 

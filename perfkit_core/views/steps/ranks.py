@@ -35,7 +35,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    steps = tables.stacked(partials)
+    steps = tables.concat(partials)
     if steps["rank"].nunique() < 2:
         steps = steps.iloc[:0]
     outside_communication = steps["dur_ns"] - steps["exposed_communication_ns"]
@@ -53,7 +53,7 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
     times = times.dropna()
     steps = steps.loc[times.index]
     by_step = times.groupby(steps["step"])
-    median = by_step.transform(lambda each: np.sort(each.to_numpy(np.int64))[(len(each) - 1) // 2])
+    median = by_step.transform(lambda values: np.sort(values.to_numpy(np.int64))[(len(values) - 1) // 2])
     several = steps.groupby("step")["rank"].transform("nunique") > 1
     return (times - median).astype("Int64").where(several)
 

@@ -30,7 +30,7 @@ from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families
 from perfkit_core.views.steps.step_rows import position, step_frame
-from perfkit_core.views.tables import in_order_of, integers, no_rows, rounded_division, stacked, with_columns
+from perfkit_core.views.tables import concat, in_order_of, integers, no_rows, rounded_division, with_columns
 
 GROUPINGS: Final = ("step", "rank")
 ATTENTION: Final = "attention"
@@ -87,15 +87,15 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
     part = np.where(families.codes[work] < 0, PARTS.index(OTHER), number[families.codes[work]])
     part[communication(trace).device[work]] = PARTS.index(COMMUNICATION)
     launched = trace.ints("rank")[device & (trace.ints("launched_by") != NO_ROW)]
-    known = np.isin(trace.ints("rank")[rows], launched)  # without launches, the steps of device work are unknown
-    known &= ~incomplete_steps(trace)[rows]
+    recorded = np.isin(trace.ints("rank")[rows], launched)  # without launches, the steps of device work are unknown
+    recorded &= ~incomplete_steps(trace)[rows]
 
     def total(mask: Any) -> Any:
-        return integers(groupby.sums(step[mask], len(rows), dur[mask]), known)
+        return integers(groupby.sums(step[mask], len(rows), dur[mask]), recorded)
 
     busy = intervals.union_length_by(step, len(rows), trace.ints("start_ns")[work], trace.end_ns[work])
     return {
-        "busy_ns": integers(busy, known),
+        "busy_ns": integers(busy, recorded),
         "device_ns": total(np.ones(len(work), np.bool_)),
         **{f"{name}_ns": total(part == at) for at, name in enumerate(PARTS)},
         "graph_ns": total(replayed(trace)[0][work]),
@@ -105,7 +105,7 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
     """Return the table of the steps of all ranks: one row per step, or per step kind."""
     select.check_groupings("serving", request, GROUPINGS)
-    steps = stacked(partials)
+    steps = concat(partials)
     if "step" in request.by or steps.empty:
         return steps if "step" in request.by else pd.DataFrame(columns=[c.name for c in COLUMNS if not c.by])
     keys = ["rank", "kind"] if "rank" in request.by else ["kind"]
@@ -114,8 +114,8 @@ def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
         for name, group in steps.groupby(keys, dropna=False, sort=False)
     ]
     table = in_order_of(pd.DataFrame(rows), "kind", KINDS)
-    whole = [name for name in map(str, table) if name.endswith("_ns") or name in ("tokens", "rank")]
-    return table.astype(dict.fromkeys(whole, "Int64"))
+    integer_columns = [name for name in map(str, table) if name.endswith("_ns") or name in ("tokens", "rank")]
+    return table.astype(dict.fromkeys(integer_columns, "Int64"))
 
 
 def _of_kind(steps: pd.DataFrame) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def _of_kind(steps: pd.DataFrame) -> dict[str, Any]:
     timed, device = steps[steps["step_ns"].notna()], _sum(steps["device_ns"])
     time = _sum(timed["step_ns"])
 
-    def both(part: str, whole: str) -> tuple[int | None, int | None]:
+    def both(numerator: str, denominator: str) -> tuple[int | None, int | None]:
         """Return the sums over the steps that have both numbers."""
-        known = steps[[part, whole]].dropna()
-        return _sum(known[part]), _sum(known[whole])
+        complete = steps[[numerator, denominator]].dropna()
+        return _sum(complete[numerator]), _sum(complete[denominator])
 
     return {
         "steps": len(steps),
@@ -147,16 +147,16 @@ def _of_kind(steps: pd.DataFrame) -> dict[str, Any]:
 
 
 def _sum(values: pd.Series[Any]) -> int | None:
-    known = values.dropna()
-    return int(known.sum()) if len(known) else None
+    numbers = values.dropna()
+    return int(numbers.sum()) if len(numbers) else None
 
 
 def _mean(total: int | None, number: int | None) -> Any:
     return int(rounded_division(total, number)) if total is not None and number else pd.NA
 
 
-def _ratio(part: int | None, whole: int | None, factor: float = 1.0) -> float:
-    return part / whole * factor if part is not None and whole else float("nan")
+def _ratio(part: int | None, total: int | None, factor: float = 1.0) -> float:
+    return part / total * factor if part is not None and total else float("nan")
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

@@ -165,7 +165,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
         if in_phase.any():
             device = intervals.union_length_by(np.where(phase == index, group, -1), count, start, end)
             call = _calls(trace, phase_segments.first_root[in_phase])
-            cpu_ns, device_ns = (_summed(call, each[in_phase]) for each in (phase_segments.dur_ns, segment_device_ns))
+            cpu_ns, device_ns = (_summed(call, times[in_phase]) for times in (phase_segments.dur_ns, segment_device_ns))
             rows.append(row(name, cpu_ns, device_ns, int(device.sum())))
     denominators = sum(r["total_cpu_ns"] for r in rows), sum(r["total_device_ns"] for r in rows)
     if len(steps):

@@ -21,7 +21,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
 from perfkit_core.runtime.compiled import Out, compiled
 from perfkit_core.views import attribution, select
-from perfkit_core.views.tables import ratio, rounded_division, stacked
+from perfkit_core.views.tables import concat, ratio, rounded_division
 
 Floats = npt.NDArray[np.float64]
 
@@ -174,7 +174,7 @@ def over_steps(view: str, divide: Table, part: str, parts: Sequence[Column]) -> 
         return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-        all_steps = stacked(partials)
+        all_steps = concat(partials)
         if "step" in request.by:
             return all_steps
         groups: list[tuple[object, pd.DataFrame]] = [(None, all_steps)]

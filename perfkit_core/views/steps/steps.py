@@ -16,7 +16,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
-from perfkit_core.views.tables import integers, stacked
+from perfkit_core.views.tables import concat, integers
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -25,15 +25,15 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
-    result = stacked(partials)
+    result = concat(partials)
     if result.empty:
         return result
     start = result["start_ns"].to_numpy(np.int64)
     ranks, rank = np.unique(result["rank"].fillna(-1).to_numpy(np.int64), return_inverse=True)
     result["start_ns"] = start - groupby.extremes(rank, len(ranks), start)[0][rank]
     for name in (f"{phase}_ns" for phase in PHASES if phase != OTHER):
-        known = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
-        result[name] = result[name].mask(result[name].isna() & known, 0)
+        has_phases = result[name].notna().groupby(rank).transform("any")  # a part of a rank may have no phases
+        result[name] = result[name].mask(result[name].isna() & has_phases, 0)
     return result
 
 

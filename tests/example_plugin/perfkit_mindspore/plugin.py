@@ -23,7 +23,7 @@ def perfkit_operator_names() -> OperatorNames:
 
 
 @hookimpl
-def perfkit_analyses() -> Sequence[View]:
+def perfkit_views() -> Sequence[View]:
     return [layers.VIEW]
 
 

@@ -31,7 +31,7 @@ def test_positions_are_percent_of_a_scale_of_round_numbers() -> None:
     assert (now.left, now.middle, now.width) == (100.0, 100.0, 0.0)
     assert (after.left, after.middle, after.width) == (25.0, 37.5, 50.0)
     assert row.joined == (37.5, 62.5)
-    assert row.said == "8.00 → 3.00 (2.00–6.00) ms"
+    assert row.numbers == "8.00 → 3.00 (2.00–6.00) ms"
 
 
 def test_what_is_unknown_is_not_drawn() -> None:
@@ -40,7 +40,7 @@ def test_what_is_unknown_is_not_drawn() -> None:
     assert found is not None
     assert found.rows[0].marks[1] is None
     assert found.rows[0].joined is None
-    assert found.rows[0].said == "1.50 µs → unknown"
+    assert found.rows[0].numbers == "1.50 µs → unknown"
     nothing = {name: pd.array([None], "Int64") for name in ("now_ns", *AFTER)}
     assert spans(section(name=["a"], **nothing)) is None
     assert spans(Section("s", "S", pd.DataFrame({"name": []}), chart=CHART)) is None
@@ -54,7 +54,7 @@ def test_losses_are_left_of_zero() -> None:
     mark = found.rows[0].marks[0]
     assert mark is not None
     assert (mark.left, mark.middle, mark.width) == pytest.approx((100 / 12, 850 / 12, 1000 / 12), abs=0.01)
-    assert found.rows[0].said == "25% (-50%…50%)"
+    assert found.rows[0].numbers == "25% (-50%…50%)"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_losses_are_left_of_zero() -> None:
 def test_three_significant_digits(value: int, number: str, unit: str) -> None:
     found = spans(section(name=["a"], **{name: [value] for name in ("now_ns", *AFTER)}))
     assert found is not None
-    assert found.rows[0].said == f"{number} → {number} {unit}"
+    assert found.rows[0].numbers == f"{number} → {number} {unit}"
 
 
 def test_a_long_table_is_drawn_in_part() -> None:

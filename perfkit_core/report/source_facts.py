@@ -24,7 +24,7 @@ def described(
     meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
 ) -> Source:
     """Return the source of a report. ``steps``: recorded step numbers. ``chosen``: requested step numbers, or None."""
-    known = facts(meta)
+    entries = facts(meta)
     count = len(steps)
     if count and chosen is not None:
         numbers = sorted(set(chosen))
@@ -33,19 +33,19 @@ def described(
             text = say("step {number} (recorded steps: {count})", number=shown, count=count)
         else:
             text = say("steps {numbers} (recorded steps: {count})", numbers=shown, count=count)
-        known[mark("Steps")] = Fact(say("{numbers} (recorded steps: {count})", numbers=shown, count=count), text)
+        entries[mark("Steps")] = Fact(say("{numbers} (recorded steps: {count})", numbers=shown, count=count), text)
     elif count:
-        known[mark("Steps")] = Fact(str(count), say("1 step") if count == 1 else say("{count} steps", count=count))
+        entries[mark("Steps")] = Fact(str(count), say("1 step") if count == 1 else say("{count} steps", count=count))
     elif meta.window_ns is not None:
-        known[mark("Length")] = Fact(say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0]))
+        entries[mark("Length")] = Fact(say("{time:ns} recorded", time=meta.window_ns[1] - meta.window_ns[0]))
     options = ", ".join(
         name if value is True else f"{name}={value}"
         for name, value in meta.options.items()
         if value is not False and isinstance(value, (str, int, float))
     )
     if options:
-        known[mark("Options")] = Fact(options, say("options {names}", names=options))
-    return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), known)
+        entries[mark("Options")] = Fact(options, say("options {names}", names=options))
+    return Source(Path(meta.source).name or meta.source, meta.source, tuple(quality), entries)
 
 
 def facts(meta: TraceMeta) -> dict[str, Fact]:
@@ -60,37 +60,37 @@ def facts(meta: TraceMeta) -> dict[str, Fact]:
     at, recorded = recorded_at_ns(meta), ""
     if at is not None:
         recorded = datetime.fromtimestamp(at // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    known = {
+    entries = {
         mark("Framework"): Fact(framework(meta)),
         mark("Devices"): Fact(devices(meta.devices)),
         mark("Ranks"): ranks,
         mark("Recorded"): Fact(recorded),
         **_timed(meta),
     }
-    return {name: fact for name, fact in known.items() if fact.value}
+    return {name: fact for name, fact in entries.items() if fact.value}
 
 
 def _timed(meta: TraceMeta) -> dict[str, Fact]:
     """Return facts about the steps that a clock timed: what recording added to a step, and what other processes did."""
     timed = meta.timed_steps
     usual_ns, recorded_ns = timed.unprofiled_ns, timed.typical_ns(timed.recorded())
-    known = {}
+    entries = {}
     if timed.preempted > NOTABLE:
         value = say("{share:ratio} of the recorded time", share=timed.preempted)
-        known[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
+        entries[mark("Waits for a processor")] = Fact(value, say("waits for a processor: {value}", value=value))
     if usual_ns and recorded_ns:
         share = recorded_ns / usual_ns - 1
         how = message("recording adds {share:ratio}", share=share)
         if share < 0:
             how = message("recorded steps are {share:ratio} shorter", share=-share)
-        if known:
+        if entries:
             how = message("without such waits, {how}", how=how)
         value = say("{time:ns} ({how})", time=usual_ns, how=how)
-        known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
+        entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
     elif usual_ns:
         value = say("{time:ns}", time=usual_ns)
-        known[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
-    return known
+        entries[mark("Unprofiled step")] = Fact(value, say("unprofiled step {value}", value=value))
+    return entries
 
 
 def framework(meta: TraceMeta) -> str:
@@ -103,9 +103,9 @@ def _numbers_or_range(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}–{numbers[-1]}" if consecutive else ", ".join(map(str, numbers))
 
 
-def devices(known: tuple[Device, ...]) -> str:
+def devices(recorded: tuple[Device, ...]) -> str:
     """Return the product names of devices with their counts, such as ``8 × NVIDIA H100``."""
-    counts = Counter(device.name or device.id for device in known)
+    counts = Counter(device.name or device.id for device in recorded)
     return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.items())
 
 
