@@ -135,7 +135,7 @@ def _publish(where: Discussion, text: str, key: str) -> str:
 
 
 def _ownership(where: Discussion) -> Callable[[Mapping[str, Any]], bool]:
-    """Return the function that tells whether the author of a comment is the user of the token. Anyone can write a
+    """Return the function that checks whether the author of a comment is the user of the token. Anyone can write a
     comment with the mark. The token of GitHub Actions cannot ask for its user, which is a bot."""
     try:
         user = _request(where, "GET", where.user)["id"]

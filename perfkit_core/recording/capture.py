@@ -26,7 +26,7 @@ from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
 from perfkit_core.system import paths
 
 SILENT_S: Final = 300.0
-"""Without a time limit, nobody is waited for who has not begun a step or reported a file for this time."""
+"""Without a time limit, give up on processes that have neither begun a step nor reported a file for this time."""
 _LOOK_S: Final = 0.1
 _GRACE_S: Final = 5.0
 """Time that the other ranks have to report after the process that was asked has ended."""

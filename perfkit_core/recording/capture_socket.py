@@ -153,7 +153,7 @@ class CaptureSocket:
                 with contextlib.suppress(ValueError):
                     request = json.loads(received)
                 received.clear()
-            # who has closed the connection has given up, and waits for no answer
+            # a closed connection means that the request was given up
             if closed or len(received) > _MOST_BYTES:
                 connection.close()
                 del self._connections[connection]
@@ -166,7 +166,7 @@ class CaptureSocket:
             connection.send(json.dumps(content).encode() + b"\n")
 
     def tell(self, content: Mapping[str, Any]) -> None:
-        """Send the same to all who are connected."""
+        """Send the same content on all connections."""
         for connection in self._connections:
             self.answer(connection, content)
 

@@ -109,7 +109,7 @@ class OnDemand:
                     if failures.raised_by_signal(error):
                         raise
                     self._failed = True
-                    with contextlib.suppress(OSError):  # who asks now is told that nobody answers, and does not wait
+                    with contextlib.suppress(OSError):  # a process that connects now gets a refusal, and does not wait
                         self.close(failures.one_line(error))
                     failures.log("nothing can be recorded on demand any more, training continues", error)
         for window in self._windows:

@@ -49,7 +49,7 @@ class _Recording:
         (self.recording.abort if self.inside else self.recording.finish)()
 
     def _tell(self) -> None:
-        """Tell who runs a loop again in a notebook why nothing more is recorded."""
+        """Say once why nothing more is recorded, if a notebook runs a loop again."""
         window = self.arguments["window"]
         if window is not None and hasattr(sys, "ps1") and self.recording.step > window[1] and not self._explained:
             self._explained = True

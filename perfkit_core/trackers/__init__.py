@@ -1,1 +1,1 @@
-"""Experiment trackers: head figures, tables and the page of a run in MLflow, TensorBoard and Weights & Biases."""
+"""Experiment trackers: summary figures, tables and the page of a run in MLflow, TensorBoard and Weights & Biases."""
