@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compiled import Out, compiled
@@ -77,7 +77,7 @@ class Doubtful:
 class Rows:
     """The recorded events, and how many events have problems."""
 
-    recorded: Recorded
+    recorded: RecordedEvents
     doubtful: Doubtful
 
 
@@ -110,7 +110,7 @@ def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     node[: int(kept.node.sum())] = number[:-1][kept.node]
     for name, values in (("node", node), ("parent", parent)):
         columns = columns.append_column(name, pa.array(values, mask=values == NO_ROW))
-    return replace(events, recorded=Recorded(columns))
+    return replace(events, recorded=RecordedEvents(columns))
 
 
 class _Kept:
@@ -175,7 +175,7 @@ class _Kept:
             columns[name] = pa.chunked_array(chunks, kind)
         spans = (self._host, self._runtime, self._device)
         return Rows(
-            Recorded(pa.table(columns).unify_dictionaries(), parent),
+            RecordedEvents(pa.table(columns).unify_dictionaries(), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
@@ -352,7 +352,7 @@ def _renumber(kept: BoolArray, above: IntArray, row: Out[IntArray], parent: Out[
             count += 1
 
 
-def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
+def without_steps(recorded: RecordedEvents, numbers: frozenset[int]) -> RecordedEvents:
     """Turn the steps with these numbers into events of the kind ``other`` without a step number."""
     if not numbers:
         return recorded
@@ -362,4 +362,4 @@ def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
     step = pc.if_else(mask, pa.scalar(None, pa.int64()), events["step"])
     for name, values in (("kind", kind), ("step", step)):
         events = events.set_column(events.column_names.index(name), name, values)
-    return Recorded(events, recorded.parent)
+    return RecordedEvents(events, recorded.parent)

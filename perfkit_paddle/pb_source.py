@@ -319,14 +319,15 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, writer.rows, cut))
 
 
-def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
+def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
     """Sort streamed events into the order of :func:`read_pb`, and move inputs into the rows of their operators. Return
     the events and data-quality warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
     parent = None if recorded.parent is None else row[recorded.parent[order]]
-    events = labels.with_labels(_inputs_at_operators(draft.Recorded(recorded.columns.take(pa.array(order)), parent)))
+    in_order = draft.RecordedEvents(recorded.columns.take(pa.array(order)), parent)
+    events = labels.with_labels(_inputs_at_operators(in_order))
     return events, findings.devices(events.columns, meta.devices)
 
 
@@ -336,7 +337,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
     return np.where(arrays.one_of(columns["kind"], MEMORY), _BYTES, of_span)
 
 
-def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
+def _inputs_at_operators(recorded: draft.RecordedEvents) -> draft.RecordedEvents:
     """Move the inputs of each operator into the row of the operator. Paddle records the inputs in events inside the
     operator. If several of these events have inputs, those of the first event are used."""
     columns = recorded.columns

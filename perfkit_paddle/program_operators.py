@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.flops.registry import UNUSED
 from perfkit_core.model.meta import Finding
 from perfkit_core.operators.names import family
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, (bool, int, float, str)) else ""
 
 
-def described(recorded: Recorded, runs: Sequence[Run]) -> tuple[Recorded, tuple[Finding, ...]]:
+def described(recorded: RecordedEvents, runs: Sequence[Run]) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     """Add the arguments to the operators that ran in ``runs``. Also return warnings if matrix products lack them."""
     columns = recorded.columns
     code = np.full(columns.num_rows, -1, np.int64)

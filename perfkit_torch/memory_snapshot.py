@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
@@ -128,7 +128,7 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
         options={"profile_memory": True, "with_stack": bool(stacks.values)},
         extra={"allocator_settings": settings} if settings else {},
     )
-    trace = assemble(Recorded(memory), meta, tuple(findings), None, operator_names.operator_name)
+    trace = assemble(RecordedEvents(memory), meta, tuple(findings), None, operator_names.operator_name)
     without_steps = Finding(NO_STEPS, _WITHOUT_STEPS, note=True)
     quality = tuple(without_steps if finding.code == NO_STEPS else finding for finding in trace.quality)
     return Trace(trace.events, trace.meta, quality)

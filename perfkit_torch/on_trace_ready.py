@@ -18,8 +18,8 @@ from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import ALL_THREADS, Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import event_findings
-from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import StepClock, Utilisation
 from perfkit_core.system import failures
@@ -74,10 +74,10 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     if clock is not None and with_stack:  # torch also records the frames of the sampler
         batches = (batch.without_thread(clock.sampler) for batch in batches)
     waiting = [*islice(batches, _WAITING_BATCHES)][::-1]
-    recorder = Recorder(dialect.TorchDialect())
+    collector = EventCollector(dialect.TorchDialect())
     for batch in batches:
-        read(_drained(waiting), recorder)
-        read((batch,), recorder)
+        read(_drained(waiting), collector)
+        read((batch,), collector)
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK
 
@@ -96,9 +96,9 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     )
 
     def finish() -> Trace:
-        read(_drained(waiting), recorder)
-        quality = event_findings(recorder)
-        trace = assemble(recorder.recorded(), meta, quality, place.rank, operator_names.operator_name)
+        read(_drained(waiting), collector)
+        quality = event_findings(collector)
+        trace = assemble(collector.recorded(), meta, quality, place.rank, operator_names.operator_name)
         try:
             return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
         except Exception:  # the cycle is complete without them
@@ -154,15 +154,15 @@ def _drained(waiting: list[live_events.LiveBatch]) -> Iterator[live_events.LiveB
         yield waiting.pop()
 
 
-def read(batches: Iterable[live_events.LiveBatch], recorder: Recorder | None = None) -> Recorder:
-    """Add the events of some batches to a recorder, by default to a new one."""
-    recorder = recorder or Recorder(dialect.TorchDialect())
+def read(batches: Iterable[live_events.LiveBatch], collector: EventCollector | None = None) -> EventCollector:
+    """Add the events of some batches to a collector, by default to a new one."""
+    collector = collector or EventCollector(dialect.TorchDialect())
     for batch in batches:
         try:
-            recorder.add_text(batch.text(), batch.times)
+            collector.add_text(batch.text(), batch.times)
         except ValueError:  # the metadata of some event is invalid JSON
-            recorder.add_text(batch.mended().text(), batch.times)
-    return recorder
+            collector.add_text(batch.mended().text(), batch.times)
+    return collector
 
 
 def _devices(torch: Any) -> tuple[Device, ...]:

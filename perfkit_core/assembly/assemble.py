@@ -26,7 +26,15 @@ from perfkit_core.assembly import (
     server_steps,
     steps,
 )
-from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
+from perfkit_core.assembly.draft import (
+    EXTERNAL,
+    RECORDED_TYPES,
+    DraftColumns,
+    RecordedEvents,
+    arranged,
+    by_time,
+    integers,
+)
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import account, schema
 from perfkit_core.model.meta import NO_DEVICE, Finding, TraceMeta
@@ -38,7 +46,7 @@ OperatorNames = Callable[[str], str | None]
 
 
 def assemble(
-    recorded: Recorded,
+    recorded: RecordedEvents,
     meta: TraceMeta,
     quality: tuple[Finding, ...] = (),
     rank: int | None = None,
@@ -73,8 +81,9 @@ def assemble(
 
 
 def assemble_ranks(
-    recorded: Recorded, meta: TraceMeta, quality: tuple[Finding, ...] = (), operator_names: OperatorNames | None = None
-) -> Trace:
+    recorded: RecordedEvents, meta: TraceMeta, quality: tuple[Finding, ...] = (),
+    operator_names: OperatorNames | None = None,
+) -> Trace:  # fmt: skip
     """Return the assembled trace of the processes in one file. The column ``rank`` assigns each event to a rank. Each
     rank is assembled by itself, because processes may use equal correlation ids."""
     ranks = meta.ranks
@@ -96,7 +105,7 @@ def assemble_ranks(
             place = np.full(len(of_row) + 1, NO_ROW)
             place[rows] = np.arange(len(rows))
             parent = place[recorded.parent[rows]]
-        parts.append(assemble(Recorded(events, parent), of_rank, (), rank, operator_names))
+        parts.append(assemble(RecordedEvents(events, parent), of_rank, (), rank, operator_names))
     return concat_traces(parts).with_findings(*quality)
 
 
@@ -135,7 +144,9 @@ def _linked(
     return linked_trace, profiler_findings + findings
 
 
-def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
+def _draft(
+    recorded: RecordedEvents, meta: TraceMeta, rank: int | None
+) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
     """Return a trace of the sorted events, the recorded parents or None, and findings. Missing columns have default
     values."""
     columns, parent = recorded.taken(), recorded.parent

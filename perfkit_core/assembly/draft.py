@@ -37,7 +37,7 @@ _SLICE: Final = 1 << 20
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedEvents:
     """Recorded events in any order. Assembly moves the columns out, so that memory holds only one copy of them.
 
     - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
+from perfkit_core.assembly.draft import RECORDED_TYPES, RecordedEvents
 from perfkit_core.assembly.server_steps import with_args, with_kind
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
@@ -67,7 +67,7 @@ class Corrections:
     start_ns: IntArray
     findings: tuple[Finding, ...]
 
-    def recorded(self, draft: Trace, parent: IntArray | None) -> Recorded:
+    def recorded(self, draft: Trace, parent: IntArray | None) -> RecordedEvents:
         """Return the columns of a draft with corrected times. ``parent`` has the row of each row's parent."""
         rows = np.flatnonzero(self.rows)
         duration = draft.ints("dur_ns").copy()
@@ -78,7 +78,7 @@ class Corrections:
         changed = with_kind(with_args(draft, rows, [_kept(*values) for values in recorded]), rows, schema.IMPLAUSIBLE)
         changed = changed.with_columns(start_ns=pa.array(self.start_ns), dur_ns=pa.array(duration))
         columns = [name for name in RECORDED_TYPES if name == "args" or draft.known(name)]
-        return Recorded(pa.table({name: changed.column(name) for name in columns}), parent)
+        return RecordedEvents(pa.table({name: changed.column(name) for name in columns}), parent)
 
 
 def _kept(args: str | None, kind: str, start_ns: int, dur_ns: int) -> str:

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms.arrays import BoolArray, joined, picked
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 
 _MODULE_PREFIX: Final = "perfkit.module:"
 _BACKWARD: Final = "backward"
@@ -151,7 +151,7 @@ def parse_collective_label(name: str) -> Collective | None:
     )
 
 
-def with_labels(recorded: Recorded) -> Recorded:
+def with_labels(recorded: RecordedEvents) -> RecordedEvents:
     """Evaluate the labels of collectives, and return the events. The name of a labelled event becomes the canonical
     name of the collective. ``args`` gets the description. ``bytes`` gets the message size if it is null."""
     columns = recorded.columns

@@ -14,7 +14,7 @@ from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, sums, trace_folder
+from perfkit_core.readers import choices, compile_info, graph_captures, join_ranks, overflow_check, trace_folder
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import UTF_16, head
 from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
@@ -60,7 +60,7 @@ def load(
     traces, lost = join_ranks.each(files, lambda path: load_one(path, partial, plugins), partial)
     trace = join_ranks.one_job(traces)
     if len(traces) > 1:
-        trace = sums.checked(trace)
+        trace = overflow_check.checked(trace)
     chosen = choices.chosen().step_on
     if chosen is not None:
         trace = with_steps_on(trace, chosen)
@@ -149,7 +149,7 @@ def _load_one(path: Path, partial: bool, plugins: Plugins | None) -> Trace:
 
     trace = named(choices.applied(trace, path, read), path)
     with naming(path):
-        trace = sums.checked(trace)
+        trace = overflow_check.checked(trace)
     if trace.meta.recording is None and paths.is_file(path):
         trace = trace.with_meta(recording=join_ranks.recording_of_name(path))
     return compile_info.attached(trace, path, plugins or get_plugins())

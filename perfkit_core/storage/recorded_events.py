@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
-from perfkit_core.assembly.draft import CALLER, FRAME, Recorded
+from perfkit_core.assembly.draft import CALLER, FRAME, RecordedEvents
 from perfkit_core.model import schema
 from perfkit_core.model.account import SUM, with_left_out
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
@@ -28,7 +28,7 @@ from perfkit_core.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.storage.writer import encoding, seal
 from perfkit_core.system.paths import readable
 
-Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
+Complete = Callable[[RecordedEvents, TraceMeta], tuple[RecordedEvents, tuple[Finding, ...]]]
 """The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
@@ -150,7 +150,7 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    recorded = Recorded(table.drop_columns(["parent", "node"]), _parents(table))
+    recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table))
     meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
         recorded, findings = complete(recorded, meta)

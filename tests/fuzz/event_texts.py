@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.scanner import chunks, events
 from perfkit_core.readers.scanner.scanner import Scanner
 from perfkit_paddle.json_dialect import PaddleDialect
@@ -36,7 +36,7 @@ class EventTexts(Target):
         self._begin()
 
     def _begin(self) -> None:
-        self._reference, self._scanned = Recorder(self._dialect(), True), Recorder(self._dialect(), True)
+        self._reference, self._scanned = EventCollector(self._dialect(), True), EventCollector(self._dialect(), True)
         self._scanner, self._inputs, self._decoded = Scanner(self._dialect()), list[bytes](), list[ChromeEvent]()
 
     @functools.cached_property

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
-from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
+from perfkit_core.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
 from perfkit_core.assembly.labels import replaced
 from perfkit_core.model import schema
 from perfkit_core.model.meta import TraceMeta
@@ -79,7 +79,7 @@ class _Place:
     stream: int | None = None
 
 
-def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -> tuple[Recorded, int]:
+def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpreter) -> tuple[RecordedEvents, int]:
     """Return the events with kinds for those of kind ``unknown``, and the number of events that were left out because
     they are sums. The process decides also for events without a category whose name is that of an operator."""
     columns = recorded.columns
@@ -134,7 +134,7 @@ def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -
         kept = np.ones(columns.num_rows, np.bool_)
         kept[list(derived)] = False
         columns = columns.filter(pa.array(kept))
-    return Recorded(columns, recorded.parent), len(derived)
+    return RecordedEvents(columns, recorded.parent), len(derived)
 
 
 def _place(
@@ -166,7 +166,7 @@ def _place(
     return None
 
 
-def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int]:
+def with_links(recorded: RecordedEvents, links: Iterable[Link]) -> tuple[RecordedEvents, int]:
     """Return the events with equal ids in the column ``external`` for each event without a category at the end of a
     link and the operator at its beginning, and the number of links without these two events."""
     columns = recorded.columns
@@ -187,7 +187,7 @@ def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int
         elif external[work] == NO_ROW:
             external[operator] = first + number if external[operator] == NO_ROW else external[operator]
             external[work] = external[operator]
-    return Recorded(with_integers(columns, EXTERNAL, external), recorded.parent), lost
+    return RecordedEvents(with_integers(columns, EXTERNAL, external), recorded.parent), lost
 
 
 def _uncategorised(columns: pa.Table) -> BoolArray:

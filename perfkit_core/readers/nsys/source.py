@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
+from perfkit_core.assembly.draft import RECORDED_TYPES, RecordedEvents
 from perfkit_core.assembly.lost_records import reported
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
@@ -89,7 +89,7 @@ def read(path: Path, partial: bool = False) -> Trace:
         check_fits(export.base_ns + time for time in span)
         start = pc.add(columns["start_ns"], export.base_ns)
         columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
-    return assemble_ranks(Recorded(columns), meta, findings, get_plugins().operator_names(meta.framework))
+    return assemble_ranks(RecordedEvents(columns), meta, findings, get_plugins().operator_names(meta.framework))
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:

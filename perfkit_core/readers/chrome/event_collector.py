@@ -36,7 +36,7 @@ _INSTANTS: Final = frozenset({schema.MEMORY, schema.COUNTER, schema.OTHER})
 """Kinds of events that may have no duration, so that the time 0 may be right."""
 
 
-class Recorder:
+class EventCollector:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
     Events with an unsupported type or without a start are counted and left out. An event with an invalid time raises
@@ -97,11 +97,11 @@ class Recorder:
             raise ValueError(f"{len(decoded)} events, but times of {len(times[0])} events")
         self.add(decoded, times)
 
-    def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.Recorded:
+    def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.RecordedEvents:
         """Return the events that were added since the last call. ``base_ns`` is added to their starts. With
         ``in_order``, the events are sorted like the event table."""
         table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
-        return draft.Recorded(table.table(compact=True))
+        return draft.RecordedEvents(table.table(compact=True))
 
     def taken(self) -> pa.Table:
         """Return the events that were added since the last call, as a table in the order of the source."""
