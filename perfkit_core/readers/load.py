@@ -50,22 +50,22 @@ def load(
     about its kernels. By default, those next to the sources are used.
     """
     if graph_capture or step_kind or step_on or compile_info:
-        made = choices.including(
+        options = choices.including(
             step_on=step_on, step_kind=step_kind, graph_capture=graph_capture, compile_info=compile_info
         )
-        with choices.choosing(made):
+        with choices.choosing(options):
             return load(sources, partial=partial, plugins=plugins)
-    given = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-    files, findings = files_of(given, plugins or get_plugins(), partial)
-    traces, lost = join_ranks.each(files, lambda path: load_one(path, partial, plugins), partial)
+    requested = list(sources) if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+    files, findings = files_of(requested, plugins or get_plugins(), partial)
+    traces, lost = join_ranks.read_each(files, lambda path: load_one(path, partial, plugins), partial)
     trace = join_ranks.one_job(traces)
     if len(traces) > 1:
         trace = overflow_check.checked(trace)
     chosen = choices.chosen().step_on
     if chosen is not None:
         trace = with_steps_on(trace, chosen)
-    if len(given) == 1 < len(files):
-        trace = named(trace, paths.as_path(given[0]))
+    if len(requested) == 1 < len(files):
+        trace = named(trace, paths.as_path(requested[0]))
     return trace.with_findings(*findings, *lost, *about_job(trace.meta))
 
 
@@ -109,8 +109,8 @@ def check_exists(path: Path) -> None:
 
 def beside(path: Path, plugins: Plugins) -> list[Path]:
     """Return the existing files and folders next to a local trace file that are read together with it by default."""
-    others = graph_captures.beside(path) + compile_info.beside(path, plugins)
-    return [other for other in others if other.exists() or other.is_symlink()]
+    neighbours = graph_captures.beside(path) + compile_info.beside(path, plugins)
+    return [neighbour for neighbour in neighbours if neighbour.exists() or neighbour.is_symlink()]
 
 
 def load_one(path: Path, partial: bool = False, plugins: Plugins | None = None) -> Trace:
@@ -229,8 +229,8 @@ def stream(
     try:
         with (
             naming(path),
-            paths.replacing(target) as place,
-            RecordedWriter(Path(place), completed_by, keep_host) as writer,
+            paths.replacing(target) as temporary,
+            RecordedWriter(Path(temporary), completed_by, keep_host) as writer,
         ):
             chosen.stream(path, partial, writer)
             return writer.rows

@@ -89,7 +89,7 @@ class EventTexts(Target):
             ours, theirs = getattr(self._scanned, count), getattr(self._reference, count)
             if ours != theirs:
                 return f"{count}: {ours} by the scanner, {theirs} by the reference reader"
-        ours, theirs = self._scanned.taken(), self._reference.taken()
+        ours, theirs = self._scanned.drain(), self._reference.drain()
         for name in theirs.column_names:
             if not _plain(ours[name]).equals(_plain(theirs[name])):
                 return f"the column {name} differs"

@@ -194,7 +194,7 @@ def test_text_and_file_give_the_same_table(tmp_path: Path) -> None:
     for wrong in (text[:-1], text + b"}", text + b"," + json.dumps(event("more", 1)).encode()):
         with pytest.raises(ValueError, match=r"events|JSON|truncated"):
             scanned.add_text(wrong, times)
-    assert scanned.held == 0
+    assert scanned.row_count == 0
 
 
 def test_difference_sees_a_difference(tmp_path: Path) -> None:

@@ -182,13 +182,13 @@ class Reading(Generic[AnyDialect]):
         """Read the file into the writer, one row group at a time. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
             self.collector.add(portion)
-            if self.collector.held >= ROW_GROUP:
+            if self.collector.row_count >= ROW_GROUP:
                 self._write(writer)
-        if self.collector.held:
+        if self.collector.row_count:
             self._write(writer)
 
     def _write(self, writer: EventWriter) -> None:
-        events = self.collector.taken()
+        events = self.collector.drain()
         self.see(events)
         for batch in events.to_batches():
             writer.write(batch)
