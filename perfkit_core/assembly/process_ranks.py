@@ -41,8 +41,8 @@ def with_ranks(recorded: RecordedEvents) -> tuple[RecordedEvents, tuple[Finding,
         rank[stated >= 0] = number
         return _split(recorded, rank)
     pid = integers(columns, "pid")
-    known = pid[pid >= 0]
-    if not len(known) or known.min() == known.max():
+    pids = pid[pid >= 0]
+    if not len(pids) or pids.min() == pids.max():
         return recorded, ()
     processes = np.unique(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid >= 0)])
     if len(processes) < 2:

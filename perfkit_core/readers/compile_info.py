@@ -53,7 +53,7 @@ def attached(trace: Trace, path: Path, plugins: Plugins) -> Trace:
             raise SourceError(f"{source}: has no compile information of {code.framework}", hint)
         graphs |= dict.fromkeys(read)
     with_info = with_graphs(trace, tuple(graphs)).with_findings(*unreadable)
-    if requested and not len(origins(with_info).own):
+    if requested and not len(origins(with_info).call_rows):
         return _unused(trace, message("--compile-info matches no kernel of this trace: it may belong to another run"))
     return with_info
 
