@@ -35,7 +35,7 @@ def read(path: Path, partial: bool = False) -> Trace:
     and damaged files in a folder are left out. Raises SourceError if they are unreadable or not of one job."""
 
     def stored(file: Path) -> Trace:
-        return store.read_stored(file, whole=partial).with_meta(source=str(file))
+        return store.read_stored(file, check=partial).with_meta(source=str(file))
 
     if not is_folder(path):
         return stored(path)

@@ -57,7 +57,7 @@ def test_the_limit_is_exact(name: str, last: int, fits: bool, tmp_path: Path) ->
 @pytest.mark.parametrize("value", [2**62, -(2**63)])
 def test_sizes_that_overflow_are_left_out_and_reported(name: str, value: int, tmp_path: Path) -> None:
     trace = load(stored(trace_of(3, **{name: value}), tmp_path))
-    assert not trace.known(name)
+    assert not trace.has_values(name)
     assert trace.column(name).null_count == 3
     assert trace.column(name).type == schema.SCHEMA.field(name).type
     assert [(each.code, f"column {name} " in str(each.message)) for each in trace.quality] == [
