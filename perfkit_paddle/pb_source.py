@@ -216,21 +216,21 @@ class Pieces:
         self._window.close()
 
     def _tree(self, thread: int, length: int) -> Iterator[Piece]:
-        wanted = PIECE_BYTES
+        chunk_bytes = PIECE_BYTES
         while length and self._has(1):
-            self._has(min(wanted, length))
-            held = self._window.data[:length]
-            end = len(held) if len(held) == length else _whole(np.frombuffer(held, np.uint8))
-            if end == 0 and self._has(len(held) + 1):  # the next node does not fit in the bytes read
-                wanted *= 2
+            self._has(min(chunk_bytes, length))
+            data = self._window.data[:length]
+            end = len(data) if len(data) == length else _complete_end(np.frombuffer(data, np.uint8))
+            if end == 0 and self._has(len(data) + 1):  # the next node does not fit in the bytes read
+                chunk_bytes *= 2
                 continue
             cut = end == 0
             if cut and self._window.damage:
                 self._broken(self._window.damage)
-            content = _message(self._drop(len(held) if cut else end))
+            content = _message(self._drop(len(data) if cut else end))
             yield Piece(thread, content, self._window.base - len(content), cut)
-            length -= len(held) if cut else end
-            wanted = PIECE_BYTES
+            length -= len(data) if cut else end
+            chunk_bytes = PIECE_BYTES
         if length:
             self._broken(PROBLEMS[2])
 
@@ -256,9 +256,9 @@ class Pieces:
         return len(self._window.data) >= count
 
     def _drop(self, count: int) -> bytes:
-        taken = self._window.data[:count]
+        data = self._window.data[:count]
         self._window.drop(count)
-        return taken
+        return data
 
     def _broken(self, problem: str) -> None:
         if not self._partial:
@@ -276,7 +276,7 @@ def _message(nodes: bytes) -> bytes:
 
 
 @compiled
-def _whole(data: npt.NDArray[np.uint8]) -> int:
+def _complete_end(data: npt.NDArray[np.uint8]) -> int:
     """Return the end of the last complete field, or 0 if there is none."""
     done = 0
     while done < len(data):
@@ -350,7 +350,7 @@ def _inputs_at_operators(recorded: draft.RecordedEvents) -> draft.RecordedEvents
     source = np.arange(columns.num_rows)
     source[holders] = arrays.NO_ROW
     source[at] = holders[first]
-    taken = pa.array(source, mask=source == arrays.NO_ROW)
+    source_rows = pa.array(source, mask=source == arrays.NO_ROW)
     for name in _INPUTS:
-        columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(taken))
+        columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(source_rows))
     return replace(recorded, columns=columns)

@@ -55,10 +55,10 @@ def trace_handler(
     then needs ``schedule=perfkit.torch.schedule(on_demand=handler)``. Raises CaptureError if torch is not installed."""
     torch = framework.torch()
     profiler, recording = torch.profiler.profile, torch.autograd._profiler_enabled
-    return writer.trace_handler(run_dir, take, also, place, on_demand, profiler, recording)
+    return writer.trace_handler(run_dir, take, also, job_rank, on_demand, profiler, recording)
 
 
-def take(profiler: Any, place: environment.Place, clock: StepClock | None = None) -> writer.Taken:
+def take(profiler: Any, job_rank: environment.Place, clock: StepClock | None = None) -> writer.Taken:
     """Take the last cycle of the profiler. ``clock``: the clock of the training, by default that of its schedule.
 
     Read torch's objects in the calling thread: this holds the GIL, so another thread would block the training as well.
@@ -90,7 +90,7 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
         framework_version=str(torch.__version__),
         devices=_devices(torch),
         options=_options(profiler),
-        thread_names=_thread_names(place.rank),
+        thread_names=_thread_names(job_rank.rank),
         cpu_utilisation=used.cpu,
         extra={**annotation.extra(FRAMEWORK), **host},
     )
@@ -98,17 +98,17 @@ def take(profiler: Any, place: environment.Place, clock: StepClock | None = None
     def finish() -> Trace:
         read(_drained(waiting), collector)
         quality = event_findings(collector)
-        trace = assemble(collector.recorded(), meta, quality, place.rank, operator_names.operator_name)
+        trace = assemble(collector.recorded(), meta, quality, job_rank.rank, operator_names.operator_name)
         try:
             return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
         except Exception:  # the cycle is complete without them
             failures.logger.exception("perfkit: the compiled graphs could not be read")
             return trace
 
-    taken = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
-    taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
+    cycle = writer.Taken(finish, not getattr(profiler, "with_stack", False), clock)
+    cycle = cycle.then(functools.partial(_unrecorded_threads, threads=used.threads))
     stepped = clock is None and bool(getattr(profiler, "step_num", 0))
-    return taken.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else taken
+    return cycle.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else cycle
 
 
 def _options(profiler: Any) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _devices(torch: Any) -> tuple[Device, ...]:
     devices = []
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
-        kept = {key: getattr(properties, name) for key, name in _PROPERTIES.items() if hasattr(properties, name)}
-        devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), kept))
+        extra = {key: getattr(properties, name) for key, name in _PROPERTIES.items() if hasattr(properties, name)}
+        devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), extra))
     return tuple(devices)
 
 
@@ -186,7 +186,7 @@ def _thread_names(rank: int | None) -> dict[str, str]:
     return names
 
 
-def place() -> environment.Place:
+def job_rank() -> environment.Place:
     """Return rank and world size from torch.distributed if initialised, else from the launcher's environment."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():

@@ -146,10 +146,10 @@ class _Reading(Reading[dialect.TorchDialect]):
 
     @property
     def rank(self) -> int | None:
-        return _place(self.file.header)[0]
+        return _rank_and_world_size(self.file.header)[0]
 
     def meta(self) -> TraceMeta:
-        header, (rank, world_size) = self.file.header, _place(self.file.header)
+        header, (rank, world_size) = self.file.header, _rank_and_world_size(self.file.header)
         names, prefix = self.collector.thread_names.items(), "-" if rank is None else rank
         window_ns = None
         if self.dialect.window is not None:
@@ -194,7 +194,7 @@ class _Reading(Reading[dialect.TorchDialect]):
         return "epoch" if 2 * sum(after_2000) >= len(after_2000) else "relative"
 
 
-def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _rank_and_world_size(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
     info = header.get("distributedInfo")
     return (integer(info.get("rank")), integer(info.get("world_size"))) if isinstance(info, dict) else (None, None)
 
