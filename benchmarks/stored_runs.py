@@ -33,7 +33,7 @@ _ROW_GROUP = 1 << 18
 def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
     """Yield the event table of each copy."""
     period = int(trace.end_ns.max() - trace.ints("start_ns").min()) + 1
-    numbers = [name for name in _COUNTED if trace.known(name)]
+    numbers = [name for name in _COUNTED if trace.has_values(name)]
     distance = {name: int(trace.ints(name).max()) + 1 for name in numbers}
     for index in range(count):
         moved = {name: nullable(_shifted(trace.ints(name), index * distance[name])) for name in numbers}
@@ -56,7 +56,7 @@ def make(trace: Trace, folder: Path, events: int) -> Path:
     count = -(-events // len(trace))
     start, end = int(trace.ints("start_ns").min()), int(trace.end_ns.max())
     meta = msgspec.structs.replace(trace.meta, window_ns=(start, start + count * (end - start + 1)), recording="large")
-    empty = tuple(name for name in schema.COLUMN_NAMES if not trace.known(name))
+    empty = tuple(name for name in schema.COLUMN_NAMES if not trace.has_values(name))
     quality = tuple(map(StoredFinding.of, trace.quality))
     stored = Stored(schema_version=schema.SCHEMA_VERSION, meta=meta, quality=quality, empty=empty)
     temporary = file.with_suffix(".tmp")

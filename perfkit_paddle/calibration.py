@@ -63,14 +63,14 @@ class PaddleBench:
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
-        self._one = paddle.zeros([1])
+        self._scalar = paddle.zeros([1])
         self._square = paddle.ones([bench.OCCUPYING, bench.OCCUPYING])
         model = getattr(getattr(paddle.device, "cuda", None), "get_device_name", None)
         self.name = str(model()) if device.partition(":")[0] == "gpu" and model is not None else device
         self.clock: DeviceClock = throughput.device_clock(paddle.device, device)
 
     def launch(self) -> object:
-        return self._one.scale_(1.0)
+        return self._scalar.scale_(1.0)
 
     def occupy(self) -> object:
         return self._paddle.matmul(self._square, self._square)

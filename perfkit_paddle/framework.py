@@ -100,9 +100,9 @@ class Updates:
         @functools.wraps(run)
         def executed(*args: Any, **kwargs: Any) -> Any:
             result = run(*args, **kwargs)
-            given = signature.bind(*args, **kwargs).arguments
-            if given.get("feed") or given.get("fetch_list"):  # the startup program has neither
-                program = given.get("program")
+            arguments = signature.bind(*args, **kwargs).arguments
+            if arguments.get("feed") or arguments.get("fetch_list"):  # the startup program has neither
+                program = arguments.get("program")
                 self._updated(paddle().static.default_main_program() if program is None else program)
             return result
 

@@ -121,9 +121,9 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     reading = _Reading(path, partial)
     reading.read()
-    columns = reading.recorder.recorded(in_order=False).columns
+    columns = reading.collector.recorded(in_order=False).columns
     meta = reading.meta(processes(columns))
-    recorded, quality = complete(draft.Recorded(columns), meta)
+    recorded, quality = complete(draft.RecordedEvents(columns), meta)
     return assemble_ranks(recorded, meta, (*reading.findings(), *quality), operator_names.operator_name)
 
 
@@ -155,14 +155,14 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
             source=str(self.file.path),
             format=FORMAT,
             incomplete=self.file.truncated_at is not None,
-            account=file_account(self.file, self.recorder),
-            process_names={f"-:{key}": name for key, name in self.recorder.ids.names.items()},
-            process_labels={f"-:{key}": label for key, label in self.recorder.ids.labels.items()},
+            account=file_account(self.file, self.collector),
+            process_names={f"-:{key}": name for key, name in self.collector.ids.names.items()},
+            process_labels={f"-:{key}": label for key, label in self.collector.ids.labels.items()},
             extra={key: header[key] for key in _HEADER if key in header},
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        dialect, quality = self.dialect, [*file_findings(self.file, self.recorder)]
+        dialect, quality = self.dialect, [*file_findings(self.file, self.collector)]
         if dialect.unlabelled:
             quality.append(findings.unlabelled(dialect.unlabelled))
         if dialect.overflowed:
@@ -170,7 +170,7 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
         return tuple(quality)
 
 
-def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
+def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
     """Refine the starts of events, add their parents, and return warnings too. ``recorded`` must be in file order."""
     events, parent = recorded.columns, recorded.parent
     quality: tuple[Finding, ...] = ()
@@ -187,7 +187,7 @@ def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded,
         start, dur = _inside_parents(parent, start, dur)
         for name, values in (("start_ns", start), ("dur_ns", dur)):
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    recorded, about_processes = with_ranks(labels.with_labels(draft.Recorded(events, parent)))
+    recorded, about_processes = with_ranks(labels.with_labels(draft.RecordedEvents(events, parent)))
     return recorded, (*quality, *findings.devices(events, meta.devices), *about_processes)
 
 

@@ -67,7 +67,7 @@ class Nodes:
         self._inputs: dict[int, list[Any]] = {}
         """Maps the address of each node of a finished call to the nodes that made the inputs of that call. With this
         map, :meth:`claim` skips the nodes of inner calls."""
-        self.kept: list[Any] = []
+        self.visited: list[Any] = []
         """All visited nodes. They are kept alive, because another node could reuse the address of a freed node."""
 
     def of(self, tensors: Iterable[Any]) -> frozenset[int]:
@@ -75,18 +75,18 @@ class Nodes:
 
     def claim(self, returned: list[Any], inputs: frozenset[int]) -> tuple[list[str], list[Any]]:
         """Return the names of a call's own nodes, and the tensors in ``returned`` that it or an inner call made."""
-        made = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
-        made = [entry for entry in made if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
+        created = [(tensor, node, self._address(node)) for tensor in returned if (node := tensor.grad_fn) is not None]
+        created = [entry for entry in created if entry[2] not in inputs and entry[1].name() != _ACCUMULATION]
         ends: list[Any] = []  # nodes of the call's inputs
         names_by_address: dict[int, str] = {}
-        seen = set()
-        nodes = [node for _, node, _ in made]
+        addresses = set()
+        nodes = [node for _, node, _ in created]
         while nodes:
             node = nodes.pop()
             address = self._address(node)
-            if address in seen:
+            if address in addresses:
                 continue
-            seen.add(address)
+            addresses.add(address)
             if address in inputs:
                 ends.append(node)
             elif address in self._inputs:
@@ -94,12 +94,12 @@ class Nodes:
             elif node.name() != _ACCUMULATION:
                 names_by_address[address] = node.name()
                 nodes.extend(below for below in node.next_functions if below is not None)
-        for address in (*names_by_address, *(address for _, _, address in made)):
+        for address in (*names_by_address, *(address for _, _, address in created)):
             self._inputs[address] = ends
-        return list(names_by_address.values()), [tensor for tensor, _, _ in made]
+        return list(names_by_address.values()), [tensor for tensor, _, _ in created]
 
     def _address(self, node: Any) -> int:
-        self.kept.append(node)
+        self.visited.append(node)
         return int(node.node_ptr())
 
 
@@ -130,7 +130,7 @@ class PaddleHooks(layer_framework.LayerHooks):
 
     def after(self, layer: Any, *call: Any) -> None:
         super().after(layer, *call)
-        if not _calls.stack and _calls.nodes.kept:
+        if not _calls.stack and _calls.nodes.visited:
             _calls.nodes = Nodes()
 
 
@@ -234,9 +234,9 @@ class PaddleLayers(layer_framework.LayerFramework):
         return names.place_device(str(tensor.place))
 
 
-def _options(method: Any, *wanted: str) -> dict[str, bool]:
-    """Return the options in ``wanted`` that this version of Paddle supports. Paddle 2.6 supports none."""
-    return dict.fromkeys({"with_kwargs", *wanted} & set(inspect.signature(method).parameters), True)
+def _options(method: Any, *names: str) -> dict[str, bool]:
+    """Return the options in ``names`` that this version of Paddle supports. Paddle 2.6 supports none."""
+    return dict.fromkeys({"with_kwargs", *names} & set(inspect.signature(method).parameters), True)
 
 
 FRAMEWORK: Final = PaddleLayers()

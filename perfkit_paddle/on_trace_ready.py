@@ -48,7 +48,7 @@ def trace_handler(
     watch_timers()
     profiling = framework.profiler()
     recording = profiling.utils.in_profiler_mode
-    return writer.trace_handler(run_dir, take, also, place, on_demand, profiling.Profiler, recording)
+    return writer.trace_handler(run_dir, take, also, job_rank, on_demand, profiling.Profiler, recording)
 
 
 def watch_timers() -> None:
@@ -67,7 +67,9 @@ def watch_timers() -> None:
     timer.benchmark().hooks.setdefault("perfkit_timer_only", StartHook())
 
 
-def take(profiler: Any, place: environment.ProcessRank, no_steps: frozenset[int] = frozenset()) -> writer.DetachedCycle:
+def take(
+    profiler: Any, job_rank: environment.ProcessRank, no_steps: frozenset[int] = frozenset()
+) -> writer.DetachedCycle:
     """Take the cycle that a profiler has just finished. The steps with the numbers in ``no_steps`` are not complete
     iterations, so they are not stored as steps. Raises CaptureError if there is no cycle."""
     result = getattr(profiler, "profiler_result", None)
@@ -80,12 +82,12 @@ def take(profiler: Any, place: environment.ProcessRank, no_steps: frozenset[int]
     dtype = framework.paddle().get_default_dtype()
     options = {name: bool(getattr(profiler, name)) for name in _OPTIONS if hasattr(profiler, name)}
     live = pb_source.Live(
-        place.rank,
+        job_rank.rank,
         no_steps,
         {"framework_version": framework.paddle().__version__, "options": options},
         {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None, dtype)},
     )
-    running, runs = getattr(profiler, "step_num", None), RUNS.taken()
+    running, runs = getattr(profiler, "step_num", None), RUNS.drain()
 
     def finished(tables: dict[str, pb_table.Table], events: Rows) -> Trace:
         quality: tuple[Finding, ...] = ()
@@ -147,7 +149,7 @@ def _from_tree(result: Any, error: Exception) -> tuple[dict[str, pb_table.Table]
     return tables, rows(tables)
 
 
-def place() -> environment.ProcessRank:
+def job_rank() -> environment.ProcessRank:
     """Return rank and world size from the environment variables of the launcher, which may be Paddle's or another."""
     return environment.environment_rank(_LAUNCHER)
 

@@ -81,6 +81,6 @@ def fused_operators(kernel: str) -> tuple[str, ...]:
         return ()
     helpers = _CINN_SHORT.keys() | _CINN_HELPERS
     parts = joined_operators(_CINN_NUMBER.sub("", match[1]), lambda name: name in helpers or bool(operator_name(name)))
-    if not any(known for _, known in parts):
+    if not any(is_known for _, is_known in parts):
         return ()
     return tuple(dict.fromkeys(_CINN_SHORT.get(name, name) for name, _ in parts if name not in _CINN_HELPERS))

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms import arrays, nesting
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.model.schema import CPU, OTHER
 from perfkit_core.runtime import parallel
 from perfkit_core.runtime.compiled import Out, compiled
@@ -77,43 +77,44 @@ class Doubtful:
 class Rows:
     """The recorded events, and how many events have problems."""
 
-    recorded: Recorded
+    recorded: RecordedEvents
     doubtful: Doubtful
 
 
 def rows(tables: dict[str, Table]) -> Rows:
     """Return all events of a file. Events that lack a required column are skipped and counted."""
-    kept = _Kept(tables)
+    complete = _CompleteRows(tables)
 
     def tree() -> tuple[IntArray, Columns]:
         above = _parent_rows(tables["host"])
-        row, parent = _new_rows(kept.node, above)
-        return kept.parents(parent, row), _supplements(tables, row, above)
+        row, parent = _new_rows(complete.node, above)
+        return complete.parents(parent, row), _supplements(tables, row, above)
 
-    (parent, supplements), parts = parallel.both(tree, kept.parts, len(tables["host"]))
-    return kept.rows(parts, supplements, parent)
+    (parent, supplements), parts = parallel.both(tree, complete.parts, len(tables["host"]))
+    return complete.rows(parts, supplements, parent)
 
 
 def of_piece(tables: dict[str, Table], thread: int) -> Rows:
     """Return the events of some nodes of one tree. ``thread`` is the index of the tree in the file. In the result, the
     columns ``node`` and ``parent`` identify nodes by ids that are unique in the file."""
-    kept = _Kept(tables)
+    complete = _CompleteRows(tables)
     ids = tables["host"]["id"], tables["host"]["parent_id"]
     used = [(number >= 0) & (number < _MOST_NODES) for number in ids]  # Paddle numbers nodes from 0
     node_id, parent_id = (np.where(ok, thread * _MOST_NODES + id, NO_ROW) for ok, id in zip(used, ids, strict=True))
     number = np.append(node_id, NO_ROW)
-    parent = kept.parents(parent_id[kept.node], number)
+    parent = complete.parents(parent_id[complete.node], number)
     nowhere = np.full(len(tables["host"]), NO_ROW, np.int64)
-    events = kept.rows(kept.parts(), _supplements(tables, _new_rows(kept.node, nowhere)[0], nowhere), parent)
+    supplements = _supplements(tables, _new_rows(complete.node, nowhere)[0], nowhere)
+    events = complete.rows(complete.parts(), supplements, parent)
     columns = events.recorded.columns
     node = np.full(columns.num_rows, NO_ROW, np.int64)
-    node[: int(kept.node.sum())] = number[:-1][kept.node]
+    node[: int(complete.node.sum())] = number[:-1][complete.node]
     for name, values in (("node", node), ("parent", parent)):
         columns = columns.append_column(name, pa.array(values, mask=values == NO_ROW))
-    return replace(events, recorded=Recorded(columns))
+    return replace(events, recorded=RecordedEvents(columns))
 
 
-class _Kept:
+class _CompleteRows:
     """The complete rows of all tables: those with a value in each required column. ``node`` is a mask over the rows of
     the table ``host``. It selects the rows that become events: the complete rows, except the root of each thread."""
 
@@ -145,8 +146,8 @@ class _Kept:
         """Return the parents of all events. ``of_host`` contains the parents of host events. ``of_owner[r]`` is the
         parent of the runtime calls and memory events that Paddle stored in row ``r`` of the table ``host``."""
         none = np.full(len(self._device), NO_ROW, np.int64)
-        others = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
-        return np.concatenate([of_host, *others]) if any(map(len, others)) else of_host
+        other_parents = [of_owner[self._runtime[OWNER]], none, of_owner[self._memory[OWNER]]]
+        return np.concatenate([of_host, *other_parents]) if any(map(len, other_parents)) else of_host
 
     def parts(self) -> list[Columns]:
         host, runtime = self._host, self._runtime
@@ -175,7 +176,7 @@ class _Kept:
             columns[name] = pa.chunked_array(chunks, kind)
         spans = (self._host, self._runtime, self._device)
         return Rows(
-            Recorded(pa.table(columns).unify_dictionaries(), parent),
+            RecordedEvents(pa.table(columns).unify_dictionaries(), parent),
             Doubtful(
                 self._incomplete,
                 sum(int((span["end_ns"] < span["start_ns"]).sum()) for span in spans),
@@ -205,7 +206,7 @@ def _device_columns(table: Table) -> Columns:
     plain = (*_INTEGERS, *_FLOATS, *_SHAPES)
     cells = np.column_stack([table[column] for column in plain] + list(codes.values()))
     distinct, row = np.unique(cells, axis=0, return_inverse=True)
-    made = [_device_arguments(dict(zip((*plain, *codes), map(int, cell), strict=True)), texts) for cell in distinct]
+    decoded = [_device_arguments(dict(zip((*plain, *codes), map(int, cell), strict=True)), texts) for cell in distinct]
     row = row.reshape(-1)
     numbers, device = np.unique(table["device"], return_inverse=True)
     columns = {
@@ -213,8 +214,8 @@ def _device_columns(table: Table) -> Columns:
         "stream": table.integers("stream"),
         "correlation": table.integers("correlation"),
         "bytes": table.integers("bytes"),
-        "args": names.spread([args for args, _ in made], row).cast(pa.string()),
-        "copy_kind": names.spread([kind for _, kind in made], row),
+        "args": names.spread([args for args, _ in decoded], row).cast(pa.string()),
+        "copy_kind": names.spread([kind for _, kind in decoded], row),
     }
     return names.labelled(table.texts("name"), table["type"]) | _span(table) | columns
 
@@ -315,12 +316,12 @@ def _new_rows(node: BoolArray, above: IntArray) -> tuple[IntArray, IntArray]:
 
 def _parent_rows(host: Table) -> IntArray:
     """Return the row of each host event's parent, or NO_ROW. A parent must be an earlier row of the same thread."""
-    thread, node, wanted = host[OWNER], host["id"], host["parent_id"]
+    thread, node, parent_id = host[OWNER], host["id"], host["parent_id"]
     count = len(host)
     above = np.empty(count, np.int64)
-    if _place(thread, node, wanted, above):
+    if _find_by_position(thread, node, parent_id, above):
         return above
-    ids, code = np.unique(np.concatenate([node, wanted]), return_inverse=True)
+    ids, code = np.unique(np.concatenate([node, parent_id]), return_inverse=True)
     key = np.tile(thread, 2) * (len(ids) + 1) + code
     order = np.argsort(key[:count], kind="stable")
     nearest = order[np.minimum(np.searchsorted(key[:count][order], key[count:]), count - 1)]
@@ -328,7 +329,7 @@ def _parent_rows(host: Table) -> IntArray:
 
 
 @compiled
-def _place(thread: IntArray, node: IntArray, wanted: IntArray, above: Out[IntArray]) -> bool:
+def _find_by_position(thread: IntArray, node: IntArray, parent_id: IntArray, above: Out[IntArray]) -> bool:
     """Set ``above`` to the parents' rows. Return False if the nodes of a thread are not numbered from 0."""
     begin = 0
     for i in range(len(node)):
@@ -336,23 +337,23 @@ def _place(thread: IntArray, node: IntArray, wanted: IntArray, above: Out[IntArr
             begin = i
         if node[i] != i - begin:
             return False
-        above[i] = begin + wanted[i] if 0 <= wanted[i] < node[i] else NO_ROW
+        above[i] = begin + parent_id[i] if 0 <= parent_id[i] < node[i] else NO_ROW
     return True
 
 
 @compiled
-def _renumber(kept: BoolArray, above: IntArray, row: Out[IntArray], parent: Out[IntArray]) -> None:
+def _renumber(mask: BoolArray, above: IntArray, row: Out[IntArray], parent: Out[IntArray]) -> None:
     count = 0
-    row[len(kept)] = NO_ROW
-    for i in range(len(kept)):
+    row[len(mask)] = NO_ROW
+    for i in range(len(mask)):
         row[i] = NO_ROW
-        if kept[i]:
+        if mask[i]:
             row[i] = count
             parent[count] = row[above[i]] if above[i] >= 0 else NO_ROW
             count += 1
 
 
-def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
+def without_steps(recorded: RecordedEvents, numbers: frozenset[int]) -> RecordedEvents:
     """Turn the steps with these numbers into events of the kind ``other`` without a step number."""
     if not numbers:
         return recorded
@@ -362,4 +363,4 @@ def without_steps(recorded: Recorded, numbers: frozenset[int]) -> Recorded:
     step = pc.if_else(mask, pa.scalar(None, pa.int64()), events["step"])
     for name, values in (("kind", kind), ("step", step)):
         events = events.set_column(events.column_names.index(name), name, values)
-    return Recorded(events, recorded.parent)
+    return RecordedEvents(events, recorded.parent)

@@ -216,21 +216,21 @@ class Pieces:
         self._window.close()
 
     def _tree(self, thread: int, length: int) -> Iterator[Piece]:
-        wanted = PIECE_BYTES
+        chunk_bytes = PIECE_BYTES
         while length and self._has(1):
-            self._has(min(wanted, length))
-            held = self._window.data[:length]
-            end = len(held) if len(held) == length else _whole(np.frombuffer(held, np.uint8))
-            if end == 0 and self._has(len(held) + 1):  # the next node does not fit in the bytes read
-                wanted *= 2
+            self._has(min(chunk_bytes, length))
+            data = self._window.data[:length]
+            end = len(data) if len(data) == length else _complete_end(np.frombuffer(data, np.uint8))
+            if end == 0 and self._has(len(data) + 1):  # the next node does not fit in the bytes read
+                chunk_bytes *= 2
                 continue
             cut = end == 0
             if cut and self._window.damage:
                 self._broken(self._window.damage)
-            content = _message(self._drop(len(held) if cut else end))
+            content = _message(self._drop(len(data) if cut else end))
             yield Piece(thread, content, self._window.base - len(content), cut)
-            length -= len(held) if cut else end
-            wanted = PIECE_BYTES
+            length -= len(data) if cut else end
+            chunk_bytes = PIECE_BYTES
         if length:
             self._broken(PROBLEMS[2])
 
@@ -256,9 +256,9 @@ class Pieces:
         return len(self._window.data) >= count
 
     def _drop(self, count: int) -> bytes:
-        taken = self._window.data[:count]
+        data = self._window.data[:count]
         self._window.drop(count)
-        return taken
+        return data
 
     def _broken(self, problem: str) -> None:
         if not self._partial:
@@ -276,7 +276,7 @@ def _message(nodes: bytes) -> bytes:
 
 
 @compiled
-def _whole(data: npt.NDArray[np.uint8]) -> int:
+def _complete_end(data: npt.NDArray[np.uint8]) -> int:
     """Return the end of the last complete field, or 0 if there is none."""
     done = 0
     while done < len(data):
@@ -319,14 +319,15 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, writer.rows, cut))
 
 
-def complete(recorded: draft.Recorded, meta: TraceMeta) -> tuple[draft.Recorded, tuple[Finding, ...]]:
+def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
     """Sort streamed events into the order of :func:`read_pb`, and move inputs into the rows of their operators. Return
     the events and data-quality warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
     row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
     row[order] = np.arange(len(order))
     parent = None if recorded.parent is None else row[recorded.parent[order]]
-    events = labels.with_labels(_inputs_at_operators(draft.Recorded(recorded.columns.take(pa.array(order)), parent)))
+    in_order = draft.RecordedEvents(recorded.columns.take(pa.array(order)), parent)
+    events = labels.with_labels(_inputs_at_operators(in_order))
     return events, findings.devices(events.columns, meta.devices)
 
 
@@ -336,7 +337,7 @@ def _part(columns: pa.Table) -> arrays.IntArray:
     return np.where(arrays.one_of(columns["kind"], MEMORY), _BYTES, of_span)
 
 
-def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
+def _inputs_at_operators(recorded: draft.RecordedEvents) -> draft.RecordedEvents:
     """Move the inputs of each operator into the row of the operator. Paddle records the inputs in events inside the
     operator. If several of these events have inputs, those of the first event are used."""
     columns = recorded.columns
@@ -349,7 +350,7 @@ def _inputs_at_operators(recorded: draft.Recorded) -> draft.Recorded:
     source = np.arange(columns.num_rows)
     source[holders] = arrays.NO_ROW
     source[at] = holders[first]
-    taken = pa.array(source, mask=source == arrays.NO_ROW)
+    source_rows = pa.array(source, mask=source == arrays.NO_ROW)
     for name in _INPUTS:
-        columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(taken))
+        columns = columns.set_column(columns.schema.get_field_index(name), name, columns[name].take(source_rows))
     return replace(recorded, columns=columns)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.flops.registry import UNUSED
 from perfkit_core.model.meta import Finding
 from perfkit_core.operators.names import family
@@ -26,7 +26,7 @@ from perfkit_paddle import findings, names
 from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
 from perfkit_paddle.operator_names import operator_name
 from perfkit_paddle.program_order import order_of
-from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Shapes, Sizes, each
+from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Shapes, Sizes, flat
 
 _OPERATOR: Final = names.EVENT_TYPES[0]
 _PRODUCTS: Final = ("matmul", "conv", "attention", "rnn")
@@ -67,18 +67,18 @@ def arguments(program: Program, feeds: Mapping[str, Sizes]) -> list[Arguments | 
     The values are those of the inputs, the shapes of the results (``False`` if a result is not computed), and the
     attributes."""
     run = Shapes(program, feeds)
-    found: list[Arguments | None] = []
+    results: list[Arguments | None] = []
     for operator in program.operators:
-        if any(run.sizes[tensor] is None for tensor in each(_needed(operator))):
-            found.append(None)
+        if any(run.sizes[tensor] is None for tensor in flat(_needed(operator))):
+            results.append(None)
             continue
-        given = [_input(program, run, place) for place in operator.inputs]
-        values = [value for _, _, value in given]
-        values += [_result(run, place) for place in operator.results]
+        inputs = [_input(program, run, operand) for operand in operator.inputs]
+        values = [value for _, _, value in inputs]
+        values += [_result(run, operand) for operand in operator.results]
         values += map(_text, operator.attributes.values())
-        parts = [shape for shape, _, _ in given], [dtype for _, dtype, _ in given], {"Concrete Inputs": values}
-        found.append(Arguments(*(msgspec.json.encode(part).decode() for part in parts)))
-    return found
+        parts = [shape for shape, _, _ in inputs], [dtype for _, dtype, _ in inputs], {"Concrete Inputs": values}
+        results.append(Arguments(*(msgspec.json.encode(part).decode() for part in parts)))
+    return results
 
 
 def _needed(operator: ProgramOperator) -> Sequence[Places]:
@@ -86,25 +86,25 @@ def _needed(operator: ProgramOperator) -> Sequence[Places]:
     formula = operator_formula(NAMESPACE + operator.name)
     if formula is None:
         return operator.inputs
-    return [place for place, role in zip(operator.inputs, formula.roles, strict=False) if role != UNUSED]
+    return [operand for operand, role in zip(operator.inputs, formula.roles, strict=False) if role != UNUSED]
 
 
-def _input(program: Program, run: Shapes, place: Places) -> tuple[Any, str, str]:
+def _input(program: Program, run: Shapes, operand: Places) -> tuple[Any, str, str]:
     """Return shape, type and value of an input. An input with a value in the program has only a value, and an input of
     unknown shape has nothing."""
-    if any(run.sizes[tensor] is None for tensor in each((place,))):
+    if any(run.sizes[tensor] is None for tensor in flat((operand,))):
         return [], "", ""
-    if isinstance(place, int) and program.values[place].constant is not None:
-        return [], "", _text(program.values[place].constant)
-    sizes = [list(run.sizes[tensor] or ()) for tensor in each((place,))]
-    dtype = next((program.values[tensor].dtype for tensor in each((place,))), "")
-    return (sizes if isinstance(place, tuple) else sizes[0] if sizes else []), dtype, ""
+    if isinstance(operand, int) and program.values[operand].constant is not None:
+        return [], "", _text(program.values[operand].constant)
+    sizes = [list(run.sizes[tensor] or ()) for tensor in flat((operand,))]
+    dtype = next((program.values[tensor].dtype for tensor in flat((operand,))), "")
+    return (sizes if isinstance(operand, tuple) else sizes[0] if sizes else []), dtype, ""
 
 
-def _result(run: Shapes, place: Places) -> str:
-    if place is None:
+def _result(run: Shapes, result: Places) -> str:
+    if result is None:
         return "False"
-    sizes = run.sizes[place] if isinstance(place, int) else None
+    sizes = run.sizes[result] if isinstance(result, int) else None
     return "" if sizes is None else _text(sizes)
 
 
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, (bool, int, float, str)) else ""
 
 
-def described(recorded: Recorded, runs: Sequence[Run]) -> tuple[Recorded, tuple[Finding, ...]]:
+def described(recorded: RecordedEvents, runs: Sequence[Run]) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     """Add the arguments to the operators that ran in ``runs``. Also return warnings if matrix products lack them."""
     columns = recorded.columns
     code = np.full(columns.num_rows, -1, np.int64)
@@ -127,9 +127,9 @@ def described(recorded: Recorded, runs: Sequence[Run]) -> tuple[Recorded, tuple[
         else:
             code[row] = texts.setdefault(operator, len(texts))
     if texts:
-        taken = pa.array(code, mask=code < 0)
-        for place, name in enumerate(Arguments._fields):
-            added = pa.array([operator[place] for operator in texts], pa.string()).take(taken)
+        indices = pa.array(code, mask=code < 0)
+        for number, name in enumerate(Arguments._fields):
+            added = pa.array([operator[number] for operator in texts], pa.string()).take(indices)
             if name in columns.column_names:
                 old = columns[name].cast(pa.string()).combine_chunks()
                 index = columns.column_names.index(name)
@@ -151,29 +151,29 @@ def _matched(columns: pa.Table, runs: Sequence[Run]) -> Iterator[tuple[int, Argu
     rows, start = rows[by_time], start[by_time]
     end = start + columns["dur_ns"].to_numpy()[rows]
     texts = columns["name"].take(pa.array(rows)).to_pylist()
-    known: dict[Any, list[Arguments | None]] = {}
-    for run in _apart(runs):
+    of_programs: dict[Any, list[Arguments | None]] = {}
+    for run in _without_overlap(runs):
         program = run.program
-        given = known.setdefault((id(program), run.feeds), [])
-        if not given:
-            given += arguments(program, dict(run.feeds))
+        of_program = of_programs.setdefault((id(program), run.feeds), [])
+        if not of_program:
+            of_program += arguments(program, dict(run.feeds))
         order = order_of(program)
         first, last = np.searchsorted(start, (run.start_ns, run.end_ns))
-        found: dict[str, list[int]] = {}
-        for place, name in enumerate(texts[first:last], int(first)):
-            found.setdefault(name.removeprefix(NAMESPACE).rstrip("_"), []).append(place)
-        found = {name: places for name, places in found.items() if len(places) == len(order.names.get(name, ()))}
-        times = {name: (start[places], end[places]) for name, places in found.items()}
-        for name, places in found.items():
-            operators = [given[number] or Unknown.SIZES for number in order.names[name]]
+        positions: dict[str, list[int]] = {}
+        for position, name in enumerate(texts[first:last], int(first)):
+            positions.setdefault(name.removeprefix(NAMESPACE).rstrip("_"), []).append(position)
+        positions = {name: at for name, at in positions.items() if len(at) == len(order.names.get(name, ()))}
+        times = {name: (start[at], end[at]) for name, at in positions.items()}
+        for name, at in positions.items():
+            operators = [of_program[number] or Unknown.SIZES for number in order.names[name]]
             kinds = {operator: kind for kind, operator in enumerate(dict.fromkeys(operators))}
             if len(kinds) > 1 and not run.in_order:
                 distinct = [*kinds, Unknown.ORDER]
                 operators = [distinct[kind] for kind in order.distinguished(name, [kinds[o] for o in operators], times)]
-            yield from zip(rows[places].tolist(), operators, strict=True)
+            yield from zip(rows[at].tolist(), operators, strict=True)
 
 
-def _apart(runs: Sequence[Run]) -> Iterator[Run]:
+def _without_overlap(runs: Sequence[Run]) -> Iterator[Run]:
     """Yield the runs that do not overlap another run in time."""
     runs = sorted(runs, key=lambda run: run.start_ns)
     ended = list(itertools.accumulate((run.end_ns for run in runs), max, initial=0))

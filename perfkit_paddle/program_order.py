@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_paddle.program_shapes import Program, each
+from perfkit_paddle.program_shapes import Program, flat
 
 MOST: Final = 1000
 """Number of operators of a name up to which their times are compared, in about 0.1 s."""
@@ -32,12 +32,12 @@ class Order:
         self.names: dict[str, list[int]] = {}
         for number, operator in enumerate(program.operators):
             self.names.setdefault(operator.name, []).append(number)
-        self._place = {name: place for place, name in enumerate(self.names)}
+        self._column = {name: column for column, name in enumerate(self.names)}
         maker = {
-            tensor: number for number, operator in enumerate(program.operators) for tensor in each(operator.results)
+            tensor: number for number, operator in enumerate(program.operators) for tensor in flat(operator.results)
         }
         self._makers = [
-            {maker[item] for item in each(operator.inputs) if item in maker} for operator in program.operators
+            {maker[item] for item in flat(operator.inputs) if item in maker} for operator in program.operators
         ]
 
     @functools.cached_property
@@ -86,13 +86,13 @@ class Order:
         for other, (starts, ends) in times.items():
             ended = np.searchsorted(np.sort(ends), start, "right")
             begun = len(starts) - np.searchsorted(starts, end, "left")
-            possible &= before[:, self._place[other]] <= ended[:, None]
-            possible &= after[:, self._place[other]] <= begun[:, None]
+            possible &= before[:, self._column[other]] <= ended[:, None]
+            possible &= after[:, self._column[other]] <= begun[:, None]
         counts = np.bincount(kinds)
         of_kind = np.stack([possible[:, kinds == kind].any(1) for kind in range(len(counts))], 1)
         _exclude(of_kind, counts)
-        found: list[int] = np.where(of_kind.sum(1) == 1, of_kind.argmax(1), UNCERTAIN).tolist()
-        return found
+        recorded_kinds: list[int] = np.where(of_kind.sum(1) == 1, of_kind.argmax(1), UNCERTAIN).tolist()
+        return recorded_kinds
 
 
 _ORDERS: Final[WeakKeyDictionary[Program, Order]] = WeakKeyDictionary()

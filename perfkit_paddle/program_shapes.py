@@ -49,10 +49,10 @@ class Program:
     values: tuple[Value, ...]
 
 
-def each(places: Sequence[Places]) -> Iterator[int]:
+def flat(operands: Sequence[Places]) -> Iterator[int]:
     """Yield the indices of all tensors, including those in lists."""
-    for place in places:
-        yield from (place,) if isinstance(place, int) else place or ()
+    for operand in operands:
+        yield from (operand,) if isinstance(operand, int) else operand or ()
 
 
 _BROADCAST: Final = ("elementwise", "activation", "dropout", "cast")
@@ -81,7 +81,7 @@ class Shapes:
         self.sizes: list[Sizes | None] = [None if OPEN in value.sizes else value.sizes for value in program.values]
         self.constants = [value.constant for value in program.values]
         for operator in program.operators:
-            for result in each(operator.results):
+            for result in flat(operator.results):
                 if self.sizes[result] is None:
                     self.sizes[result] = self._fitting(result, self._derived(operator, result))
             self._calculate(operator)
@@ -90,51 +90,51 @@ class Shapes:
         static = self._values[result].sizes
         if sizes is None or len(sizes) != len(static):
             return None
-        fits = all(size >= 0 and own in (OPEN, size) for own, size in zip(static, sizes, strict=True))
+        fits = all(size >= 0 and static_size in (OPEN, size) for static_size, size in zip(static, sizes, strict=True))
         return tuple(sizes) if fits else None
 
     def _derived(self, operator: ProgramOperator, result: int) -> Sequence[int] | None:
         name, static = operator.name, self._values[result].sizes
-        tensors = list(each(operator.inputs))
-        given = [self.sizes[tensor] for tensor in tensors]
-        known = [sizes for sizes in given if sizes is not None]
+        tensors = list(flat(operator.inputs))
+        inputs = [self.sizes[tensor] for tensor in tensors]
+        known_sizes = [sizes for sizes in inputs if sizes is not None]
         if name == "data":
             return self._feeds.get(operator.attributes["name"])
-        if not given:
+        if not inputs:
             return None
         if name in ("transpose", "transpose_grad"):
-            return _permuted(given[0], operator.attributes["perm"], name.endswith(GRADIENT_SUFFIX))
+            return _permuted(inputs[0], operator.attributes["perm"], name.endswith(GRADIENT_SUFFIX))
         if name.endswith(GRADIENT_SUFFIX):  # a gradient has the shape of a tensor of the forward pass
             alike = {self.sizes[tensor] for tensor in tensors if self._values[tensor].sizes == static}
             return alike.pop() if len(alike) == 1 else None
         if name in _RESHAPED:
-            return _reshaped(given[0], static if static.count(OPEN) == 1 else self._constant(operator, 1))
-        if name in _REDUCED and given[0] is not None:
+            return _reshaped(inputs[0], static if static.count(OPEN) == 1 else self._constant(operator, 1))
+        if name in _REDUCED and inputs[0] is not None:
             axes = operator.attributes.get("axis")
             axes = self._constant(operator, 1) if axes is None else axes
-            return _reduced(given[0], axes, operator.attributes.get("keepdim", False))
+            return _reduced(inputs[0], axes, operator.attributes.get("keepdim", False))
         if name in ("full_with_tensor", "expand"):
             return self._constant(operator, 1)
-        if name in ("matmul", "bmm") and len(known) == 2:
+        if name in ("matmul", "bmm") and len(known_sizes) == 2:
             swapped = (operator.attributes.get(key, False) for key in ("transpose_x", "transpose_y"))
-            return _multiplied(known[0], known[1], *swapped)
-        if name == "embedding" and given[0] is not None:
-            return (*given[0], static[-1])
+            return _multiplied(known_sizes[0], known_sizes[1], *swapped)
+        if name == "embedding" and inputs[0] is not None:
+            return (*inputs[0], static[-1])
         canonical = _canonical(name)
         group = family(canonical)
         if (
             (group in _BROADCAST or name in ("full_like", "assign"))
             and canonical not in _NOT_BROADCAST
-            and len(known) == len(given)
+            and len(known_sizes) == len(inputs)
         ):
             try:
-                return broadcast(*known)
+                return broadcast(*known_sizes)
             except ValueError:
                 return None
-        if group in _SAME and given[0] is not None and static == self._values[tensors[0]].sizes:
-            return given[0]
-        if group in ("conv", "pooling") and given[0] is not None:
-            return (given[0][0], *static[1:])
+        if group in _SAME and inputs[0] is not None and static == self._values[tensors[0]].sizes:
+            return inputs[0]
+        if group in ("conv", "pooling") and inputs[0] is not None:
+            return (inputs[0][0], *static[1:])
         if canonical in _ALONG or name in _ALONG_NAMES:
             return self._along(operator, static)
         return None
@@ -142,18 +142,18 @@ class Shapes:
     def _along(self, operator: ProgramOperator, static: Sizes) -> Sequence[int] | None:
         """Return the shape of a result with one open size, if all inputs have at most one, and the same."""
         axes = self._axes(operator)
-        found = set()
-        for tensor in each(operator.inputs):
-            own, sizes = self._values[tensor].sizes, self.sizes[tensor]
-            if OPEN not in own:
+        open_sizes = set()
+        for tensor in flat(operator.inputs):
+            declared, sizes = self._values[tensor].sizes, self.sizes[tensor]
+            if OPEN not in declared:
                 continue
-            place = own.index(OPEN)
-            if sizes is None or own.count(OPEN) > 1 or place in {axis % len(own) for axis in axes}:
+            open_axis = declared.index(OPEN)
+            if sizes is None or declared.count(OPEN) > 1 or open_axis in {axis % len(declared) for axis in axes}:
                 return None
-            found.add(sizes[place])
-        if len(found) != 1 or static.count(OPEN) != 1:
+            open_sizes.add(sizes[open_axis])
+        if len(open_sizes) != 1 or static.count(OPEN) != 1:
             return None
-        (open_size,) = found
+        (open_size,) = open_sizes
         return [open_size if size == OPEN else size for size in static]
 
     def _axes(self, operator: ProgramOperator) -> Sequence[int]:
@@ -163,9 +163,9 @@ class Shapes:
         axes: Sequence[int] = operator.attributes.get("axes", ())
         return axes
 
-    def _constant(self, operator: ProgramOperator, place: int) -> tuple[int, ...] | None:
-        tensor = operator.inputs[place] if -len(operator.inputs) <= place < len(operator.inputs) else None
-        parts = [self.constants[item] for item in each((tensor,))]
+    def _constant(self, operator: ProgramOperator, position: int) -> tuple[int, ...] | None:
+        tensor = operator.inputs[position] if -len(operator.inputs) <= position < len(operator.inputs) else None
+        parts = [self.constants[item] for item in flat((tensor,))]
         if not parts or None in parts:
             return None
         return tuple(int(number) for part in parts for number in (part if isinstance(part, tuple) else (part,)))
@@ -176,11 +176,11 @@ class Shapes:
         if not isinstance(result, int) or self.constants[result] is not None:
             return
         if operator.name in ("shape", "shape64"):
-            self.constants[result] = self.sizes[next(each(operator.inputs))]
+            self.constants[result] = self.sizes[next(flat(operator.inputs))]
         elif operator.name in ("stack", "concat"):
             self.constants[result] = self._constant(operator, 0)
         elif operator.name == "slice":
-            numbers, starts, ends = (self._constant(operator, place) for place in range(3))
+            numbers, starts, ends = (self._constant(operator, position) for position in range(3))
             if numbers is not None and starts is not None and ends is not None and len(starts) == 1:
                 self.constants[result] = numbers[starts[0] : ends[0]]
 
@@ -193,7 +193,7 @@ def _canonical(name: str) -> str:
 def _permuted(sizes: Sizes | None, order: Sequence[int], back: bool) -> Sequence[int] | None:
     if sizes is None:
         return None
-    return [sizes[order.index(place) if back else order[place]] for place in range(len(sizes))]
+    return [sizes[order.index(axis) if back else order[axis]] for axis in range(len(sizes))]
 
 
 def _reshaped(sizes: Sizes | None, target: Sequence[int] | None) -> Sequence[int] | None:
@@ -209,7 +209,7 @@ def _reduced(sizes: Sizes, axes: Sequence[int] | None, keep: bool) -> Sequence[i
     if axes is None:
         return None
     reduced = {axis % len(sizes) for axis in axes} or {*range(len(sizes))}
-    return [1 if place in reduced else size for place, size in enumerate(sizes) if keep or place not in reduced]
+    return [1 if axis in reduced else size for axis, size in enumerate(sizes) if keep or axis not in reduced]
 
 
 def _multiplied(a: Sizes, b: Sizes, transpose_a: bool, transpose_b: bool) -> Sequence[int] | None:

@@ -15,7 +15,7 @@ from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_paddle import findings, framework
-from perfkit_paddle.on_trace_ready import place, take
+from perfkit_paddle.on_trace_ready import job_rank, take
 
 OPTIONS: Final = {"shapes": "record_shapes", "memory": "profile_memory"}
 """Option of ``perfkit record`` → argument of Paddle's profiler. Stacks are not an option: Paddle always records them,
@@ -42,7 +42,7 @@ class ScriptRecording:
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
         arguments = profiler_arguments(flags, OPTIONS, "paddle", INSTEAD)
         profiling = framework.profiler()  # importing Paddle sets a handler of SIGTERM, which the writer replaces
-        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=place)
+        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=job_rank)
         state = profiling.ProfilerState
 
         def schedule(step: int) -> Any:  # Paddle's make_scheduler would warn that there is no warm-up
@@ -74,10 +74,10 @@ class ScriptRecording:
         self._other.check()
         return written
 
-    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
+    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
         """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
-        taken = take(profiler, place, no_steps=frozenset({0, int(profiler.step_num)}))
-        return replace(taken, clock=self._clock)
+        cycle = take(profiler, job_rank, no_steps=frozenset({0, int(profiler.step_num)}))
+        return replace(cycle, clock=self._clock)
 
     def _stop(self) -> None:
         if not self._running:
@@ -121,7 +121,7 @@ class PaddleStepProfiler:
 
     def __init__(self, recording: PaddleRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
-            recording.run_dir, self._take, recording.also, place, demand=recording.demand
+            recording.run_dir, self._take, recording.also, job_rank, demand=recording.demand
         )
         self.clock = StepClock()
         self._options = recording.options
@@ -177,11 +177,11 @@ class PaddleStepProfiler:
         profiler, self._profiler = self._profiler, None
         profiler.stop()
 
-    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
+    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
         interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
         partial = tuple(map(findings.partial_step, interrupted))
-        taken = take(profiler, place, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
-        return replace(taken, clock=self.clock)
+        cycle = take(profiler, job_rank, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
+        return replace(cycle, clock=self.clock)
 
 
 DEMO: Final = Demo(

@@ -8,7 +8,7 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
 from perfkit_paddle import framework
-from perfkit_paddle.on_trace_ready import place, take
+from perfkit_paddle.on_trace_ready import job_rank, take
 from perfkit_paddle.record import INSTEAD, OPTIONS
 
 
@@ -33,6 +33,6 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
         other.restore()
         other.check_section()
         stop()
-        return take(profiler, place()).finish()
+        return take(profiler, job_rank()).finish()
 
     return finish

@@ -104,7 +104,7 @@ class Runs:
                 Executor.run = self._original
                 self._original = None
 
-    def taken(self) -> tuple[Run, ...]:
+    def drain(self) -> tuple[Run, ...]:
         """Return the runs since the last call of this method."""
         with self._lock:
             runs = tuple(self._runs)
@@ -174,30 +174,30 @@ class _Reader:
         lists = {  # id of a list → the operator that takes the tensors out of it
             operator.operand_source(0).id: operator for operator in operators if operator.name() == "builtin.split"
         }
-        found = []
+        program_operators = []
         for operator in operators:
             name = operator.name()
-            given = operator.operands_source()
-            inputs = tuple(self._places.get(value.id) if value.initialized() else None for value in given)
+            operands = operator.operands_source()
+            inputs = tuple(self._places.get(value.id) if value.initialized() else None for value in operands)
             if name == "builtin.split":
                 continue
             if name == "builtin.combine":
-                items = tuple(place for place in inputs if isinstance(place, int))
+                items = tuple(index for index in inputs if isinstance(index, int))
                 self._places[operator.result(0).id] = items
                 continue
-            known = operator.attrs()
-            constant = _constant(name, known)
-            results = tuple(self._made(value, lists, constant) for value in operator.results())
+            native = operator.attrs()
+            constant = _constant(name, native)
+            results = tuple(self._add_result(value, lists, constant) for value in operator.results())
             if not name.startswith(NAMESPACE):
                 continue
             name = name.rstrip("_")
             # The order of attributes can only be asked of operators that Paddle generates from definitions.
             order = operator.get_attr_names() if name in formulas else ()
-            attributes = {key: known.get(key) for key in (*order, *(key for key in _SHAPED if key in known))}
-            found.append(ProgramOperator(name.removeprefix(NAMESPACE), inputs, results, attributes))
-        return Program(tuple(found), tuple(self._values))
+            attributes = {key: native.get(key) for key in (*order, *(key for key in _SHAPED if key in native))}
+            program_operators.append(ProgramOperator(name.removeprefix(NAMESPACE), inputs, results, attributes))
+        return Program(tuple(program_operators), tuple(self._values))
 
-    def _made(self, value: Any, lists: Mapping[str, Any], constant: Any) -> Places:
+    def _add_result(self, value: Any, lists: Mapping[str, Any], constant: Any) -> Places:
         """Return the places of a result: None if it is not computed, several if it is a list."""
         if not value.initialized():
             return None
@@ -205,7 +205,7 @@ class _Reader:
             self._values.append(Value(tuple(value.shape), str(value.dtype).removeprefix("paddle."), constant))
             self._places[value.id] = len(self._values) - 1
         elif value.id in lists:
-            items = [self._made(item, lists, None) for item in lists[value.id].results()]
+            items = [self._add_result(item, lists, None) for item in lists[value.id].results()]
             self._places[value.id] = tuple(item for item in items if isinstance(item, int))
         return self._places.get(value.id)
 

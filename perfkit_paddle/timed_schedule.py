@@ -65,5 +65,5 @@ def _make_events(profiling: Any, profiler: Any, on: bool) -> None:
 
 def clock(profiler: object) -> StepClock | None:
     """Return the clock of the scheduler that the profiler has, or None if it is another scheduler."""
-    found = getattr(profiler, "scheduler", None)
-    return found.clock if isinstance(found, TimedSchedule) else None
+    scheduler = getattr(profiler, "scheduler", None)
+    return scheduler.clock if isinstance(scheduler, TimedSchedule) else None

@@ -15,25 +15,25 @@ DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 
 
 def _versions(*names: str) -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def mismatches() -> Sequence[Check]:
     """Return the problems that the metadata of installed packages show."""
     wheels, checks = _versions(*DISTRIBUTIONS), []
     if len(wheels) > 1:
-        shown = " and ".join(f"{name} {found}" for name, found in wheels.items())
+        shown = " and ".join(f"{name} {installed}" for name, installed in wheels.items())
         text = f"{shown} are both installed: they overwrite each other's files, so Paddle may fail or miss its GPU"
         fix = f"pip uninstall -y {' '.join(wheels)}, then install only one of them"
         checks.append(Check("framework.paddle.packages", PROBLEM, text, fix, {"packages": wheels}))
     numpy = _versions("numpy").get("numpy", "")
-    old = [f"{name} {found}" for name, found in wheels.items() if found.startswith("2.")]
+    old = [f"{name} {installed}" for name, installed in wheels.items() if installed.startswith("2.")]
     if old and numpy and int(numpy.partition(".")[0]) >= 2:
         text, fix = f"{old[0]} needs numpy 1, but numpy {numpy} is installed", 'pip install "numpy<2"'
         checks.append(Check("framework.paddle.numpy", PROBLEM, text, fix, {"numpy": numpy}))

@@ -55,13 +55,13 @@ class CudaBench:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._one = torch.zeros(1, device="cuda")
+        self._scalar = torch.zeros(1, device="cuda")
         self._square = torch.ones(bench.OCCUPYING, bench.OCCUPYING, device="cuda")
         self.name = str(torch.cuda.get_device_name())
         self.clock: DeviceClock = throughput.cuda_clock(torch)
 
     def launch(self) -> object:
-        return self._one.add_(1)
+        return self._scalar.add_(1)
 
     def occupy(self) -> object:
         return self._square @ self._square

@@ -126,9 +126,9 @@ def _tensors(
     tensors = list(arguments)[: 2 if operator else 1]
     sizes = []
     for shape, dtype in tensors:
-        known = _sizes(shape)
-        if known and isinstance(dtype, str) and dtype:
-            sizes.append(prod(known))
+        dimensions = _sizes(shape)
+        if dimensions and isinstance(dtype, str) and dtype:
+            sizes.append(prod(dimensions))
     return (max(sizes), tensors[0][1]) if sizes and len(sizes) == len(tensors) else (None, None)
 
 

@@ -74,8 +74,8 @@ def read(path: Path, rank: int | None = None) -> tuple[CompiledGraph, ...]:
 def _of_rank(files: Iterable[Path], rank: int | None) -> list[Path]:
     """Return the files without the logs of other ranks, if there are logs of this rank, else all files."""
     ranks = {file: match and match[1] and int(match[1]) for file in files for match in (_LOG.fullmatch(file.name),)}
-    kept = {None, rank} if rank is not None and rank in ranks.values() else {*ranks.values()}
-    return [file for file, own in ranks.items() if own in kept]
+    ranks_read = {None, rank} if rank is not None and rank in ranks.values() else {*ranks.values()}
+    return [file for file, log_rank in ranks.items() if log_rank in ranks_read]
 
 
 @lru_cache(maxsize=_MOST_GRAPHS)
@@ -118,15 +118,16 @@ def in_process(names: Iterable[str]) -> tuple[CompiledGraph, ...]:
 
     The graphs themselves keep their code and, with ``INDUCTOR_PROVENANCE=1``, stack traces. If ``TORCH_TRACE`` is set,
     the log of this process adds the layers."""
-    wanted = frozenset(names)
-    if not any(name.startswith(CALL_EVENT.partition("{")[0]) for name in wanted):
+    event_names = frozenset(names)
+    if not any(name.startswith(CALL_EVENT.partition("{")[0]) for name in event_names):
         return ()
-    texts = {one.key: one for one in _in_memory() if one.key and CALL_EVENT.format(key=one.key) in wanted}
+    in_memory = (texts for texts in _in_memory() if texts.key)
+    recorded = {texts.key: texts for texts in in_memory if CALL_EVENT.format(key=texts.key) in event_names}
     log = _own_log()
-    traced = {one.code.strip(): one.traced for one in logged(log)} if log and texts else {}
-    for one in texts.values():
-        one.traced = traced.get(one.code.strip(), "")
-    graphs = (one.graph() for one in texts.values())
+    traced = {texts.code.strip(): texts.traced for texts in logged(log)} if log and recorded else {}
+    for texts in recorded.values():
+        texts.traced = traced.get(texts.code.strip(), "")
+    graphs = (texts.graph() for texts in recorded.values())
     return tuple(graph for graph in graphs if graph.calls)
 
 

@@ -41,7 +41,7 @@ _KERNEL_CALL: Final = re.compile(r"^\s+(?:\w+ = )?(\w+)(?:\.run)?\(")
 _CALL: Final = re.compile(r"^\s+(?:\w+ = )?([\w.]+)\(")
 _READY: Final = re.compile(r"(?:extern_kernels|aten|torch\.ops\.(\w+))\.(\w+)(?:\.\w+)?")
 _FRAME: Final = re.compile(r'File "(.+)", line (\d{1,18}), in (.+)')
-_PLACE: Final = re.compile(r"^\s*#.*?File: (.+?):(\d{1,18}) in ([^,]+), code:")
+_SOURCE_LINE: Final = re.compile(r"^\s*#.*?File: (.+?):(\d{1,18}) in ([^,]+), code:")
 _COMMENT: Final = re.compile(r"^\s*#")
 _NODE: Final = re.compile(r'^\s+(\w+)(?:\s*:\s*"[^"]*")?\s*=\s*(.+)$')
 _LAYER: Final = re.compile(r"\b[lLgG]_\w*?(?:_modules_(\w+))?_(?:parameters|buffers)_\w+")
@@ -71,11 +71,11 @@ def fused_operators(kernel: str) -> tuple[str, ...]:
     match = GENERATED.match(kernel)
     if match is None or match[1] is None:
         return ()
-    parts = joined_operators(match[1], _known, ascending=True)
-    return tuple(f"aten::{name}" if known else name for name, known in parts)
+    parts = joined_operators(match[1], _is_operator, ascending=True)
+    return tuple(f"aten::{name}" if is_known else name for name, is_known in parts)
 
 
-def _known(name: str) -> bool:
+def _is_operator(name: str) -> bool:
     return not name.endswith("_") and operator_name(f"aten::{name}") is not None
 
 
@@ -181,17 +181,17 @@ def parse_graph(text: str) -> dict[str, _Node]:
     blocks: list[_Block] = []
     for line in text.splitlines():
         if _COMMENT.match(line) or not blocks:
-            place = _PLACE.match(line)
-            blocks.append(_Block(f"{place[1]}({place[2]}): {place[3]}" if place else None))
+            source_line = _SOURCE_LINE.match(line)
+            blocks.append(_Block(f"{source_line[1]}({source_line[2]}): {source_line[3]}" if source_line else None))
         elif match := _NODE.match(line):
             used = _LAYER.findall(match[2].partition(";  ")[0])
             blocks[-1].layers[match[1]] = tuple(dict.fromkeys(path.replace("_modules_", ".") for path in used))
-    known = any(block.around is not None for block in blocks)
+    has_layers = any(block.around is not None for block in blocks)
     before, after = (_nearest(ordered) for ordered in (blocks, blocks[::-1]))
     nodes: dict[str, _Node] = {}
     for block, first, last in zip(blocks, before, after[::-1], strict=True):
         around = block.around if block.around is not None else common_parent((first, last)) or ""
-        inherited = (around,) if known else ()
+        inherited = (around,) if has_layers else ()
         nodes |= {name: _Node(block.frame, layers or inherited) for name, layers in block.layers.items()}
     return nodes
 
@@ -214,11 +214,11 @@ class _Block:
 
 def _nearest(blocks: Sequence[_Block]) -> list[str]:
     """Return for each block the layer around the nearest earlier block with parameters, ``""`` if there is none."""
-    found, nearest = [], ""
+    layers, nearest = [], ""
     for block in blocks:
-        found.append(nearest)
+        layers.append(nearest)
         nearest = nearest if block.around is None else block.around
-    return found
+    return layers
 
 
 def stack_of(text: object) -> str | None:

@@ -70,10 +70,10 @@ class TorchHooks(layer_framework.LayerHooks):
     def mark(self, outputs: list[Any], origins: list[Any]) -> None:
         """Hook the last node of the call, because the backward pass executes it first. An in-place change of a view may
         replace this node later. Therefore the nodes directly before it are also hooked."""
-        made = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
-        made = [node for node in made if node not in origins]
-        if made and torch.autograd._profiler_enabled():
-            last = max(made, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
+        nodes = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
+        nodes = [node for node in nodes if node not in origins]
+        if nodes and torch.autograd._profiler_enabled():
+            last = max(nodes, key=lambda node: node._sequence_nr() if hasattr(node, "_sequence_nr") else 0)
             mark = layer_framework.BackwardMark(self.framework, self._backward)
             last.register_prehook(mark)
             for node, _ in last.next_functions:

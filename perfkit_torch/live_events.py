@@ -86,14 +86,14 @@ class LiveBatch:
     def without_thread(self, tid: int | None) -> LiveBatch:
         """Return the batch without the events of a host thread."""
         here = os.getpid()
-        kept = np.array([other != tid or pid != here for pid, other in zip(self.pids, self.tids, strict=True)])
-        if kept.all():
+        mask = np.array([other != tid or pid != here for pid, other in zip(self.pids, self.tids, strict=True)])
+        if mask.all():
             return self
         start, duration = self.times
-        ids = None if self.ids is None else list(compress(self.ids(self.metadata), kept))
+        ids = None if self.ids is None else list(compress(self.ids(self.metadata), mask))
         return LiveBatch(
-            list(compress(self.categories, kept)), list(compress(self.names, kept)), list(compress(self.pids, kept)),
-            list(compress(self.tids, kept)), list(compress(self.metadata, kept)), (start[kept], duration[kept]),
+            list(compress(self.categories, mask)), list(compress(self.names, mask)), list(compress(self.pids, mask)),
+            list(compress(self.tids, mask)), list(compress(self.metadata, mask)), (start[mask], duration[mask]),
             None if ids is None else lambda _: ids,
         )  # fmt: skip
 
@@ -237,9 +237,9 @@ def from_events(kineto_results: Any, threads: dict[int, int]) -> Iterator[LiveBa
         for device, category, index, resource, thread in places:
             on_host = device == _CPU or category == _INSTANT
             pids.append(pid if on_host else index)
-            known = on_host and resource > 0
-            tids.append(resource if known or not on_host else _number(thread))
-            if known:
+            has_thread_id = on_host and resource > 0
+            tids.append(resource if has_thread_id or not on_host else _number(thread))
+            if has_thread_id:
                 threads[thread] = resource
         yield LiveBatch(
             categories,

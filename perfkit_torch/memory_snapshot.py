@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
@@ -99,7 +99,7 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
     for number in range(devices):
         device, history = f"cuda:{number}", histories[number] if number < len(histories) else []
         table = _device_table(
-            device, history, [each for each in segments if each["device"] == number], timed, stacks, end_us
+            device, history, [segment for segment in segments if segment["device"] == number], timed, stacks, end_us
         )
         tables.append(table)
         findings += _history_findings(device, history, table)
@@ -128,7 +128,7 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
         options={"profile_memory": True, "with_stack": bool(stacks.values)},
         extra={"allocator_settings": settings} if settings else {},
     )
-    trace = assemble(Recorded(memory), meta, tuple(findings), None, operator_names.operator_name)
+    trace = assemble(RecordedEvents(memory), meta, tuple(findings), None, operator_names.operator_name)
     without_steps = Finding(NO_STEPS, _WITHOUT_STEPS, note=True)
     quality = tuple(without_steps if finding.code == NO_STEPS else finding for finding in trace.quality)
     return Trace(trace.events, trace.meta, quality)
@@ -141,9 +141,9 @@ def _device_table(
     history, the blocks are events at ``end_us``, the time of the snapshot."""
     entries = [entry for entry in history if entry["action"] in _SIGNS]
     alive = {address: block for segment in segments for address, block in _alive(segment)}
-    made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
+    allocated = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
     begin = {"time_us": history[0]["time_us"] if history else end_us} if timed else {}
-    older = [{**block, **begin, "addr": at, "action": "alloc"} for at, block in alive.items() if at not in made]
+    older = [{**block, **begin, "addr": at, "action": "alloc"} for at, block in alive.items() if at not in allocated]
     entries = [*older, *entries]
     change = _integers(_SIGNS[entry["action"]] * entry["size"] for entry in entries)
     of_block = np.array([entry["action"] in _BLOCKS for entry in entries], np.bool_)
@@ -291,7 +291,7 @@ def _ranges(annotations: Iterable[Entry]) -> Iterator[dict[str, Any]]:
 
 def _findings(histories: Sequence[Sequence[Entry]], timed: bool) -> tuple[Finding, ...]:
     findings = []
-    failed = [(number, entry) for number, each in enumerate(histories) for entry in each if entry["action"] == "oom"]
+    failed = [(gpu, entry) for gpu, history in enumerate(histories) for entry in history if entry["action"] == "oom"]
     if failed:
         device, last = failed[-1]
         text = plural(

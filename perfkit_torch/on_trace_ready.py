@@ -18,8 +18,8 @@ from perfkit_core.assembly.steps import NO_STEPS
 from perfkit_core.language.messages import message
 from perfkit_core.model.meta import ALL_THREADS, Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import event_findings
-from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import StepClock, Utilisation
 from perfkit_core.system import failures
@@ -55,10 +55,10 @@ def trace_handler(
     then needs ``schedule=perfkit.torch.schedule(on_demand=handler)``. Raises CaptureError if torch is not installed."""
     torch = framework.torch()
     profiler, recording = torch.profiler.profile, torch.autograd._profiler_enabled
-    return writer.trace_handler(run_dir, take, also, place, on_demand, profiler, recording)
+    return writer.trace_handler(run_dir, take, also, job_rank, on_demand, profiler, recording)
 
 
-def take(profiler: Any, place: environment.ProcessRank, clock: StepClock | None = None) -> writer.DetachedCycle:
+def take(profiler: Any, job_rank: environment.ProcessRank, clock: StepClock | None = None) -> writer.DetachedCycle:
     """Take the last cycle of the profiler. ``clock``: the clock of the training, by default that of its schedule.
 
     Read torch's objects in the calling thread: this holds the GIL, so another thread would block the training as well.
@@ -74,10 +74,10 @@ def take(profiler: Any, place: environment.ProcessRank, clock: StepClock | None 
     if clock is not None and with_stack:  # torch also records the frames of the sampler
         batches = (batch.without_thread(clock.sampler) for batch in batches)
     waiting = [*islice(batches, _WAITING_BATCHES)][::-1]
-    recorder = Recorder(dialect.TorchDialect())
+    collector = EventCollector(dialect.TorchDialect())
     for batch in batches:
-        read(_drained(waiting), recorder)
-        read((batch,), recorder)
+        read(_drained(waiting), collector)
+        read((batch,), collector)
     torch = framework.torch()
     from perfkit_torch.layers import FRAMEWORK
 
@@ -90,25 +90,25 @@ def take(profiler: Any, place: environment.ProcessRank, clock: StepClock | None 
         framework_version=str(torch.__version__),
         devices=_devices(torch),
         options=_options(profiler),
-        thread_names=_thread_names(place.rank),
+        thread_names=_thread_names(job_rank.rank),
         cpu_utilisation=used.cpu,
         extra={**annotation.extra(FRAMEWORK), **host},
     )
 
     def finish() -> Trace:
-        read(_drained(waiting), recorder)
-        quality = event_findings(recorder)
-        trace = assemble(recorder.recorded(), meta, quality, place.rank, operator_names.operator_name)
+        read(_drained(waiting), collector)
+        quality = event_findings(collector)
+        trace = assemble(collector.recorded(), meta, quality, job_rank.rank, operator_names.operator_name)
         try:
             return with_graphs(trace, compile_logs.in_process(trace.codes("name").values))
         except Exception:  # the cycle is complete without them
             failures.logger.exception("perfkit: the compiled graphs could not be read")
             return trace
 
-    taken = writer.DetachedCycle(finish, not getattr(profiler, "with_stack", False), clock)
-    taken = taken.then(functools.partial(_unrecorded_threads, threads=used.threads))
+    cycle = writer.DetachedCycle(finish, not getattr(profiler, "with_stack", False), clock)
+    cycle = cycle.then(functools.partial(_unrecorded_threads, threads=used.threads))
     stepped = clock is None and bool(getattr(profiler, "step_num", 0))
-    return taken.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else taken
+    return cycle.then(_unscheduled) if stepped and not getattr(profiler, "record_steps", True) else cycle
 
 
 def _options(profiler: Any) -> dict[str, Any]:
@@ -154,15 +154,15 @@ def _drained(waiting: list[live_events.LiveBatch]) -> Iterator[live_events.LiveB
         yield waiting.pop()
 
 
-def read(batches: Iterable[live_events.LiveBatch], recorder: Recorder | None = None) -> Recorder:
-    """Add the events of some batches to a recorder, by default to a new one."""
-    recorder = recorder or Recorder(dialect.TorchDialect())
+def read(batches: Iterable[live_events.LiveBatch], collector: EventCollector | None = None) -> EventCollector:
+    """Add the events of some batches to a collector, by default to a new one."""
+    collector = collector or EventCollector(dialect.TorchDialect())
     for batch in batches:
         try:
-            recorder.add_text(batch.text(), batch.times)
+            collector.add_text(batch.text(), batch.times)
         except ValueError:  # the metadata of some event is invalid JSON
-            recorder.add_text(batch.mended().text(), batch.times)
-    return recorder
+            collector.add_text(batch.mended().text(), batch.times)
+    return collector
 
 
 def _devices(torch: Any) -> tuple[Device, ...]:
@@ -171,8 +171,8 @@ def _devices(torch: Any) -> tuple[Device, ...]:
     devices = []
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
-        kept = {key: getattr(properties, name) for key, name in _PROPERTIES.items() if hasattr(properties, name)}
-        devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), kept))
+        extra = {key: getattr(properties, name) for key, name in _PROPERTIES.items() if hasattr(properties, name)}
+        devices.append(Device(f"cuda:{i}", properties.name, int(properties.total_memory), extra))
     return tuple(devices)
 
 
@@ -186,7 +186,7 @@ def _thread_names(rank: int | None) -> dict[str, str]:
     return names
 
 
-def place() -> environment.ProcessRank:
+def job_rank() -> environment.ProcessRank:
     """Return rank and world size from torch.distributed if initialised, else from the launcher's environment."""
     distributed = framework.torch().distributed
     if distributed.is_available() and distributed.is_initialized():

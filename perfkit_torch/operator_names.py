@@ -75,8 +75,8 @@ def _forward(name: str) -> str | None:
         return names[name]
     bare = name.lstrip("_")
     short = _ENDING.sub("", bare)
-    for each in (bare, _PREFIX.sub("", bare).lstrip("_"), short, _PREFIX.sub("", short)):
-        canonical = names.get(each) or names.get(f"_{each}")
+    for spelling in (bare, _PREFIX.sub("", bare).lstrip("_"), short, _PREFIX.sub("", short)):
+        canonical = names.get(spelling) or names.get(f"_{spelling}")
         if canonical:
             return canonical
     return None

@@ -20,7 +20,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.runtime.compiled import compiled
 
 _NUMBERS: Final = ("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
-_OTHERS: Final = (
+_STRUCTURE: Final = (
     "PROTO", "FRAME", "MARK", "STOP", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "APPEND", "APPENDS", "SETITEM",
     "SETITEMS", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET",
     "LONG_BINGET", "TUPLE1", "TUPLE2", "TUPLE3",
@@ -41,7 +41,7 @@ def _rules() -> npt.NDArray[np.uint8]:
     argument, the number of bytes of its argument's length, and how many values a tuple has."""
     rules = np.zeros((256, 4), np.uint8)
     for opcode in pickletools.opcodes:
-        if opcode.name in _NUMBERS or opcode.name in _OTHERS:
+        if opcode.name in _NUMBERS or opcode.name in _STRUCTURE:
             size = 0 if opcode.arg is None else opcode.arg.n
             tuple_size = int(opcode.name[-1]) if opcode.name.startswith("TUPLE") else 0
             kind = _NUMBER if opcode.name in _NUMBERS else _TUPLE if tuple_size else _OTHER

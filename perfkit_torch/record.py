@@ -14,7 +14,7 @@ from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
 from perfkit_torch import framework
-from perfkit_torch.on_trace_ready import place, take
+from perfkit_torch.on_trace_ready import job_rank, take
 
 OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
@@ -30,13 +30,13 @@ class ScriptRecording:
 
     def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
         torch = framework.torch()
-        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=place)
+        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=job_rank)
         flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
         arguments = profiler_arguments(flags, OPTIONS, "torch")
         self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
         self._label = torch.profiler.record_function
         self._open: Any = None
-        self._wanted = steps
+        self._last_step = steps
         self._step = 0  # which belongs to no step
         self._running = True
         self._clock = StepClock()
@@ -47,16 +47,16 @@ class ScriptRecording:
         autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
         self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
 
-    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
-        return take(profiler, place, self._clock)
+    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
+        return take(profiler, job_rank, self._clock)
 
     def _before_update(self) -> None:
-        if self._wanted is not None and self._step > self._wanted:
+        if self._last_step is not None and self._step > self._last_step:
             self._stop_safely()  # stopping within the last step would make that step longer
 
     def _after_update(self) -> None:
         self._step += 1
-        records = self._running and (self._wanted is None or self._step <= self._wanted)
+        records = self._running and (self._last_step is None or self._step <= self._last_step)
         self._clock.begins(self._step, Action.RECORD if records else Action.OFF)
         if not self._running:
             return
@@ -115,7 +115,7 @@ class TorchStepProfiler:
 
     def __init__(self, recording: TorchRecording) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
-            recording.run_dir, self._take, recording.also, place, demand=recording.demand
+            recording.run_dir, self._take, recording.also, job_rank, demand=recording.demand
         )
         self.clock = StepClock()
         self._torch = framework.torch()
@@ -164,15 +164,15 @@ class TorchStepProfiler:
             self._close()
         return profiler
 
-    def _take(self, profiler: Any, place: environment.ProcessRank) -> writer.DetachedCycle:
-        taken = take(profiler, place, self.clock)
+    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
+        cycle = take(profiler, job_rank, self.clock)
         if self._ending is Ending.INTERRUPTED:
-            return taken
+            return cycle
 
         def without_partial_step(trace: Trace) -> Trace:  # the last label may be of a step that has not begun
             return replace(trace, quality=tuple(f for f in trace.quality if f.code not in (PARTIAL, EMPTY)))
 
-        return taken.then(without_partial_step)
+        return cycle.then(without_partial_step)
 
     def _open(self, step: int) -> None:
         self._label = self._torch.profiler.record_function(f"ProfilerStep#{step}")

@@ -13,7 +13,7 @@ from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_torch import framework
-from perfkit_torch.on_trace_ready import place, take
+from perfkit_torch.on_trace_ready import job_rank, take
 from perfkit_torch.record import OPTIONS
 
 Frame = tuple[str, int, str]
@@ -44,7 +44,7 @@ def start(options: Mapping[str, bool]) -> Callable[[], Trace]:
         other.restore()
         other.check_section()
         stop()
-        trace = take(profiler, place()).finish()
+        trace = take(profiler, job_rank()).finish()
         return with_calling_lines(trace, profiler.profiler.kineto_results) if options.get("stacks") else trace
 
     return finish

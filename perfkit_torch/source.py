@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perfkit_core.algorithms.decimals import to_ns
 from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.assembly.lost_records import reported
 from perfkit_core.assembly.process_ranks import with_ranks
 from perfkit_core.errors import SourceError
@@ -68,10 +68,10 @@ def read(path: Path, partial: bool = False) -> Trace:
     """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     reading = _Reading(path, partial)
     reading.read()
-    recorded = reading.recorder.recorded(reading.base_ns)
+    recorded = reading.collector.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
     meta, quality, rows = reading.meta(), reading.findings(), recorded.columns.num_rows
-    recorded, lost = with_links(recorded, reading.recorder.link_ends(reading.base_ns))
+    recorded, lost = with_links(recorded, reading.collector.link_ends(reading.base_ns))
     recorded, findings = complete(recorded, meta)
     meta = replace(meta, account=with_left_out(meta.account, SUM, rows - recorded.columns.num_rows))
     if lost:
@@ -84,7 +84,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
     quality = reading.findings()
-    if links := sum(not link.begins for link in reading.recorder.link_ends()):
+    if links := sum(not link.begins for link in reading.collector.link_ends()):
         text = plural(
             "a streamed file does not keep 1 link between a host call and device work: its device work has no launch",
             "a streamed file does not keep {n} links between host calls and device work: their device work has no "
@@ -95,7 +95,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     writer.close(reading.meta(), quality, reading.rank, reading.base_ns)
 
 
-def complete(recorded: Recorded, meta: TraceMeta) -> tuple[Recorded, tuple[Finding, ...]]:
+def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     """Interpret the events without a category, and separate the processes of the file. ``recorded`` has all events."""
     recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
     recorded, findings = with_ranks(recorded)
@@ -146,11 +146,11 @@ class _Reading(Reading[dialect.TorchDialect]):
 
     @property
     def rank(self) -> int | None:
-        return _place(self.file.header)[0]
+        return _rank_and_world_size(self.file.header)[0]
 
     def meta(self) -> TraceMeta:
-        header, (rank, world_size) = self.file.header, _place(self.file.header)
-        names, prefix = self.recorder.thread_names.items(), "-" if rank is None else rank
+        header, (rank, world_size) = self.file.header, _rank_and_world_size(self.file.header)
+        names, prefix = self.collector.thread_names.items(), "-" if rank is None else rank
         window_ns = None
         if self.dialect.window is not None:
             try:
@@ -171,15 +171,15 @@ class _Reading(Reading[dialect.TorchDialect]):
             devices=devices(header.get("deviceProperties")),
             options={key: bool(header[key]) for key in dialect.OPTIONS if key in header},
             thread_names={f"{prefix}:{key}": name for key, name in names},
-            process_names={f"{prefix}:{key}": name for key, name in self.recorder.ids.names.items()},
-            process_labels={f"{prefix}:{key}": label for key, label in self.recorder.ids.labels.items()},
-            account=file_account(self.file, self.recorder),
+            process_names={f"{prefix}:{key}": name for key, name in self.collector.ids.names.items()},
+            process_labels={f"{prefix}:{key}": label for key, label in self.collector.ids.labels.items()},
+            account=file_account(self.file, self.collector),
             extra={key: value for key, value in header.items() if key not in _DECODED_KEYS},
             incomplete=self.file.truncated_at is not None,
         )
 
     def findings(self) -> tuple[Finding, ...]:
-        findings = list(file_findings(self.file, self.recorder))
+        findings = list(file_findings(self.file, self.collector))
         if {(below + self.base_ns) % 1000 for below in self._below_1us} == {0}:
             text = message("the file stores times in whole microseconds: each time may be off by up to 1 µs")
             findings.append(Finding("rounded-clock", text, note=True))
@@ -194,7 +194,7 @@ class _Reading(Reading[dialect.TorchDialect]):
         return "epoch" if 2 * sum(after_2000) >= len(after_2000) else "relative"
 
 
-def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _rank_and_world_size(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
     info = header.get("distributedInfo")
     return (integer(info.get("rank")), integer(info.get("world_size"))) if isinstance(info, dict) else (None, None)
 

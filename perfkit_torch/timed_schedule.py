@@ -67,5 +67,5 @@ def _unlabelled(schedule: Callable[[int], Any], none: Any) -> Callable[[int], An
 
 def clock(profiler: object) -> StepClock | None:
     """Return the clock of the schedule that the profiler has, or None if it is another schedule."""
-    found = getattr(profiler, "schedule", None)
-    return found.clock if isinstance(found, TimedSchedule) else None
+    schedule = getattr(profiler, "schedule", None)
+    return schedule.clock if isinstance(schedule, TimedSchedule) else None

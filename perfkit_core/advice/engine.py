@@ -227,7 +227,7 @@ class Evaluation:
         samples, because they have the first line of their function. Stacks may be known of compiled kernels only."""
         trace = self.facts.trace
         recorded = self._places.of(candidate.rows, candidate.rows_ns)
-        stack = recorded if trace.known("stack") else None
+        stack = recorded if trace.has_values("stack") else None
         return stack or frames(trace).line_of(trace, candidate.rows) or recorded
 
 

@@ -51,7 +51,7 @@ class Places:
     @functools.cached_property
     def _lines(self) -> pd.Categorical:
         trace, framework = self._trace, self._trace.meta.framework
-        if trace.known("stack"):
+        if trace.has_values("stack"):
             recorded = as_recorded(trace, np.arange(len(trace)))
             return categorical(recorded.codes, [innermost(text, framework) for text in recorded.categories])
         names, frame, parent = trace.codes("name"), is_frame(trace), trace.ints("parent")

@@ -115,7 +115,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
         except NotEvaluableError:
             half = UNKNOWN
     training = UNKNOWN
-    if trace.known("phase"):
+    if trace.has_values("phase"):
         training = "yes" if trace.rows("phase", BACKWARD, OPTIMIZER).any() else "no"
     # the prefix of runtime calls shows the runtime (CUDA or HIP); without such calls, the device name shows it
     names = trace.codes("name")

@@ -372,7 +372,7 @@ class RuleInput:
 
     def need(self, column: str, record: Text) -> None:
         """Raise NotEvaluableError if a column of the event table is empty. ``record`` says how to record the column."""
-        if not self.trace.known(column):
+        if not self.trace.has_values(column):
             raise NotEvaluableError(message("no {column} were recorded", column=column), record)
 
     def part(self, name: str, spent_ns: float) -> dict[str, float]:

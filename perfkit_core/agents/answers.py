@@ -109,7 +109,7 @@ def _why(column: Column, sources: tuple[Source, ...], trace: Trace | None) -> st
     if trace is None or view is None:
         return "not recorded"
     of_events = {"flops": "shapes", "line": "stack"}.get(name, name)  # the column from which it is computed
-    recorded = trace.rows("kind", MEMORY).any() if view.name == "memory" else trace.known(of_events)
+    recorded = trace.rows("kind", MEMORY).any() if view.name == "memory" else trace.has_values(of_events)
     return "not recorded" if recorded else english(view.explain_empty(trace))
 
 

@@ -37,11 +37,11 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
     strings. No row may occur twice in ``order``, because memory is allocated for each string only once. Raises
     ValueError if the result does not fit one string array."""
     rows = np.array(sorted(instead or ()), np.int64)
-    others = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
+    replacements = pa.array([instead[row] for row in rows.tolist()] if instead else [], texts.type)
     replaced = np.zeros(len(texts) if instead else 0, np.bool_)
     replaced[rows] = True
     ends, cells = _ends_and_bytes(texts)
-    other_ends, other_cells = _ends_and_bytes(others)
+    other_ends, other_cells = _ends_and_bytes(replacements)
     size = int(ends[-1] - ends[0]) + int(other_ends[-1] - other_ends[0])
     if size > OFFSETS_END:
         raise ValueError(f"{size} bytes of text exceed the limit of {OFFSETS_END} for one array")
@@ -49,9 +49,9 @@ def reordered(texts: pa.Array, order: IntArray, instead: Mapping[int, str | None
     text, other_text, new_text = (part.ctypes.data for part in (cells, other_cells, new_cells))
     _copy(text, len(cells), ends, replaced, rows, other_text, len(other_cells), other_ends, order, new_text, new_ends)
     bits = None
-    if texts.null_count or others.null_count:
+    if texts.null_count or replacements.null_count:
         mask = valid(texts)
-        mask[rows] = valid(others)
+        mask[rows] = valid(replacements)
         bits = pa.py_buffer(np.packbits(mask[order], bitorder="little"))
     return pa.Array.from_buffers(
         texts.type, len(order), [bits, pa.py_buffer(new_ends), pa.py_buffer(new_cells[: new_ends[-1]])]
@@ -72,13 +72,13 @@ def _copy(
     at = 0
     new_ends[0] = 0
     for row in range(len(order)):
-        wanted = order[row]
-        if len(replaced) and replaced[wanted]:
-            other = np.searchsorted(rows, wanted)
+        source = order[row]
+        if len(replaced) and replaced[source]:
+            other = np.searchsorted(rows, source)
             first, last = np.int64(other_ends[other]), np.int64(other_ends[other + 1])
             at = _put(new_text, at, other_text, other_size, first, last)
         else:
-            at = _put(new_text, at, text, size, np.int64(ends[wanted]), np.int64(ends[wanted + 1]))
+            at = _put(new_text, at, text, size, np.int64(ends[source]), np.int64(ends[source + 1]))
         new_ends[row + 1] = at
 
 

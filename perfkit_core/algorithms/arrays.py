@@ -34,9 +34,9 @@ class Codes:
     codes: npt.NDArray[np.int32]
     values: list[str]
 
-    def rows(self, *wanted: str) -> BoolArray:
-        """Return the mask of rows whose value is one of ``wanted``, shape (rows,)."""
-        has = np.array([value in wanted for value in self.values], dtype=np.bool_)
+    def rows(self, *texts: str) -> BoolArray:
+        """Return the mask of rows whose value is one of ``texts``, shape (rows,)."""
+        has = np.array([value in texts for value in self.values], dtype=np.bool_)
         return self.lookup(has, False) if has.any() else np.zeros(len(self.codes), np.bool_)
 
     def lookup(self, per_value: npt.NDArray[Any], missing: Any) -> npt.NDArray[Any]:
@@ -174,8 +174,8 @@ def valid(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if bits is None:
         return np.full(len(values), values.null_count == 0)
     first, skipped = divmod(values.offset, 8)
-    held = np.frombuffer(bits, np.uint8)[first:]
-    return np.unpackbits(held, count=skipped + len(values), bitorder="little")[skipped:].view(np.bool_)
+    mask_bytes = np.frombuffer(bits, np.uint8)[first:]
+    return np.unpackbits(mask_bytes, count=skipped + len(values), bitorder="little")[skipped:].view(np.bool_)
 
 
 def to_int64(chunks: Iterable[pa.Array], count: int, missing: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -196,9 +196,9 @@ def without_nulls(chunk: pa.Array, missing: int) -> np.ndarray[Any, np.dtype[Any
     """Return integers with ``missing`` for nulls. The memory of ``chunk`` is shared if nothing needs to be replaced."""
     if not chunk.null_count:
         return cast("npt.NDArray[Any]", chunk.to_numpy())
-    held = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
-    if (valid(chunk) | (held == missing)).all():
-        return held
+    values = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
+    if (valid(chunk) | (values == missing)).all():
+        return values
     return cast("npt.NDArray[Any]", chunk.cast(pa.int64()).fill_null(missing).to_numpy())  # it may not fit in 32 bits
 
 
@@ -238,11 +238,11 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
     return codes, list(number)
 
 
-def one_of(column: pa.ChunkedArray, *wanted: str) -> BoolArray:
-    """Return the mask of the rows of a text column that have one of the texts ``wanted``; False for null."""
+def one_of(column: pa.ChunkedArray, *texts: str) -> BoolArray:
+    """Return the mask of the rows of a text column that have one of ``texts``; False for null."""
     if pa.types.is_dictionary(column.type):
-        return Codes(*to_codes(column.chunks, len(column))).rows(*wanted)
-    return np.asarray(pc.is_in(column.cast(pa.string()), value_set=pa.array(wanted, pa.string())))
+        return Codes(*to_codes(column.chunks, len(column))).rows(*texts)
+    return np.asarray(pc.is_in(column.cast(pa.string()), value_set=pa.array(texts, pa.string())))
 
 
 def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
@@ -260,24 +260,24 @@ def matches(values: Sequence[str | None], pattern: str) -> BoolArray:
     return mask
 
 
-def first_match(wanted: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
-    """Return for each wanted key the first of ``rows`` that has this key, or -1. A negative key matches no row."""
-    known = keys >= 0
-    if not known.all():  # indexing copies
-        keys, rows = keys[known], rows[known]
-    matches = filled(len(wanted), NO_ROW)
-    if not len(keys) or not len(wanted):
+def first_match(lookup: IntArray, keys: IntArray, rows: IntArray) -> IntArray:
+    """Return for each key in ``lookup`` the first of ``rows`` with this key, or -1. A negative key matches no row."""
+    usable = keys >= 0
+    if not usable.all():  # indexing copies
+        keys, rows = keys[usable], rows[usable]
+    matches = filled(len(lookup), NO_ROW)
+    if not len(keys) or not len(lookup):
         return matches
     low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
     if span <= _DENSE * len(keys):
         first = filled(span, NO_ROW)
         first[keys[::-1] - low] = rows[::-1]
-        hit = (wanted >= low) & (wanted < low + span)
-        matches[hit] = first[wanted[hit] - low]
+        hit = (lookup >= low) & (lookup < low + span)
+        matches[hit] = first[lookup[hit] - low]
         return matches
     order = np.argsort(keys, kind="stable")
     keys, rows = keys[order], rows[order]
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    hit = (keys[position] == wanted) & (wanted >= 0)
+    position = np.minimum(np.searchsorted(keys, lookup), len(keys) - 1)
+    hit = (keys[position] == lookup) & (lookup >= 0)
     matches[hit] = rows[position[hit]]
     return matches

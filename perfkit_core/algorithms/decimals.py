@@ -16,10 +16,10 @@ _DIGITS = 3
 _LONG = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_EVEN)
 
 
-def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lambda at: "") -> IntArray:
+def to_ns(texts: Sequence[bytes | str | None], locate: Callable[[int], str] = lambda at: "") -> IntArray:
     """Convert decimal texts in µs, such as ``b"1419247332500.684"``, to integer ns, rounded half to even. Quotes
     around numbers are ignored. None becomes 0. Raises SourceError if a text is not a number or does not fit 64 bits;
-    the error contains ``place(index)``, the location of the text in the source."""
+    the error contains ``locate(index)``, the location of the text in the source."""
     try:
         return _integers(texts)
     except pa.ArrowInvalid:
@@ -29,7 +29,7 @@ def to_ns(texts: Sequence[bytes | str | None], place: Callable[[int], str] = lam
             except pa.ArrowInvalid:
                 shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
                 more = ", or leave such events out with --partial"
-                raise _not_fitting(shown, place(wrong), more) from None
+                raise _not_fitting(shown, locate(wrong), more) from None
         raise
 
 
@@ -52,9 +52,9 @@ def check_fits(times_ns: Iterable[int]) -> None:
             raise _not_fitting(str(time_ns // 1000), "")
 
 
-def _not_fitting(text: str, place: str, more: str = "") -> SourceError:
+def _not_fitting(text: str, location: str, more: str = "") -> SourceError:
     return SourceError(
-        f"a timestamp is not a 64-bit number of nanoseconds: {text[:40]!r}{place}",
+        f"a timestamp is not a 64-bit number of nanoseconds: {text[:40]!r}{location}",
         f"the file is damaged, or was not written by a profiler: record it again{more}",
     )
 

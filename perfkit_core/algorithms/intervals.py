@@ -102,11 +102,11 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
     return intersect(a, union(*gaps))
 
 
-def _by_start(starts: IntArray, *others: IntArray) -> tuple[IntArray, ...]:
+def _by_start(starts: IntArray, *arrays: IntArray) -> tuple[IntArray, ...]:
     if (starts[1:] >= starts[:-1]).all():
-        return starts, *others
+        return starts, *arrays
     order = np.argsort(starts, kind="stable")
-    return starts[order], *(other[order] for other in others)
+    return starts[order], *(array[order] for array in arrays)
 
 
 @compiled

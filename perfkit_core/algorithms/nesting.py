@@ -57,17 +57,17 @@ def renumbered(parent: IntArray, order: IntArray) -> IntArray:
 def self_times(parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Return the self time of each row, shape (rows,), in ns. ``parent`` must be a result of :func:`nest`."""
     order = np.lexsort((-end_ns, start_ns))
-    own, wanted = np.empty(len(order), np.int64), np.ones(len(order), np.bool_)
-    own[order] = self_times_in_order(wanted, renumbered(parent, order), start_ns[order], end_ns[order])
-    return own
+    self_ns, all_rows = np.empty(len(order), np.int64), np.ones(len(order), np.bool_)
+    self_ns[order] = self_times_in_order(all_rows, renumbered(parent, order), start_ns[order], end_ns[order])
+    return self_ns
 
 
-def self_times_in_order(wanted: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return :func:`self_times` for the rows in the mask ``wanted``, and -1 for other rows. All children count, also
+def self_times_in_order(selected: BoolArray, parent: IntArray, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Return :func:`self_times` for the rows in the mask ``selected``, and -1 for other rows. All children count, also
     those outside the mask. The table must be sorted by start, then longest first."""
-    own, covered = new_array(len(parent)), new_array(len(parent))
-    _self_times_in_order(wanted, parent, start_ns, end_ns, own, covered)
-    return own
+    self_ns, covered = new_array(len(parent)), new_array(len(parent))
+    _self_times_in_order(selected, parent, start_ns, end_ns, self_ns, covered)
+    return self_ns
 
 
 def sum_up(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
@@ -84,80 +84,80 @@ def sum_down(parent: IntArray, values: npt.NDArray[Any]) -> IntArray:
     return total
 
 
-def first_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
+def first_on_path(parent: IntArray, row_values: npt.NDArray[N]) -> npt.NDArray[N]:
     """Return, for each row, the first value ≥ 0 on the path from the root to the row, or -1. Keeps the dtype."""
-    values = copied(own, own.dtype)
+    values = copied(row_values, row_values.dtype)
     _first_on_path(parent, values)
     return values
 
 
-def last_on_path(parent: IntArray, own: npt.NDArray[N]) -> npt.NDArray[N]:
+def last_on_path(parent: IntArray, row_values: npt.NDArray[N]) -> npt.NDArray[N]:
     """Return, for each row, the last value ≥ 0 on the path from the root to the row, or -1 if there is none."""
-    values = copied(own, own.dtype)
+    values = copied(row_values, row_values.dtype)
     _last_on_path(parent, values)
     return values
 
 
-def nearest_on_path(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return, for each row, the last row of the mask ``wanted`` on the path from the root to the row, or -1."""
+def nearest_on_path(parent: IntArray, selected: BoolArray) -> IntArray:
+    """Return, for each row, the last row of the mask ``selected`` on the path from the root to the row, or -1."""
     rows = new_array(len(parent))
-    _nearest_on_path(parent, wanted, rows)
+    _nearest_on_path(parent, selected, rows)
     return rows
 
 
-def nearest_above(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return the row of each row's nearest ancestor in the mask ``wanted``, or -1 if there is none."""
+def nearest_above(parent: IntArray, selected: BoolArray) -> IntArray:
+    """Return the row of each row's nearest ancestor in the mask ``selected``, or -1 if there is none."""
     rows = new_array(len(parent))
-    _nearest_above(parent, wanted, rows)
+    _nearest_above(parent, selected, rows)
     return rows
 
 
-def outermost(parent: IntArray, wanted: BoolArray) -> IntArray:
-    """Return, for each row, the first row of the mask ``wanted`` on the path from the root to the row, or -1."""
+def outermost(parent: IntArray, selected: BoolArray) -> IntArray:
+    """Return, for each row, the first row of the mask ``selected`` on the path from the root to the row, or -1."""
     rows = new_array(len(parent))
-    _outermost(parent, wanted, rows)
+    _outermost(parent, selected, rows)
     return rows
 
 
-def lies_in(parent: IntArray, wanted: BoolArray) -> BoolArray:
-    """Return the mask of rows with an ancestor in the mask ``wanted``."""
+def lies_in(parent: IntArray, selected: BoolArray) -> BoolArray:
+    """Return the mask of rows with an ancestor in the mask ``selected``."""
     mask = new_array(len(parent), np.bool_)
-    _lies_in(parent, wanted, mask)
+    _lies_in(parent, selected, mask)
     return mask
 
 
-def holds(parent: IntArray, wanted: BoolArray) -> BoolArray:
-    """Return the mask of rows with a descendant in the mask ``wanted``."""
+def holds(parent: IntArray, selected: BoolArray) -> BoolArray:
+    """Return the mask of rows with a descendant in the mask ``selected``."""
     mask = filled(len(parent), 0, np.bool_)
-    _holds(parent, wanted, mask)
+    _holds(parent, selected, mask)
     return mask
 
 
 def is_own(rows: IntArray) -> BoolArray:
     """Return the mask of positions i with ``rows[i] == i``: in a result of :func:`outermost`, the outermost rows."""
-    own = new_array(len(rows), np.bool_)
-    _is_own(rows, own)
-    return own
+    mask = new_array(len(rows), np.bool_)
+    _is_own(rows, mask)
+    return mask
 
 
 @compiled
-def _lies_in(parent: IntArray, wanted: BoolArray, mask: Out[BoolArray]) -> None:
+def _lies_in(parent: IntArray, selected: BoolArray, mask: Out[BoolArray]) -> None:
     for i in range(len(parent)):
         p = parent[i]
-        mask[i] = p >= 0 and (wanted[p] or mask[p])
+        mask[i] = p >= 0 and (selected[p] or mask[p])
 
 
 @compiled
-def _holds(parent: IntArray, wanted: BoolArray, mask: Out[BoolArray]) -> None:
+def _holds(parent: IntArray, selected: BoolArray, mask: Out[BoolArray]) -> None:
     for i in range(len(parent) - 1, -1, -1):
-        if parent[i] >= 0 and (wanted[i] or mask[i]):
+        if parent[i] >= 0 and (selected[i] or mask[i]):
             mask[parent[i]] = True
 
 
 @compiled
-def _is_own(rows: IntArray, own: Out[BoolArray]) -> None:
+def _is_own(rows: IntArray, mask: Out[BoolArray]) -> None:
     for i in range(len(rows)):
-        own[i] = rows[i] == i
+        mask[i] = rows[i] == i
 
 
 @compiled
@@ -199,17 +199,17 @@ def _renumbered(parent: IntArray, order: IntArray, row: Out[IntArray], parents: 
 
 @compiled
 def _self_times_in_order(
-    wanted: BoolArray, parent: IntArray, start: IntArray, end: IntArray, own: Out[IntArray], covered: Out[IntArray]
+    mask: BoolArray, parent: IntArray, start: IntArray, end: IntArray, self_ns: Out[IntArray], covered: Out[IntArray]
 ) -> None:
     for i in range(len(parent)):
         covered[i] = start[i]
-        own[i] = end[i] - start[i] if wanted[i] else -1
+        self_ns[i] = end[i] - start[i] if mask[i] else -1
         p = parent[i]
-        if p >= 0 and wanted[p]:
+        if p >= 0 and mask[p]:
             begin = max(start[i], covered[p])
             finish = min(end[i], end[p])
             if finish > begin:
-                own[p] -= finish - begin
+                self_ns[p] -= finish - begin
                 covered[p] = finish
 
 
@@ -242,23 +242,23 @@ def _last_on_path(parent: IntArray, values: Out[IntArray | ByteArray]) -> None:
 
 
 @compiled
-def _nearest_on_path(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
+def _nearest_on_path(parent: IntArray, selected: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
-        if wanted[i]:
+        if selected[i]:
             rows[i] = i
         else:
             rows[i] = rows[parent[i]] if parent[i] >= 0 else -1
 
 
 @compiled
-def _nearest_above(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
+def _nearest_above(parent: IntArray, selected: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
         p = parent[i]
-        rows[i] = p if p < 0 or wanted[p] else rows[p]
+        rows[i] = p if p < 0 or selected[p] else rows[p]
 
 
 @compiled
-def _outermost(parent: IntArray, wanted: BoolArray, rows: Out[IntArray]) -> None:
+def _outermost(parent: IntArray, selected: BoolArray, rows: Out[IntArray]) -> None:
     for i in range(len(parent)):
         above = rows[parent[i]] if parent[i] >= 0 else -1
-        rows[i] = i if above < 0 and wanted[i] else above
+        rows[i] = i if above < 0 and selected[i] else above

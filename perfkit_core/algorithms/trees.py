@@ -28,13 +28,13 @@ class Tree:
     def depth(self) -> IntArray:
         return nesting.sum_down(self.parent, (self.parent != NO_ROW).astype(np.int64))
 
-    def own(self, values: npt.NDArray[Any]) -> IntArray:
+    def exclusive(self, values: npt.NDArray[Any]) -> IntArray:
         """Return the sum of the values of each node's events, shape (nodes,). ``values`` has shape (events,)."""
         return groupby.sums(self.node, len(self), values)
 
     def inclusive(self, values: IntArray) -> IntArray:
         """Return the sum of the values of each node's events and of all its descendants' events, shape (nodes,)."""
-        return nesting.sum_up(self.parent, self.own(values))
+        return nesting.sum_up(self.parent, self.exclusive(values))
 
 
 def merge(parent: IntArray, key: IntArray, member: BoolArray) -> Tree:
@@ -141,7 +141,7 @@ def preorder(parent: IntArray, weight: IntArray) -> IntArray:
 def heaviest_first(names: Iterable[object], *weights: IntArray) -> IntArray:
     """Return a sort key for each node, for the argument ``weight`` of :func:`preorder`. The heaviest node has the
     largest key. Nodes are compared by ``weights[0]``; ties are broken by ``weights[1]`` and so on, finally by name."""
-    place = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
-    rank = np.empty(len(place), np.int64)
-    rank[np.lexsort((-place, *weights[::-1]))] = np.arange(len(place))
+    name_order = np.unique(np.array([str(name) for name in names], object), return_inverse=True)[1]
+    rank = np.empty(len(name_order), np.int64)
+    rank[np.lexsort((-name_order, *weights[::-1]))] = np.arange(len(name_order))
     return rank

@@ -26,7 +26,15 @@ from perfkit_core.assembly import (
     server_steps,
     steps,
 )
-from perfkit_core.assembly.draft import EXTERNAL, RECORDED_TYPES, DraftColumns, Recorded, arranged, by_time, integers
+from perfkit_core.assembly.draft import (
+    EXTERNAL,
+    RECORDED_TYPES,
+    DraftColumns,
+    RecordedEvents,
+    arranged,
+    by_time,
+    integers,
+)
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import account, schema
 from perfkit_core.model.meta import NO_DEVICE, Finding, TraceMeta
@@ -38,7 +46,7 @@ OperatorNames = Callable[[str], str | None]
 
 
 def assemble(
-    recorded: Recorded,
+    recorded: RecordedEvents,
     meta: TraceMeta,
     quality: tuple[Finding, ...] = (),
     rank: int | None = None,
@@ -73,8 +81,9 @@ def assemble(
 
 
 def assemble_ranks(
-    recorded: Recorded, meta: TraceMeta, quality: tuple[Finding, ...] = (), operator_names: OperatorNames | None = None
-) -> Trace:
+    recorded: RecordedEvents, meta: TraceMeta, quality: tuple[Finding, ...] = (),
+    operator_names: OperatorNames | None = None,
+) -> Trace:  # fmt: skip
     """Return the assembled trace of the processes in one file. The column ``rank`` assigns each event to a rank. Each
     rank is assembled by itself, because processes may use equal correlation ids."""
     ranks = meta.ranks
@@ -93,10 +102,10 @@ def assemble_ranks(
             of_rank = structs.replace(of_rank, account=())
         parent = None
         if recorded.parent is not None:
-            place = np.full(len(of_row) + 1, NO_ROW)
-            place[rows] = np.arange(len(rows))
-            parent = place[recorded.parent[rows]]
-        parts.append(assemble(Recorded(events, parent), of_rank, (), rank, operator_names))
+            new_row = np.full(len(of_row) + 1, NO_ROW)
+            new_row[rows] = np.arange(len(rows))
+            parent = new_row[recorded.parent[rows]]
+        parts.append(assemble(RecordedEvents(events, parent), of_rank, (), rank, operator_names))
     return concat_traces(parts).with_findings(*quality)
 
 
@@ -118,8 +127,8 @@ def _linked(
     """Return the events with steps, parents, self times, launches and canonical names, and data-quality warnings."""
     external = draft.ints(EXTERNAL)
     draft = server_steps.with_server_steps(draft)
-    others, profiler_findings = steps.steps_of_other_profilers(draft)
-    draft = server_steps.with_kind(draft, others, schema.ANNOTATION)
+    foreign_steps, profiler_findings = steps.steps_of_other_profilers(draft)
+    draft = server_steps.with_kind(draft, foreign_steps, schema.ANNOTATION)
     draft = server_steps.with_kind(draft, steps.no_steps(draft), schema.OTHER)
 
     def linked() -> tuple[Trace, tuple[Finding, ...]]:
@@ -135,10 +144,12 @@ def _linked(
     return linked_trace, profiler_findings + findings
 
 
-def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
+def _draft(
+    recorded: RecordedEvents, meta: TraceMeta, rank: int | None
+) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
     """Return a trace of the sorted events, the recorded parents or None, and findings. Missing columns have default
     values."""
-    columns, parent = recorded.taken(), recorded.parent
+    columns, parent = recorded.pop_columns(), recorded.parent
     count = len(columns["start_ns"])
     start, duration = (to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns"))
     order = by_time(start, duration)
@@ -146,13 +157,13 @@ def _draft(recorded: Recorded, meta: TraceMeta, rank: int | None) -> tuple[Trace
     if cut is not None:
         columns["dur_ns"] = pa.chunked_array([pa.array(cut)])
         order = by_time(start, cut)
-    known = [name for name, column in columns.items() if name in RECORDED_TYPES and column.null_count < count]
-    held = arranged(columns, {name: RECORDED_TYPES[name] for name in known}, order)
+    names = [name for name, column in columns.items() if name in RECORDED_TYPES and column.null_count < count]
+    sorted_columns = arranged(columns, {name: RECORDED_TYPES[name] for name in names}, order)
     if parent is not None and order is not None:
         parent = nesting.renumbered(parent, order)
     elif parent is not None:  # a parent must precede its child
         parent = np.where(parent < np.arange(len(parent)), parent, NO_ROW)
-    return Trace(DraftColumns(count, held, rank), meta), parent, findings
+    return Trace(DraftColumns(count, sorted_columns, rank), meta), parent, findings
 
 
 def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedArray:

@@ -30,14 +30,14 @@ _OF_STEPS: Final = frozenset(
 _NUMBER: Final = re.compile(r"(\d{1,18})\D?$")
 
 
-def with_steps_on(trace: Trace, wanted: str) -> Trace:
-    """Return the trace with the ranges named ``wanted`` as steps, instead of the recorded steps.
+def with_steps_on(trace: Trace, pattern: str) -> Trace:
+    """Return the trace with the ranges named ``pattern`` as steps, instead of the recorded steps.
 
-    ``wanted`` is the name of a range or operator, or else an RE2 pattern that matches anywhere in the name. Of nested
+    ``pattern`` is the name of a range or operator, or else an RE2 pattern that matches anywhere in the name. Of nested
     matches, only the outermost are steps. If the names of a rank's ranges end with different numbers, these are the
     step numbers; otherwise the ranges are numbered from 0. Raises UsageError if a rank has no such range.
     """
-    mask = _matching(trace, wanted)
+    mask = _matching(trace, pattern)
     mask &= ~nesting.lies_in(trace.ints("parent"), mask)
     kinds = trace.codes("kind")
     values = [*dict.fromkeys([*kinds.values, schema.STEP, schema.ANNOTATION])]
@@ -51,8 +51,8 @@ def with_steps_on(trace: Trace, wanted: str) -> Trace:
     for rank in ranks:
         rows = np.flatnonzero(mask & (of_rank == rank))
         if not len(rows):
-            place = f"rank {rank}" if len(ranks) > 1 else "the recording"
-            raise UsageError(f"--step-on {wanted!r}: {place} has no such range", _known(trace))
+            scope = f"rank {rank}" if len(ranks) > 1 else "the recording"
+            raise UsageError(f"--step-on {pattern!r}: {scope} has no such range", _ranges_hint(trace))
         number[rows] = _numbers([names.values[code] for code in names.codes[rows]])
     kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
     changed = trace.with_columns(kind=kind).with_ints(step=number)
@@ -65,20 +65,20 @@ def with_steps_on(trace: Trace, wanted: str) -> Trace:
         "1 range that matches {wanted} is a step (--step-on)",
         "{n} ranges that match {wanted} are the steps (--step-on)",
         int(mask.sum()),
-        wanted=wanted,
+        wanted=pattern,
     )
-    kept = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
+    unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
     # measured step times of the recorded steps do not belong to the chosen ones
     chosen = changed.with_ints(step=step).with_meta(timed={})
-    quality = (*kept, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
+    quality = (*unrelated, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
     return replace(chosen, quality=quality)
 
 
-def _matching(trace: Trace, wanted: str) -> BoolArray:
+def _matching(trace: Trace, pattern: str) -> BoolArray:
     names = trace.codes("name")
     ranges = trace.host & trace.rows("kind", *_RANGES)
-    exact: BoolArray = ranges & trace.rows("name", wanted)
-    return exact if exact.any() else ranges & names.lookup(matches(names.values, wanted), False)
+    exact: BoolArray = ranges & trace.rows("name", pattern)
+    return exact if exact.any() else ranges & names.lookup(matches(names.values, pattern), False)
 
 
 def _numbers(names: list[str]) -> list[int]:
@@ -88,14 +88,14 @@ def _numbers(names: list[str]) -> list[int]:
 
 def _part(trace: Trace, rows: IntArray) -> Trace:
     """Return the rows of one rank, with the columns that the assignment of steps reads."""
-    place = np.full(len(trace) + 1, NO_ROW, np.int64)
-    place[rows] = np.arange(len(rows))
+    new_row = np.full(len(trace) + 1, NO_ROW, np.int64)
+    new_row[rows] = np.arange(len(rows))
     columns = {name: trace.pick(name, rows) for name in ("kind", "device", "start_ns", "dur_ns", "step")}
-    columns["launched_by"] = pa.array(place[trace.ints("launched_by")[rows]])
+    columns["launched_by"] = pa.array(new_row[trace.ints("launched_by")[rows]])
     return Trace(pa.table(columns), trace.meta)
 
 
-def _known(trace: Trace) -> str:
+def _ranges_hint(trace: Trace) -> str:
     names, labels = trace.codes("name"), trace.host & trace.rows("kind", schema.ANNOTATION, schema.STEP)
     common = Counter(names.codes[labels].tolist()).most_common(3)
     shown = ", ".join(names.values[code] for code, _ in common)

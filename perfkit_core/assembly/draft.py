@@ -37,7 +37,7 @@ _SLICE: Final = 1 << 20
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedEvents:
     """Recorded events in any order. Assembly moves the columns out, so that memory holds only one copy of them.
 
     - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
@@ -48,11 +48,11 @@ class Recorded:
     columns: pa.Table
     parent: IntArray | None = None
 
-    def taken(self) -> dict[str, pa.ChunkedArray]:
+    def pop_columns(self) -> dict[str, pa.ChunkedArray]:
         """Return the columns by name, and remove them from this object. The caller frees a column by dropping it."""
-        held = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
+        columns = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
         self.columns = self.columns.schema.empty_table()
-        return held
+        return columns
 
 
 def integers(columns: pa.Table, name: str) -> IntArray:
@@ -71,23 +71,23 @@ def with_integers(columns: pa.Table, name: str, values: IntArray) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class DraftColumns(Columns):
-    """The columns of an event table before assembly. ``held`` contains the recorded columns. All other columns are
+    """The columns of an event table before assembly. ``recorded`` has the recorded columns. All other columns are
     constant: ``rank`` in the column rank, -1 in the columns parent and launched_by, null in the rest."""
 
     count: int
-    held: Mapping[str, pa.ChunkedArray]
+    recorded: Mapping[str, pa.ChunkedArray]
     rank: int | None
 
     @property
     def num_rows(self) -> int:
         return self.count
 
-    def known(self, name: str) -> bool:
-        return name in self.held or self._default(name) is not None
+    def has_values(self, name: str) -> bool:
+        return name in self.recorded or self._default(name) is not None
 
     def column(self, name: str) -> pa.ChunkedArray:
-        held = self.held.get(name)
-        return constant(self._default(name), RECORDED_TYPES[name], self.num_rows) if held is None else held
+        column = self.recorded.get(name)
+        return constant(self._default(name), RECORDED_TYPES[name], self.num_rows) if column is None else column
 
     def _default(self, name: str) -> int | None:
         if name == "rank":
@@ -144,15 +144,15 @@ def texts_taken(
     """Return the texts of the rows in ``order``, or of all rows if ``order`` is None. The caller ensures that
     ``order`` has no duplicates. ``instead`` maps rows of the column to replacement texts."""
     order = np.arange(len(column)) if order is None else order
-    others = pa.chunked_array([list(instead.values())], column.type)
-    if column.nbytes + others.nbytes <= OFFSETS_END:
+    replacements = pa.chunked_array([list(instead.values())], column.type)
+    if column.nbytes + replacements.nbytes <= OFFSETS_END:
         return pa.chunked_array([reordered(joined(column), order, instead)], column.type)
     if instead:
         source = np.arange(len(column))
-        source[list(instead)] = np.arange(len(column), len(column) + len(others))
-        order, column = source[order], pa.chunked_array([*column.chunks, *others.chunks], column.type)
+        source[list(instead)] = np.arange(len(column), len(column) + len(replacements))
+        order, column = source[order], pa.chunked_array([*column.chunks, *replacements.chunks], column.type)
     rows = pa.array(order)
     # A string array holds at most 2 GB of text.
-    whole = column.cast(pa.large_string()).combine_chunks()
-    pieces = [whole.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
+    large = column.cast(pa.large_string()).combine_chunks()
+    pieces = [large.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
     return pa.chunked_array(pieces, column.type)

@@ -142,8 +142,8 @@ def _captures(trace: Trace, begins: IntArray, ends: IntArray, nodes: IntArray) -
     rows = np.concatenate([begins, ends, nodes])
     thread, _ = groupby.distinct([trace.ints(name)[rows] for name in ("pid", "tid")], len(rows))
     _, moment = np.unique(trace.ints("start_ns")[rows], return_inverse=True)
-    place = thread * (len(rows) + 1) + moment  # sorts by thread, then by start
-    begin, other = place[: len(begins)], place[len(begins) :]
+    key = thread * (len(rows) + 1) + moment  # sorts by thread, then by start
+    begin, other = key[: len(begins)], key[len(begins) :]
     end, node = np.sort(other[: len(ends)]), np.sort(other[len(ends) :])
     nodes = nodes[np.argsort(other[len(ends) :], kind="stable")]
     until = np.append(end, np.iinfo(np.int64).max)[np.searchsorted(end, begin, "right")]
@@ -163,10 +163,10 @@ def captured(trace: Trace, calls: IntArray) -> BoolArray:
     order = np.lexsort((trace.ints("start_ns")[rows], thread))
     mark = np.repeat([1, -1, 0], [len(begins), len(ends), len(calls)])[order]  # begin, end, call
     first = np.append(True, np.diff(thread[order]) > 0)
-    place = np.arange(len(rows))
+    position = np.arange(len(rows))
     # the last mark before each call, and the next mark after it, on its thread
-    before = np.maximum.accumulate(np.where((mark != 0) | first, place, 0))
-    after = np.minimum.accumulate(np.where((mark != 0) | np.append(first[1:], True), place, len(rows))[::-1])[::-1]
+    before = np.maximum.accumulate(np.where((mark != 0) | first, position, 0))
+    after = np.minimum.accumulate(np.where((mark != 0) | np.append(first[1:], True), position, len(rows))[::-1])[::-1]
     inside = np.empty(len(rows), np.bool_)
     inside[order] = (mark[before] > 0) | (mark[after] < 0)
     return inside[len(begins) + len(ends) :]
@@ -270,8 +270,8 @@ def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
         parents.append(np.where(above < 0, launches[:, None], first + np.searchsorted(rows, above)).ravel())
         tables.append(_events(trace, launches, captured, rows))
         count += len(rows) * len(group)
-    own = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()}).events
-    table = pa.concat_tables([own, *tables]).unify_dictionaries()
+    recorded = trace.with_columns(**{name: of_nodes.column() for name, of_nodes in texts.items()}).events
+    table = pa.concat_tables([recorded, *tables]).unify_dictionaries()
     references = {
         "parent": np.concatenate(parents),
         "launched_by": np.append(launched_by, np.full(count - len(trace), NO_ROW)),
@@ -292,7 +292,7 @@ def _with_phases(trace: Trace) -> Trace:
     """Return the trace with the phase ``other`` for events outside all phases, if it has phases."""
     phase, other = _Texts(trace, "phase"), (trace.ints("self_ns") >= 0) | (trace.ints("launched_by") != NO_ROW)
     rows = np.flatnonzero(other & (trace.codes("phase").codes < 0))
-    if not trace.known("phase") or not len(rows):
+    if not trace.has_values("phase") or not len(rows):
         return trace
     phase.put(rows[None], [schema.OTHER] * len(rows))
     quality = tuple(finding for finding in trace.quality if finding.code != NO_PHASES)
@@ -341,10 +341,10 @@ def _mask(trace: Trace, rows: IntArray) -> BoolArray:
 def _events(trace: Trace, launches: IntArray, captured: Trace, rows: IntArray) -> pa.Table:
     """Return the captured events as events of each replay: at the start of its launch, without duration."""
     count = len(rows) * len(launches)
-    kept = ("name", "kind", "module", "phase", "shapes", "dtypes", "stack", "flops", "op_name", "args", "bytes")
+    copied = ("name", "kind", "module", "phase", "shapes", "dtypes", "stack", "flops", "op_name", "args", "bytes")
     of_launch = ("start_ns", "rank", "pid", "tid", "device", "step")
     of_event, at = np.tile(rows, len(launches)), np.repeat(launches, len(rows))
-    cells = {name: captured.pick(name, of_event) for name in kept}
+    cells = {name: captured.pick(name, of_event) for name in copied}
     cells |= {name: trace.pick(name, at) for name in of_launch}
     cells["category"] = pa.array([CATEGORY] * count)
     cells |= dict.fromkeys(("dur_ns", "self_ns", "parent", "launched_by"), pa.array(np.zeros(count, np.int64)))

@@ -135,7 +135,7 @@ def common_subsequence(calls: Labels, nodes: Labels) -> IntArray:
 def _equal(a: Labels, b: Labels) -> int:
     """Return how many of the first items are equal."""
     pairs = enumerate(zip(a, b, strict=False))
-    return next((number for number, (one, other) in pairs if one != other), min(len(a), len(b)))
+    return next((number for number, (label, other) in pairs if label != other), min(len(a), len(b)))
 
 
 def _subsequence(calls: Labels, nodes: Labels) -> IntArray:

@@ -68,8 +68,8 @@ class Replays:
 def _lacking(trace: Trace, launches: IntArray, nodes: IntArray, replay: IntArray) -> IntArray:
     """Return how many nodes each replay lacks compared with the largest replay of the same graph, shape (launches,).
     ``replay`` is the position in ``launches`` for each of ``nodes``. Two replays are of the same graph if the ids of
-    their graphs are equal. Without ids, they have the same place in the code and in the step, the smaller set of nodes
-    is a part of the larger one, and the larger one is at least as frequent."""
+    their graphs are equal. Without ids, they have the same launch site, the smaller set of nodes is a part of the
+    larger one, and the larger one is at least as frequent."""
     lacking = np.zeros(len(launches), np.int64)
     if len(launches) < 2:
         return lacking
@@ -78,24 +78,24 @@ def _lacking(trace: Trace, launches: IntArray, nodes: IntArray, replay: IntArray
     weight = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, len(trace.codes("name").values) + 1)
     names = groupby.sums(replay, len(launches), weight[code])
     graph = graph_ids(trace, nodes[groupby.first_rows(replay, len(launches))])
-    place = _places(trace, launches, graph)
-    _, first = groupby.distinct([place, names], len(launches))
-    for number in np.flatnonzero(np.bincount(place[first]) > 1).tolist():
-        same = np.flatnonzero(place == number)
+    site = _launch_sites(trace, launches, graph)
+    _, first = groupby.distinct([site, names], len(launches))
+    for number in np.flatnonzero(np.bincount(site[first]) > 1).tolist():
+        same = np.flatnonzero(site == number)
         sets = {at: tuple(sorted(Counter(code[replay == at].tolist()).items())) for at in same.tolist()}
         frequency = Counter(sets.values())
         for at, part in sets.items():
             larger = [
-                (Counter(dict(whole)) - Counter(dict(part))).total()
-                for whole, times in frequency.items()
-                if Counter(dict(part)) <= Counter(dict(whole)) and (graph[at] >= 0 or times >= frequency[part])
+                (Counter(dict(candidate)) - Counter(dict(part))).total()
+                for candidate, times in frequency.items()
+                if Counter(dict(part)) <= Counter(dict(candidate)) and (graph[at] >= 0 or times >= frequency[part])
             ]
             lacking[at] = max(larger)
     return lacking
 
 
-def _places(trace: Trace, launches: IntArray, graph: IntArray) -> IntArray:
-    """Return a number for the place of each launch of a graph: its rank and the id of its graph, or else the names of
+def _launch_sites(trace: Trace, launches: IntArray, graph: IntArray) -> IntArray:
+    """Return a number for the site of each launch of a graph: its rank and the id of its graph, or else the names of
     the innermost and outermost event around it, and how many launches with these names precede it in its step."""
     names, parent, step = trace.codes("name").codes, trace.ints("parent"), trace.ints("step")[launches]
     around = trace.host & ~trace.rows("kind", schema.STEP)
@@ -105,8 +105,8 @@ def _places(trace: Trace, launches: IntArray, graph: IntArray) -> IntArray:
     order = groupby.stable_order(key, len(first))
     before = np.empty_like(key)
     before[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])
-    place, _ = groupby.distinct([rank, graph, *code, np.where((graph < 0) & (step >= 0), before, 0)], len(launches))
-    return place
+    site, _ = groupby.distinct([rank, graph, *code, np.where((graph < 0) & (step >= 0), before, 0)], len(launches))
+    return site
 
 
 def _gaps(trace: Trace, work: IntArray, launch: IntArray) -> tuple[IntArray, IntArray, IntArray]:

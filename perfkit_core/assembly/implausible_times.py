@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from perfkit_core.algorithms import groupby, intervals
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
+from perfkit_core.assembly.draft import RECORDED_TYPES, RecordedEvents
 from perfkit_core.assembly.server_steps import with_args, with_kind
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model import schema
@@ -67,7 +67,7 @@ class Corrections:
     start_ns: IntArray
     findings: tuple[Finding, ...]
 
-    def recorded(self, draft: Trace, parent: IntArray | None) -> Recorded:
+    def recorded(self, draft: Trace, parent: IntArray | None) -> RecordedEvents:
         """Return the columns of a draft with corrected times. ``parent`` has the row of each row's parent."""
         rows = np.flatnonzero(self.rows)
         duration = draft.ints("dur_ns").copy()
@@ -75,13 +75,14 @@ class Corrections:
         recorded = zip(draft.pick("args", rows).to_pylist(), kinds, draft.ints("start_ns")[rows].tolist(),
                        duration[rows].tolist(), strict=True)  # fmt: skip
         duration[rows] = 0
-        changed = with_kind(with_args(draft, rows, [_kept(*values) for values in recorded]), rows, schema.IMPLAUSIBLE)
+        args = [_with_times(*values) for values in recorded]
+        changed = with_kind(with_args(draft, rows, args), rows, schema.IMPLAUSIBLE)
         changed = changed.with_columns(start_ns=pa.array(self.start_ns), dur_ns=pa.array(duration))
-        columns = [name for name in RECORDED_TYPES if name == "args" or draft.known(name)]
-        return Recorded(pa.table({name: changed.column(name) for name in columns}), parent)
+        columns = [name for name in RECORDED_TYPES if name == "args" or draft.has_values(name)]
+        return RecordedEvents(pa.table({name: changed.column(name) for name in columns}), parent)
 
 
-def _kept(args: str | None, kind: str, start_ns: int, dur_ns: int) -> str:
+def _with_times(args: str | None, kind: str, start_ns: int, dur_ns: int) -> str:
     """Return ``args`` with the recorded kind and times added."""
     times = {"recorded_kind": kind, "recorded_start_ns": start_ns, "recorded_dur_ns": dur_ns}
     text = msgspec.json.encode(times).decode()
@@ -114,11 +115,11 @@ def corrections(trace: Trace) -> Corrections | None:
     if not wrong.any() and not offsets:
         return None
     launched_by = trace.ints("launched_by")
-    place = np.clip(start, *window)  # a record with a wrong duration keeps its start
+    new_start = np.clip(start, *window)  # a record with a wrong duration keeps its start
     launched = clock & (launched_by != NO_ROW)
-    place[launched] = start[launched_by[launched]]
-    findings = _findings(trace, place, far, clock, overlong, offsets)
-    return Corrections(wrong, np.where(far | clock, place, start), findings)
+    new_start[launched] = start[launched_by[launched]]
+    findings = _findings(trace, new_start, far, clock, overlong, offsets)
+    return Corrections(wrong, np.where(far | clock, new_start, start), findings)
 
 
 def above_100_percent(trace: Trace) -> tuple[Finding, ...]:
@@ -298,9 +299,9 @@ def _beyond_the_end(trace: Trace, start: IntArray, host: BoolArray, timed: BoolA
 
 
 def _findings(
-    trace: Trace, place: IntArray, far: BoolArray, clock: BoolArray, overlong: BoolArray, offsets: list[_Offset]
+    trace: Trace, new_start: IntArray, far: BoolArray, clock: BoolArray, overlong: BoolArray, offsets: list[_Offset]
 ) -> tuple[Finding, ...]:
-    """Return the warnings. ``place``: the start that each row of another time gets."""
+    """Return the warnings. ``new_start``: the start that each row of another time gets."""
     findings = []
     if far.any():
         text = plural(
@@ -318,7 +319,7 @@ def _findings(
             "{n} device events cannot have run at their recorded times, up to {time:ns} from their launches or from "
             "all other events: they have times of another clock, which are not used",
             int(clock.sum()),
-            time=int(np.abs(trace.ints("start_ns") - place)[clock].max()),
+            time=int(np.abs(trace.ints("start_ns") - new_start)[clock].max()),
         )
         findings.append(Finding(OTHER_CLOCK, text))
     for device, rows, offset in offsets:

@@ -41,7 +41,7 @@ class Origins:
 
     call: IntArray  # index in `calls`, -1 if none, shape (rows,)
     calls: tuple[KernelCall, ...]
-    own: IntArray  # rows of the events that are calls themselves, not only inside one
+    call_rows: IntArray  # rows of the events that are calls themselves, not only inside one
 
 
 @once
@@ -53,29 +53,29 @@ def origins(trace: Trace) -> Origins:
         return Origins(call, (), np.flatnonzero(call >= 0))
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     names = trace.codes("name")
-    known = names.lookup(np.array([name in table.by_event for name in names.values], np.bool_), False)
+    named = names.lookup(np.array([name in table.by_event for name in names.values], np.bool_), False)
     spans = names.lookup(np.array([table.spans.get(name, -1) for name in names.values], np.int64), -1)
     span = nesting.nearest_on_path(parent, trace.host & (spans >= 0))
 
-    rows = np.flatnonzero(known & trace.host & trace.operators)
+    rows = np.flatnonzero(named & trace.host & trace.operators)
     run = np.where(span[rows] == NO_ROW, parent[rows], span[rows])
     # An operator inside another operator of the run is not called by the graph.
     outer = nesting.nearest_above(parent, trace.operators)[rows]
     direct = (run != NO_ROW) & (outer <= run)
     rows, run = rows[direct], run[direct]
 
-    kernels = np.flatnonzero(known & ~trace.host & trace.rows("kind", KERNEL) & (launched_by != NO_ROW))
+    kernels = np.flatnonzero(named & ~trace.host & trace.rows("kind", KERNEL) & (launched_by != NO_ROW))
     around = span[launched_by[kernels]]
     around = np.where(around == NO_ROW, parent[launched_by[kernels]], around)
     replayed = (around != NO_ROW) & ~np.isin(around, run)
     rows, run = np.append(rows, kernels[replayed]), np.append(run, around[replayed])
 
     call[rows] = table.matched(names, rows, run, np.append(spans, -1)[run])
-    own = np.flatnonzero(call >= 0)
+    call_rows = np.flatnonzero(call >= 0)
     call = nesting.last_on_path(parent, call)
     launched = (launched_by != NO_ROW) & (call == NO_CALL)
     call[launched] = call[launched_by[launched]]
-    return Origins(call, tuple(table.calls), own)
+    return Origins(call, tuple(table.calls), call_rows)
 
 
 class _CallTable:
@@ -112,7 +112,7 @@ class _CallTable:
         graphs = {row: self._graph_of(names.values[code] for code in codes) for row, codes in by_run}
         table["graph"] = table["graph"].where(~unknown, table["run"].map(graphs))
         same = table.groupby(["run", "name"])["graph"]
-        place, count = same.cumcount(), same.transform("size")
+        ordinal, count = same.cumcount(), same.transform("size")
         answer = np.full(len(rows), NO_CALL, np.int64)
         for part in table.groupby(["graph", "name"]).groups.values():
             graph_number, code = (int(table[name][part[0]]) for name in ("graph", "name"))
@@ -121,7 +121,7 @@ class _CallTable:
                 answer[part] = self._by_name(event)
             elif (graph_number, event) in self._first:
                 first, calls = self._first[graph_number, event]
-                answer[part] = np.where(count[part] == calls, first + place[part], self._all_of(graph_number, event))
+                answer[part] = np.where(count[part] == calls, first + ordinal[part], self._all_of(graph_number, event))
         return answer
 
     def _graph_of(self, events: Iterable[str]) -> int:
@@ -157,25 +157,25 @@ def with_graphs(trace: Trace, graphs: Sequence[CompiledGraph]) -> Trace:
     if not graphs:
         return trace
     trace = trace.with_meta(compiled=tuple(graphs))
-    found = origins(trace)
-    if not len(found.own):
+    origin = origins(trace)
+    if not len(origin.call_rows):
         return trace
     columns = {}
     layer = _layer_names(trace)
     module = trace.codes("module")
-    calls = np.append(found.call, NO_CALL)
+    calls = np.append(origin.call, NO_CALL)
     pairs = pd.MultiIndex.from_arrays([calls[:-1], module.codes])
     number, distinct = pairs.factorize()
     paths = [
-        layer(None if around < 0 else module.values[around], None if call < 0 else found.calls[call].module)
+        layer(None if around < 0 else module.values[around], None if call < 0 else origin.calls[call].module)
         for call, around in distinct
     ]
     columns["module"] = _column(paths, number)
     if not trace.rows("kind", PYTHON).any():
         stack = trace.codes("stack")
-        lines = [call.stack for call in found.calls]
-        own = np.where(stack.codes >= 0, len(lines) + stack.codes, np.where(found.call >= 0, found.call, -1))
-        columns["stack"] = _column([*lines, *stack.values, None], own)
+        lines = [call.stack for call in origin.calls]
+        stack_code = np.where(stack.codes >= 0, len(lines) + stack.codes, np.where(origin.call >= 0, origin.call, -1))
+        columns["stack"] = _column([*lines, *stack.values, None], stack_code)
     return trace.with_columns(**columns)
 
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.algorithms.arrays import BoolArray, joined, picked
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 
 _MODULE_PREFIX: Final = "perfkit.module:"
 _BACKWARD: Final = "backward"
@@ -151,7 +151,7 @@ def parse_collective_label(name: str) -> Collective | None:
     )
 
 
-def with_labels(recorded: Recorded) -> Recorded:
+def with_labels(recorded: RecordedEvents) -> RecordedEvents:
     """Evaluate the labels of collectives, and return the events. The name of a labelled event becomes the canonical
     name of the collective. ``args`` gets the description. ``bytes`` gets the message size if it is null."""
     columns = recorded.columns
@@ -194,9 +194,9 @@ def replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa
             pieces.append(pc.replace_with_mask(piece, pa.array(here), values))
         else:  # few rows are replaced (see ``_FEW``): copy the unchanged rows between them
             parts, begin = [], 0
-            for number, place in enumerate(np.flatnonzero(here).tolist()):
-                parts += [piece.slice(begin, place - begin), values.slice(number, 1)]
-                begin = place + 1
+            for number, index in enumerate(np.flatnonzero(here).tolist()):
+                parts += [piece.slice(begin, index - begin), values.slice(number, 1)]
+                begin = index + 1
             pieces.append(pa.concat_arrays([*parts, piece.slice(begin)]))
     position = columns.schema.get_field_index(name)
     return columns.set_column(position, name, pa.chunked_array(pieces, columns[name].type))

@@ -61,13 +61,13 @@ def assign(trace: Trace) -> pa.ChunkedArray:
     """Return the column ``module`` as a dictionary array, shape (rows,). Without calls of layers, return the recorded
     column. ``trace`` must have the recorded phases. It may have a column ``layer``."""
     calls = labelled(trace)
-    if not calls.paths and trace.known(LAYER):
+    if not calls.paths and trace.has_values(LAYER):
         calls = _nested_calls(trace)
     if not calls.paths:
         return trace.column("module")
-    own = np.where(calls.path >= 0, calls.path, calls.mark)
-    own = np.where(own >= 0, own, _assign_backward(trace, calls.path, calls.mark))
-    module = nesting.last_on_path(trace.ints("parent"), own)
+    layer = np.where(calls.path >= 0, calls.path, calls.mark)
+    layer = np.where(layer >= 0, layer, _assign_backward(trace, calls.path, calls.mark))
+    module = nesting.last_on_path(trace.ints("parent"), layer)
     launched_by = trace.ints("launched_by")
     launched = launched_by != NO_ROW
     module[launched] = module[launched_by[launched]]
@@ -104,29 +104,29 @@ def _nested_calls(trace: Trace) -> Calls:
     # Checkpointing calls layers again in the backward pass, where no other layer encloses them. If a single path
     # ends with the name of such a layer (for example ``Conv2d_3``), the call belongs to this path.
     plain = _joined(parent, parts, {})
-    known = {
+    fixed_paths = {
         node: plain[below[parts[node]][0]]
         for node, above in enumerate(parent)
         if above == NO_ROW and len(below.get(parts[node], ())) == 1
     }
-    path_of_node = _joined(parent, parts, known)
+    path_of_node = _joined(parent, parts, fixed_paths)
     paths = list(dict.fromkeys(path_of_node))
     position = {path: number for number, path in enumerate(paths)}
     number = np.array([*(position[path] for path in path_of_node), -1], np.int64)
     return Calls(paths, number[tree.node], _no_numbers(trace))
 
 
-def _joined(parent: list[int], parts: list[str], known: dict[int, str]) -> list[str]:
+def _joined(parent: list[int], parts: list[str], fixed_paths: dict[int, str]) -> list[str]:
     paths: list[str] = []
     for node, above in enumerate(parent):
-        whole = parts[node] if above == NO_ROW else paths[above] + CALL_SEPARATOR + parts[node]
-        paths.append(known.get(node, whole))
+        path = parts[node] if above == NO_ROW else paths[above] + CALL_SEPARATOR + parts[node]
+        paths.append(fixed_paths.get(node, path))
     return paths
 
 
 def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     """Return the layer of each backward node, and NONE for all other events, shape (rows,)."""
-    if not (mark >= 0).any() and not trace.known("sequence"):  # nothing links a node to a forward pass
+    if not (mark >= 0).any() and not trace.has_values("sequence"):  # nothing links a node to a forward pass
         return np.broadcast_to(np.int64(NONE), len(trace))
     parent = trace.ints("parent")
     operator = trace.host & trace.rows("kind", *OPERATOR_KINDS)
@@ -139,11 +139,11 @@ def _assign_backward(trace: Trace, path: IntArray, mark: IntArray) -> IntArray:
     if not len(rows):
         return result
     around = nesting.nearest_on_path(parent, node)
-    known = _by_number(trace, path, rows, around)
+    by_number = _by_number(trace, path, rows, around)
     above = nesting.nearest_above(parent, node | span)[rows]
     # sort nodes by process, thread, step and enclosing event, then in the order in which the autograd engine ran them
     order = np.lexsort((rows, above, trace.ints("step")[rows], trace.ints("tid")[rows], trace.ints("pid")[rows]))
-    numbers = _by_marks(trace, mark, rows[order], around, above[order], known[order])
+    numbers = _by_marks(trace, mark, rows[order], around, above[order], by_number[order])
     result[rows[order]] = np.maximum(numbers, NONE)
     return result
 
@@ -163,25 +163,25 @@ def _by_number(trace: Trace, path: IntArray, rows: IntArray, around: IntArray) -
     number = np.where(first >= 0, first, below)[rows]
     node = np.zeros(len(trace), np.bool_)
     node[rows] = True
-    made = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS) & (sequence >= 0) & ~node)
+    forward = np.flatnonzero(trace.host & trace.rows("kind", *OPERATOR_KINDS) & (sequence >= 0) & ~node)
     call = np.append(path, NONE)[nesting.nearest_on_path(parent, path >= 0)]
-    made = made[np.lexsort((made, sequence[made]))]
+    forward = forward[np.lexsort((forward, sequence[forward]))]
     width = len(trace) + 1
-    at = np.searchsorted(sequence[made] * width + made, number * width + rows) - 1
+    at = np.searchsorted(sequence[forward] * width + forward, number * width + rows) - 1
     hit = (at >= 0) & (number >= 0)
-    hit[hit] = sequence[made[at[hit]]] == number[hit]
+    hit[hit] = sequence[forward[at[hit]]] == number[hit]
     layers = np.full(len(rows), UNKNOWN, np.int64)
-    layers[hit] = call[made[at[hit]]]
+    layers[hit] = call[forward[at[hit]]]
     return layers
 
 
 def _by_marks(
-    trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, known: IntArray
+    trace: Trace, mark: IntArray, rows: IntArray, around: IntArray, above: IntArray, by_number: IntArray
 ) -> IntArray:
     """Return the layer of each node, or UNKNOWN, shape (len(rows),).
 
     - ``rows``: the nodes, in the order in which the autograd engine ran them
-    - for each node: ``above`` is the enclosing event, and ``known`` is the layer (UNKNOWN if not yet known)
+    - for each node: ``above`` is the enclosing event, and ``by_number`` is the layer by sequence number, or UNKNOWN
     - for each event: ``mark`` is the layer that it marks, and ``around`` is the node that contains the event
     """
     names = trace.codes("name")
@@ -198,31 +198,31 @@ def _by_marks(
     listed = np.array([number[node] for nodes in lists for node in nodes], np.int64)
     start = np.concatenate([[0], np.cumsum([len(nodes) for nodes in lists])]).astype(np.int64)
     # for each event name, the number of the listed node with this name; -1 if no list contains the name
-    own = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
+    list_code = np.array([number.get(name, number.get(name.partition("_")[2], -1)) for name in names.values], np.int64)
     group = np.stack([trace.ints(name)[rows] for name in ("pid", "tid", "step")] + [above])
     fresh = np.append(True, (group[:, 1:] != group[:, :-1]).any(axis=0))
-    wanted = own[names.codes[rows]]
+    node_number = list_code[names.codes[rows]]
     name = names.codes[marks]
     path, turn, left, begin = np.zeros((4, len(marks) + 1), np.int64)
     rest = np.full(int((start[name + 1] - start[name]).sum()), -1, np.int64)
     layers = np.empty(len(rows), np.int64)
-    _walk(fresh, first, mark[marks], name, listed, start, wanted, known, path, turn, left, begin, rest, layers)
+    _walk(fresh, first, mark[marks], name, listed, start, node_number, by_number, path, turn, left, begin, rest, layers)
     return layers
 
 
 @compiled
 def _walk(
     fresh: BoolArray, first: IntArray, mark: IntArray, name: Int32Array, listed: IntArray, start: IntArray,
-    wanted: IntArray, known: IntArray, path: Out[IntArray], turn: Out[IntArray], left: Out[IntArray],
-    begin: Out[IntArray], rest: Out[IntArray], found: Out[IntArray],
+    node: IntArray, by_number: IntArray, path: Out[IntArray], turn: Out[IntArray], left: Out[IntArray],
+    begin: Out[IntArray], rest: Out[IntArray], layers: Out[IntArray],
 ) -> None:  # fmt: skip
-    """Set ``found`` to the layer of each backward node by the rules in the docstring of this module. A call of a layer
+    """Set ``layers`` to the layer of each backward node by the rules in the docstring of this module. A call of a layer
     is open from its mark until all nodes that the mark lists have occurred.
 
     The other arrays are working memory. For each call, ``turn`` is the last node that was assigned to it, and ``left``
     is how many of the listed nodes have not occurred yet. ``rest[begin[c]:begin[c + 1]]`` are these nodes."""
     low = high = 0  # calls before ``low`` are complete, and calls from ``high`` on have not begun
-    for i in range(len(wanted)):
+    for i in range(len(node)):
         if fresh[i]:
             low = high
         while low < high and left[low] == 0:
@@ -237,24 +237,24 @@ def _walk(
             if mine < 0:
                 mine = high
                 for k in range(begin[high], at):  # the node around the mark has occurred: remove it
-                    if rest[k] == wanted[i]:
+                    if rest[k] == node[i]:
                         rest[k] = -1
                         left[high] -= 1
                         break
             high += 1
         if mine >= 0:
-            found[i] = path[mine]
-        elif known[i] != UNKNOWN:
-            found[i] = known[i]
+            layers[i] = path[mine]
+        elif by_number[i] != UNKNOWN:
+            layers[i] = by_number[i]
         else:
-            best, slot = _longest_waiting(low, high if wanted[i] >= 0 else low, turn, begin, rest, wanted[i])
+            best, slot = _longest_waiting(low, high if node[i] >= 0 else low, turn, begin, rest, node[i])
             if best >= 0:
                 rest[slot] = -1
                 left[best] -= 1
                 turn[best] = i
-                found[i] = path[best]
+                layers[i] = path[best]
             else:
-                found[i] = UNKNOWN if fresh[i] else found[i - 1]
+                layers[i] = UNKNOWN if fresh[i] else layers[i - 1]
 
 
 @compiled

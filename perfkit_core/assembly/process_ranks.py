@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.algorithms.arrays import NO_ROW, IntArray, one_of
-from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
+from perfkit_core.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
 from perfkit_core.language.messages import message
 from perfkit_core.model import schema
 from perfkit_core.model.meta import PROCESSES_MIXED, Finding
@@ -21,7 +21,7 @@ SEVERAL_NUMBERS: Final = 1 << 30
 SEVERAL: Final = "several-processes"
 
 
-def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
+def with_ranks(recorded: RecordedEvents) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     """Return the events with the column ``rank`` if they are from several processes, and data-quality warnings.
 
     The ranks are those that the ids of the processes say. Otherwise, each process with operators is a rank, in the
@@ -41,8 +41,8 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
         rank[stated >= 0] = number
         return _split(recorded, rank)
     pid = integers(columns, "pid")
-    known = pid[pid >= 0]
-    if not len(known) or known.min() == known.max():
+    pids = pid[pid >= 0]
+    if not len(pids) or pids.min() == pids.max():
         return recorded, ()
     processes = np.unique(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid >= 0)])
     if len(processes) < 2:
@@ -71,7 +71,7 @@ def with_ranks(recorded: Recorded) -> tuple[Recorded, tuple[Finding, ...]]:
     return _split(recorded, rank)
 
 
-def _split(recorded: Recorded, rank: IntArray) -> tuple[Recorded, tuple[Finding, ...]]:
+def _split(recorded: RecordedEvents, rank: IntArray) -> tuple[RecordedEvents, tuple[Finding, ...]]:
     count, recorded = len(np.unique(rank)), _with(recorded, "rank", rank)
     if count < 2:
         return recorded, ()
@@ -79,7 +79,7 @@ def _split(recorded: Recorded, rank: IntArray) -> tuple[Recorded, tuple[Finding,
     return recorded, (Finding(SEVERAL, text, note=True),)
 
 
-def _with(recorded: Recorded, name: str, values: IntArray) -> Recorded:
+def _with(recorded: RecordedEvents, name: str, values: IntArray) -> RecordedEvents:
     return replace(recorded, columns=with_integers(recorded.columns, name, values))
 
 

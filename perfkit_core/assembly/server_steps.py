@@ -114,9 +114,9 @@ def _described(texts: Sequence[str | None]) -> list[ServingStep | None]:
 def serving_steps(trace: Trace) -> tuple[IntArray, list[ServingStep]]:
     """Return the rows of the steps that a server described, in the order of the trace, and their descriptions."""
     rows = np.flatnonzero(trace.host & trace.rows("kind", schema.STEP))
-    known = [(row, step) for row, step in zip(rows, _described(trace.pick("args", rows).to_pylist()), strict=True)
-             if step is not None and step.kind in KINDS]  # fmt: skip
-    return np.array([row for row, _ in known], np.int64), [step for _, step in known]
+    described = [(row, step) for row, step in zip(rows, _described(trace.pick("args", rows).to_pylist()), strict=True)
+                 if step is not None and step.kind in KINDS]  # fmt: skip
+    return np.array([row for row, _ in described], np.int64), [step for _, step in described]
 
 
 def with_server_steps(draft: Trace) -> Trace:
@@ -124,19 +124,19 @@ def with_server_steps(draft: Trace) -> Trace:
     ``step``."""
     rows = np.flatnonzero(draft.host & draft.rows("kind", schema.STEP))
     numbered = draft.ints("step")[rows] >= 0
-    own, ranges = rows[numbered], rows[~numbered]  # the name of a server's range has no number
+    framework_steps, ranges = rows[numbered], rows[~numbered]  # the name of a server's range has no number
     ranges = ranges[[step is not None for step in _described(draft.pick("args", ranges).to_pylist())]]
     if not len(ranges):
         return draft
     thread, _ = groupby.distinct([draft.ints(name)[ranges] for name in ("pid", "tid")], len(ranges))
     start, end = draft.ints("start_ns"), draft.end_ns
     outer = ranges[nesting.nest(thread, start[ranges], end[ranges]) == NO_ROW]
-    if not len(own):
+    if not len(framework_steps):
         return with_kind(draft, np.setdiff1d(ranges, outer), schema.ANNOTATION)
-    step = np.searchsorted(start[own], start[outer], side="right") - 1
-    inside = (step >= 0) & (start[outer] < end[own][step])
-    only = inside & (np.bincount(step[inside], minlength=len(own))[step] == 1)
-    steps, descriptions = own[step[only]], _described(draft.pick("args", outer[only]).to_pylist())
+    step = np.searchsorted(start[framework_steps], start[outer], side="right") - 1
+    inside = (step >= 0) & (start[outer] < end[framework_steps][step])
+    only = inside & (np.bincount(step[inside], minlength=len(framework_steps))[step] == 1)
+    steps, descriptions = framework_steps[step[only]], _described(draft.pick("args", outer[only]).to_pylist())
     args = draft.pick("args", steps).to_pylist()
     texts = [with_step(*pair) for pair in zip(args, descriptions, strict=True)]
     return with_kind(with_args(draft, steps, texts), ranges, schema.ANNOTATION)

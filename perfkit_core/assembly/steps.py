@@ -144,14 +144,14 @@ def steps_of_other_profilers(trace: Trace) -> tuple[IntArray, tuple[Finding, ...
         if not free:
             series.append([])
         (following or free or series[-1:])[0].append(step)
-    kept = max(series, key=lambda steps: int((end[steps] - start[steps]).sum()))
+    longest = max(series, key=lambda steps: int((end[steps] - start[steps]).sum()))
     text = message(
         "{count} profilers marked steps at the same time: {others} of {all} recorded steps are not counted",
         count=len(series),
-        others=len(rows) - len(kept),
+        others=len(rows) - len(longest),
         all=len(rows),
     )
-    return np.delete(rows, kept), (Finding("steps-of-several-profilers", text),)
+    return np.delete(rows, longest), (Finding("steps-of-several-profilers", text),)
 
 
 def warm_up_work(trace: Trace) -> tuple[IntArray, tuple[Finding, ...]]:
@@ -330,9 +330,9 @@ def _forward_roots(trace: Trace, phase: PhaseArray) -> IntArray:
     sequence = trace.ints("sequence")
     numbered = np.flatnonzero(sequence >= 0)
     number, node = sequence[numbered], around[numbered] == _BACKWARD
-    made = ~node & np.isin(number, number[node])
-    rows = numbered[made][::-1]
-    _, first = groupby.distinct([*_thread_keys(trace, rows), number[made][::-1]], len(rows))
+    has_node = ~node & np.isin(number, number[node])
+    rows = numbered[has_node][::-1]
+    _, first = groupby.distinct([*_thread_keys(trace, rows), number[has_node][::-1]], len(rows))
     makers = rows[first]
     proof = np.zeros(len(trace), np.bool_)
     proof[makers[around[makers] < 0]] = True

@@ -30,9 +30,9 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     tree, labels = call_paths(trace)
     texts = [";".join(frame.translate(_UNSAFE) for frame in label) for label in labels]
     sizes, values = np.array([len(text) + 1 for text in texts], np.int64)[tree.key], weigh(trace, weight)
-    tree, cut = cut_to(_MAX_CHARACTERS, tree, sizes, tree.own(values) != 0)
+    tree, cut = cut_to(_MAX_CHARACTERS, tree, sizes, tree.exclusive(values) != 0)
     empty = True
-    for piece in _pieces(_lines(tree, texts, tree.own(values))):
+    for piece in _pieces(_lines(tree, texts, tree.exclusive(values))):
         file.write(piece.encode())
         empty = False
     if empty:

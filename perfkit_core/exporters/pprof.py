@@ -86,10 +86,10 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
     builder = _Builder(profile_class()(), begins)
     tree, labels = call_paths(trace)
     weights = [weigh(trace, weight) for weight, _, _ in SAMPLE_TYPES]
-    weighted = np.logical_or.reduce([tree.own(values) != 0 for values in weights])
+    weighted = np.logical_or.reduce([tree.exclusive(values) != 0 for values in weights])
     frames = np.array([len(label) for label in labels], np.int64)[tree.key]
     tree, cut = cut_to(_MAX_FRAMES, tree, frames, weighted)
-    values = np.stack([tree.own(values) for values in weights], axis=1)
+    values = np.stack([tree.exclusive(values) for values in weights], axis=1)
     builder.head(trace, bool(values[:, -1].any()))
     empty = True
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:

@@ -97,8 +97,8 @@ def scrub(trace: Trace, *, paths: bool = False, remove: Iterable[str] = ()) -> T
     All texts of the events, the metadata and the findings are cleaned, keys of dictionaries included, except for words
     of perfkit itself, such as ``kernel``."""
     texts = _Texts(trace, paths, remove)
-    columns = {name: _mapped(trace.column(name), texts.clean) for name in _TEXTS if trace.known(name)}
-    if trace.known("args"):
+    columns = {name: _mapped(trace.column(name), texts.clean) for name in _TEXTS if trace.has_values(name)}
+    if trace.has_values("args"):
         columns["args"] = _mapped(trace.column("args"), texts.arguments).cast(pa.string())
     quality = tuple(texts.finding(shareable_finding(finding)) for finding in trace.quality)
     return Trace(trace.with_columns(**columns).events, texts.meta(shareable(trace.meta)), quality)
@@ -285,8 +285,8 @@ def _named(header: Mapping[str, Any]) -> dict[str, str]:
 def _all_texts(trace: Trace) -> Iterator[str]:
     """Yield the distinct texts of the columns, and the metadata and the findings as JSON."""
     for name in _TEXTS:
-        yield from trace.codes(name).values if trace.known(name) else ()
-    yield from filter(None, trace.column("args").unique().to_pylist() if trace.known("args") else ())
+        yield from trace.codes(name).values if trace.has_values(name) else ()
+    yield from filter(None, trace.column("args").unique().to_pylist() if trace.has_values("args") else ())
     yield msgspec.json.encode(trace.meta).decode()
     yield msgspec.json.encode(list(map(StoredFinding.of, trace.quality))).decode()
 

@@ -145,9 +145,9 @@ def message(template: str, /, **values: Any) -> Message:
     return Message(template, {name: _value(value) for name, value in values.items()})
 
 
-def plural(one: str, many: str, n: int, /, **values: Any) -> Message:
-    """Return a message that uses ``one`` or ``many``, depending on the count ``n``. Both may contain ``{n}``."""
-    return Message(one, {"n": int(n)} | {name: _value(value) for name, value in values.items()}, many)
+def plural(singular: str, many: str, n: int, /, **values: Any) -> Message:
+    """Return a message that uses ``singular`` or ``many``, depending on the count ``n``. Both may contain ``{n}``."""
+    return Message(singular, {"n": int(n)} | {name: _value(value) for name, value in values.items()}, many)
 
 
 def mark(template: str) -> str:
@@ -179,7 +179,7 @@ def _value(value: Any) -> Value:
     if hasattr(value, "item"):  # a numpy number
         return _value(value.item())
     if isinstance(value, Iterable):
-        return tuple(_value(one) for one in value)  # type: ignore[misc]
+        return tuple(_value(item) for item in value)  # type: ignore[misc]
     return str(value)
 
 

@@ -84,7 +84,7 @@ _QUANTITY: Final = re.compile(r"(?P<number>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE]
 
 def family(unit: str) -> Family | None:
     """Return the family of units of the declared unit of a column, or None for plain numbers and text."""
-    return next((known for known in FAMILIES if known.suffix == unit), None)
+    return next((candidate for candidate in FAMILIES if candidate.suffix == unit), None)
 
 
 def format_count(count: float) -> str:

@@ -106,12 +106,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
     def count(self) -> int | None:
         """Return the number of elements of all untied parameters, or None for an uninitialised lazy layer."""
-        own = [p.shape for p in self.parameters if p.tied_to is None]
-        return None if None in own else sum(int(np.prod(shape, dtype=np.int64)) for shape in own if shape is not None)
+        shapes = [p.shape for p in self.parameters if p.tied_to is None]
+        return None if None in shapes else sum(int(np.prod(s, dtype=np.int64)) for s in shapes if s is not None)
 
     def trainable(self) -> int:
-        own = [p.shape for p in self.parameters if p.tied_to is None and p.trainable and p.shape is not None]
-        return sum(int(np.prod(shape, dtype=np.int64)) for shape in own)
+        shapes = [p.shape for p in self.parameters if p.tied_to is None and p.trainable and p.shape is not None]
+        return sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes)
 
     def size(self) -> int:
         return sum(p.bytes or 0 for p in self.parameters if p.tied_to is None)

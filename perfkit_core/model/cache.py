@@ -44,14 +44,14 @@ class Cache:
     def result(self, key: Any, make: Callable[[], Any], size: int, purpose: str) -> Any:
         """Return the result of ``make``, which is called the first time. ``size`` is the memory that it needs in bytes,
         and ``purpose`` its name in the error. Raises UsageError if it exceeds the limit of memory."""
-        found = self._results.get(key, _ABSENT)
-        if found is _ABSENT:
-            found = self._dropped.get(key, _ABSENT)
-            if found is _ABSENT:
+        result = self._results.get(key, _ABSENT)
+        if result is _ABSENT:
+            result = self._dropped.get(key, _ABSENT)
+            if result is _ABSENT:
                 memory_limit.require(size, purpose)
-                found = make()
-            self._results[key] = found
-        return found
+                result = make()
+            self._results[key] = result
+        return result
 
     def update(self, results: Mapping[Any, Any]) -> None:
         self._results.update(results)
@@ -61,12 +61,12 @@ class Cache:
     ) -> Cache:
         """Return a cache of the results whose key is a tuple (one of ``words``, a name that is not in ``without``, …),
         as ``change`` returns them. It shares their memory."""
-        kept = {
+        results = {
             key: change(value)
             for key, value in list(self._results.items())  # a copy, as another thread may add a key
             if isinstance(key, tuple) and key[0] in words and key[1] not in without
         }
-        return Cache(kept)
+        return Cache(results)
 
     def droppable(self) -> Iterator[tuple[int, Callable[[], None]]]:
         """Yield the size in bytes of each result, and a function that drops the result."""
@@ -112,16 +112,16 @@ def once(make: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]
     name = f"{make.__module__}.{make.__qualname__}"
 
     @wraps(make)
-    def kept(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
+    def cached(subject: C, *args: P.args, **kwargs: P.kwargs) -> R:
         def result() -> R:
-            made = make(subject, *args, **kwargs)
-            for part in _parts(made) or (made,):
+            value = make(subject, *args, **kwargs)
+            for part in _parts(value) or (value,):
                 if isinstance(part, np.ndarray):
                     part.setflags(write=False)
-            return made
+            return value
 
         size = CELL_BYTES * len(subject) if isinstance(subject, Sized) else 0
-        found = subject._cache.result((name, args, tuple(kwargs.items())), result, size, "a result of the views")
-        return cast(R, found)
+        answer = subject._cache.result((name, args, tuple(kwargs.items())), result, size, "a result of the views")
+        return cast(R, answer)
 
-    return cast(Callable[Concatenate[C, P], R], kept)
+    return cast(Callable[Concatenate[C, P], R], cached)

@@ -90,8 +90,8 @@ def _check_cells(
         end = np.arange(first, first + len(at)) if name == "parent" else np.int64(rows)
         if at.min(initial=NO_ROW) < NO_ROW or (at >= end).any():
             row = int(np.argmax((at < NO_ROW) | (at >= end)))
-            which = "an earlier row" if name == "parent" else "a row"
-            raise ValueError(f"the column {name} of row {first + row} is {at[row]}, which is not {which} of the table")
+            target = "an earlier row" if name == "parent" else "a row"
+            raise ValueError(f"the column {name} of row {first + row} is {at[row]}, which is not {target} of the table")
 
 
 def _all_in(numbers: pa.Array, count: int) -> bool:

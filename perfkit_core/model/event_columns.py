@@ -26,7 +26,7 @@ class Columns(ABC):
         """The number of events. This reads no column."""
 
     @abstractmethod
-    def known(self, name: str) -> bool:
+    def has_values(self, name: str) -> bool:
         """Return whether a column has a value that is not null."""
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
@@ -39,13 +39,13 @@ class Columns(ABC):
         return sliced(self.chunks(name), first, end)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        if not self.known(name):
+        if not self.has_values(name):
             return constant(None, schema.SCHEMA.field(name).type, self.num_rows)
         return pa.chunked_array(list(self.chunks(name)), schema.SCHEMA.field(name).type)
 
     def magnitude(self, name: str) -> int:
         """Return the largest absolute value of an integer column, or a larger number. Return 0 without values."""
-        return max(map(_magnitude, self.chunks(name)), default=0) if self.known(name) else 0
+        return max(map(_magnitude, self.chunks(name)), default=0) if self.has_values(name) else 0
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
         """Return the values of a column in the given ``rows``, in the order of ``rows``."""
@@ -69,15 +69,15 @@ def picked_by_part(
     first_row: IntArray, rows: np.ndarray[Any, np.dtype[Any]], pick: Callable[[int, IntArray], pa.Array], name: str
 ) -> pa.Array:
     """Return the values of column ``name`` in the given ``rows``, taken from several parts one by one. Part i begins at
-    ``first_row[i]``, and ``pick(i, own)`` returns the values in its ``own`` rows."""
+    ``first_row[i]``, and ``pick(i, part_rows)`` returns the values in its rows ``part_rows``."""
     part = np.searchsorted(first_row[1:], rows, side="right")
     order = np.argsort(part, kind="stable")
     numbers, begins = np.unique(part[order], return_index=True)
     of_part = np.split(rows[order], begins[1:]) if len(rows) else []
-    cells = [pick(number, own - first_row[number]) for number, own in zip(numbers.tolist(), of_part, strict=True)]
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return joined(pa.chunked_array(cells, schema.SCHEMA.field(name).type)).take(pa.array(place))
+    cells = [pick(i, part_rows - first_row[i]) for i, part_rows in zip(numbers.tolist(), of_part, strict=True)]
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return joined(pa.chunked_array(cells, schema.SCHEMA.field(name).type)).take(pa.array(position))
 
 
 def moved(references: Iterable[pa.Array], by: int) -> Iterator[pa.Array]:
@@ -100,7 +100,7 @@ class TableColumns(Columns):
     def num_rows(self) -> int:
         return int(self.events.num_rows)
 
-    def known(self, name: str) -> bool:
+    def has_values(self, name: str) -> bool:
         return bool(self.events.column(name).null_count < self.num_rows)
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -119,8 +119,8 @@ class ChangedColumns(Columns):
     def num_rows(self) -> int:
         return self.base.num_rows
 
-    def known(self, name: str) -> bool:
-        return self._of(name).known(name)
+    def has_values(self, name: str) -> bool:
+        return self._of(name).has_values(name)
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         return self._of(name).chunks(name)
@@ -151,8 +151,8 @@ class JoinedColumns(Columns):
     def num_rows(self) -> int:
         return sum(part.num_rows for part in self.parts)
 
-    def known(self, name: str) -> bool:
-        return any(part.known(name) for part in self.parts)
+    def has_values(self, name: str) -> bool:
+        return any(part.has_values(name) for part in self.parts)
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
         return self.between(name, 0, self.num_rows)
@@ -162,7 +162,7 @@ class JoinedColumns(Columns):
         for part in self.parts:
             rows = max(first - offset, 0), min(end - offset, part.num_rows)
             if rows[0] < rows[1]:
-                chunks = part.between(name, *rows) if part.known(name) else sliced(part.column(name).chunks, *rows)
+                chunks = part.between(name, *rows) if part.has_values(name) else sliced(part.column(name).chunks, *rows)
                 yield from moved(chunks, offset) if name in ROW_REFERENCES else chunks
             offset += part.num_rows
 
@@ -173,7 +173,7 @@ class JoinedColumns(Columns):
         if name in ROW_REFERENCES:
             return Columns.pick(self, name, rows)
         first_row = np.append(0, np.cumsum([part.num_rows for part in self.parts]))
-        return picked_by_part(first_row, rows, lambda number, own: self.parts[number].pick(name, own), name)
+        return picked_by_part(first_row, rows, lambda number, part_rows: self.parts[number].pick(name, part_rows), name)
 
 
 class OutsidePartError(Exception):
@@ -185,7 +185,7 @@ class PartColumns(Columns):
     """The rows from ``first`` to before ``end`` of other columns. Reading row references raises OutsidePartError if one
     leads out of the part."""
 
-    whole: Columns
+    columns: Columns
     first: int
     end: int
 
@@ -193,15 +193,15 @@ class PartColumns(Columns):
     def num_rows(self) -> int:
         return self.end - self.first
 
-    def known(self, name: str) -> bool:
+    def has_values(self, name: str) -> bool:
         """Return whether the column of the whole table has a value, so that views treat all parts alike."""
-        return self.whole.known(name)
+        return self.columns.has_values(name)
 
     def chunks(self, name: str) -> Iterator[pa.Array]:
-        chunks = self.whole.between(name, self.first, self.end)
-        return self._own(chunks) if name in ROW_REFERENCES else chunks
+        chunks = self.columns.between(name, self.first, self.end)
+        return self._moved_into_part(chunks) if name in ROW_REFERENCES else chunks
 
-    def _own(self, references: Iterable[pa.Array]) -> Iterator[pa.Array]:
+    def _moved_into_part(self, references: Iterable[pa.Array]) -> Iterator[pa.Array]:
         for chunk in references:
             rows = chunk.to_numpy()
             if ((rows != NO_ROW) & ((rows < self.first) | (rows >= self.end))).any():
@@ -209,7 +209,7 @@ class PartColumns(Columns):
             yield from moved([chunk], -self.first)
 
     def magnitude(self, name: str) -> int:
-        return self.whole.magnitude(name)
+        return self.columns.magnitude(name)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        return Columns.pick(self, name, rows) if name in ROW_REFERENCES else self.whole.pick(name, rows + self.first)
+        return Columns.pick(self, name, rows) if name in ROW_REFERENCES else self.columns.pick(name, rows + self.first)

@@ -325,7 +325,7 @@ def spelled(ranks: Iterable[int]) -> Message:
 
 def _numbers(ranks: Iterable[int]) -> str:
     ordered = sorted(set(ranks))
-    begins = [0, *(at + 1 for at, (one, other) in enumerate(pairwise(ordered)) if other != one + 1), len(ordered)]
+    begins = [0, *(at + 1 for at, (rank, other) in enumerate(pairwise(ordered)) if other != rank + 1), len(ordered)]
     return _runs((ordered[begin], ordered[end - 1]) for begin, end in pairwise(begins))
 
 

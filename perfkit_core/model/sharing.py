@@ -20,9 +20,9 @@ from perfkit_core.model.trace import Trace
 from perfkit_core.system.machine import host_digest
 
 _COUNTS: Final = frozenset(name for names in (*WORK_KEYS.values(), *COUNT_KEYS.values()) for name in names)
-_KEPT: Final = {HOST: (*_COUNTS, INSTRUCTIONS), "nsys": ("version", "schema_version")}
+_EXPORTED_KEYS: Final = {HOST: (*_COUNTS, INSTRUCTIONS), "nsys": ("version", "schema_version")}
 """Keys of ``TraceMeta.extra`` whose values are dictionaries: the keys in them that are exported."""
-KNOWN_KEYS: Final = _COUNTS.union(_KEPT, *_KEPT.values(), (DTYPE,))
+KNOWN_KEYS: Final = _COUNTS.union(_EXPORTED_KEYS, *_EXPORTED_KEYS.values(), (DTYPE,))
 """Keys of ``TraceMeta.extra`` that perfkit looks up."""
 _VERSION: Final = re.compile(r"\w{0,40}_version|schemaVersion|span_ind(?:e)?x|version")
 _NUMBER: Final = re.compile(r'\s*"?\d{1,15}(?:\.\d{1,15}){0,3}"?\s*')
@@ -65,13 +65,14 @@ def digest(hostname: str) -> str:
 
 
 def _shareable_extra(meta: TraceMeta) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    exported: dict[str, Any] = {}
     for key, value in meta.extra.items():
-        if key in _KEPT and isinstance(value, Mapping):
-            kept[key] = {name: value[name] for name in _KEPT[key] if name in value and _harmless(name, value[name])}
+        if key in _EXPORTED_KEYS and isinstance(value, Mapping):
+            names = (name for name in _EXPORTED_KEYS[key] if name in value and _harmless(name, value[name]))
+            exported[key] = {name: value[name] for name in names}
         elif _harmless(key, value):
-            kept[key] = value
-    return kept | architecture.to_extra(architecture.from_meta(meta))
+            exported[key] = value
+    return exported | architecture.to_extra(architecture.from_meta(meta))
 
 
 def _harmless(key: str, value: Any) -> bool:
@@ -79,8 +80,8 @@ def _harmless(key: str, value: Any) -> bool:
     words = value if isinstance(value, (list, tuple)) else [value]
     if key in (DTYPE, INSTRUCTIONS):
         return all(isinstance(word, str) and _WORD.fullmatch(word) for word in words)
-    known = key in _COUNTS or _VERSION.fullmatch(key)
-    return bool(known) and (isinstance(value, (bool, int, float)) or _NUMBER.fullmatch(str(value)) is not None)
+    promised = key in _COUNTS or _VERSION.fullmatch(key)
+    return bool(promised) and (isinstance(value, (bool, int, float)) or _NUMBER.fullmatch(str(value)) is not None)
 
 
 def _shareable_device(device: Device) -> Device:

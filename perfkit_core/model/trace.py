@@ -32,7 +32,7 @@ from perfkit_core.model.event_columns import (
 from perfkit_core.model.meta import Finding, TraceMeta, joined_meta, united
 from perfkit_core.system import memory_limit
 
-_OF_COLUMN: Final = ("known", "ints", "codes", "rows")
+_OF_COLUMN: Final = ("has_values", "ints", "codes", "rows")
 """A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
 
 
@@ -81,7 +81,7 @@ class Trace:
 
         def table() -> pa.Table:
             if memory_limit.is_limited() and not isinstance(self._columns, TableColumns):
-                width = sum(CELL_BYTES for name in schema.COLUMN_NAMES if self.known(name))
+                width = sum(CELL_BYTES for name in schema.COLUMN_NAMES if self.has_values(name))
                 memory_limit.require(width * len(self), "the event table")
             return self._columns.table()
 
@@ -89,17 +89,17 @@ class Trace:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column as in ``events``. Each call reads a stored column again."""
-        return self._held().column(name)
+        return self._current_columns().column(name)
 
     def pick(self, name: str, rows: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """Return the values of a column in the given ``rows``, shape (len(rows),). A stored trace reads only the row
         groups that contain these rows."""
-        return self._held().pick(name, rows)
+        return self._current_columns().pick(name, rows)
 
-    def known(self, name: str) -> bool:
+    def has_values(self, name: str) -> bool:
         """Return whether a column has a value that is not null. Columns of a stored trace are not read."""
         # a size of 1 byte: this is called for each column of each trace, too often to check the memory in use
-        return self._cache.result(("known", name), lambda: self._columns.known(name), 1, "the event table")
+        return self._cache.result(("has_values", name), lambda: self._columns.has_values(name), 1, "the event table")
 
     def magnitude(self, name: str) -> int:
         """Return the largest absolute value of an integer column, or a larger number. A stored trace takes it from
@@ -108,7 +108,7 @@ class Trace:
 
     def ints(self, column: str, missing: int = -1) -> IntArray:
         """Return an integer column as int64, with ``missing`` for nulls. The array is read-only and cached."""
-        if not self.known(column):  # all empty columns share an array
+        if not self.has_values(column):  # all empty columns share an array
             return self._cached(("ints", None, missing), lambda: _frozen(np.full(len(self), missing, np.int64)))
         return self._cached(
             ("ints", column, missing), lambda: arrays.to_int64(self._columns.chunks(column), len(self), missing)
@@ -123,22 +123,22 @@ class Trace:
         cached = self._cache.get(("ints", column, missing))
         if cached is not None:
             return iter([cached])
-        if self.known(column):
-            chunks = self._held().chunks(column)
+        if self.has_values(column):
+            chunks = self._current_columns().chunks(column)
         else:
             chunks = iter(constant(None, schema.SCHEMA.field(column).type, len(self)).chunks)
         return (arrays.without_nulls(chunk, missing) for chunk in chunks)
 
     def codes(self, column: str) -> Codes:
         """Return a text column as codes and distinct values. The result is cached."""
-        if not self.known(column):
+        if not self.has_values(column):
             return self._cached(("codes", None), lambda: Codes(_frozen(np.full(len(self), -1, np.int32)), []), 4)
         chunks = self._columns.chunks
         return self._cached(("codes", column), lambda: Codes(*arrays.to_codes(chunks(column), len(self))), 4)
 
-    def rows(self, column: str, *wanted: str) -> BoolArray:
-        """Return the mask of the rows with a text in ``wanted``. The mask is read-only and cached."""
-        return self._cached(("rows", column, wanted), lambda: _frozen(self.codes(column).rows(*wanted)), 1)
+    def rows(self, column: str, *texts: str) -> BoolArray:
+        """Return the mask of the rows with a text in ``texts``. The mask is read-only and cached."""
+        return self._cached(("rows", column, texts), lambda: _frozen(self.codes(column).rows(*texts)), 1)
 
     @property
     def end_ns(self) -> IntArray:
@@ -179,7 +179,7 @@ class Trace:
 
     def with_notes(self, *codes: str) -> Trace:
         """Return the trace in which the findings with these codes are notes, not warnings."""
-        findings = (msgspec.structs.replace(each, note=each.note or each.code in codes) for each in self.quality)
+        findings = (msgspec.structs.replace(f, note=f.note or f.code in codes) for f in self.quality)
         return Trace(self._columns, self.meta, tuple(findings), self._cache)
 
     def with_meta(self, **changes: Any) -> Trace:
@@ -211,9 +211,9 @@ class Trace:
             return cached[first:end] if isinstance(cached, np.ndarray) else cached
 
         cache = self._cache.of_columns(_OF_COLUMN, ROW_REFERENCES, cut)
-        return Trace(PartColumns(self._held(), first, end), self.meta, self.quality, cache)
+        return Trace(PartColumns(self._current_columns(), first, end), self.meta, self.quality, cache)
 
-    def _held(self) -> Columns:
+    def _current_columns(self) -> Columns:
         table = self._cache.get("events")
         return self._columns if table is None else TableColumns(table)
 

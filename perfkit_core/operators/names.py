@@ -186,7 +186,7 @@ _LONGEST_NAME: Final = 12
 """Maximum number of words in an operator's name."""
 
 
-def joined_operators(text: str, known: Callable[[str], bool], ascending: bool = False) -> list[tuple[str, bool]]:
+def joined_operators(text: str, is_operator: Callable[[str], bool], ascending: bool = False) -> list[tuple[str, bool]]:
     """Return the operators whose names ``text`` joins with ``_``, each with whether it is known.
 
     As their names contain ``_`` too, the fewest known operators that give the text are taken, the first ones as long as
@@ -200,13 +200,13 @@ def joined_operators(text: str, known: Callable[[str], bool], ascending: bool = 
         for start in range(max(0, end - _LONGEST_NAME), end):
             cost, lengths, before = best[start]
             name = "_".join(words[start:end])
-            if known(name) and not (ascending and before and before[-1][0] >= name):
+            if is_operator(name) and not (ascending and before and before[-1][0] >= name):
                 options.append((cost + 1, (*lengths, start - end), (*before, (name, True))))
         best.append(min(options))
-    found: list[tuple[str, bool]] = []
+    parts: list[tuple[str, bool]] = []
     for name, is_known in best[-1][2]:
-        if not is_known and found and not found[-1][1]:
-            found[-1] = f"{found[-1][0]}_{name}", False
+        if not is_known and parts and not parts[-1][1]:
+            parts[-1] = f"{parts[-1][0]}_{name}", False
         elif name:
-            found.append((name, is_known))
-    return found
+            parts.append((name, is_known))
+    return parts

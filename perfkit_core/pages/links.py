@@ -50,7 +50,7 @@ def entities(trace: Trace) -> dict[str, Entities]:
     everything = np.ones(len(trace), np.bool_)
     if grouping.is_frame(trace).any():
         frames = code.tree_of_frames(trace, everything)
-    elif trace.known("stack"):
+    elif trace.has_values("stack"):
         frames = code.tree_of_stacks(trace, everything)
     else:
         return by_kind

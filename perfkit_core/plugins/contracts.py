@@ -57,7 +57,7 @@ class Source:
     read: Callable[[Path, bool], Trace]
     peek: Callable[[Path], int | None] | None = None
     stream: Callable[[Path, bool, EventWriter], None] | None = None
-    complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: assembly.draft.Recorded
+    complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: draft.RecordedEvents
 
 
 @dataclass(frozen=True, slots=True)

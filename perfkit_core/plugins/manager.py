@@ -56,7 +56,8 @@ class Plugins:
 
     def instead(self, framework: str | None, flag: str) -> Text | None:
         """Return what to do instead of a flag of ``perfkit record`` that the framework does not support, else None."""
-        return next((one.instead.get(flag) for one in self.recorders() if one.framework == framework), None)
+        recorders = (recorder for recorder in self.recorders() if recorder.framework == framework)
+        return next((recorder.instead.get(flag) for recorder in recorders), None)
 
     def views(self) -> dict[str, contracts.View]:
         return {view.name: view for view in self._flat("perfkit_views")}
@@ -95,8 +96,8 @@ class Plugins:
 
     def operator_formulas(self, framework: str | None) -> Callable[[str], OperatorFormula | None] | None:
         """Return the function that maps a framework's native operator names to formulas of their FLOPs, or None."""
-        found = self._of_framework("perfkit_operator_formulas", framework)
-        return cast("Callable[[str], OperatorFormula | None] | None", found)
+        formulas = self._of_framework("perfkit_operator_formulas", framework)
+        return cast("Callable[[str], OperatorFormula | None] | None", formulas)
 
     def _of_framework(self, hook: str, framework: str | None) -> Any:
         return next((by_name[framework] for by_name in self._results(hook, dict) if framework in by_name), None)
@@ -117,7 +118,7 @@ class Plugins:
 
     def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
         """Return what reads the compiled code of a framework, or None."""
-        return next((one for one in self.all_compiled_code() if one.framework == framework), None)
+        return next((code for code in self.all_compiled_code() if code.framework == framework), None)
 
     def all_compiled_code(self) -> list[contracts.CompiledCode]:
         return list(self._flat("perfkit_compiled_code"))
@@ -128,7 +129,7 @@ class Plugins:
     def call_all(self) -> None:
         """Call every hook, so that ``listed`` has the error of a plugin whose hook fails."""
         for hook in (name for name in vars(hookspecs) if name.startswith("perfkit_")):
-            list(self._results(hook, lambda made: dict(made) if isinstance(made, Mapping) else list(made)))
+            list(self._results(hook, lambda answer: dict(answer) if isinstance(answer, Mapping) else list(answer)))
 
     def _flat(self, hook: str) -> Iterator[Any]:
         for items in self._results(hook, list):
@@ -180,8 +181,8 @@ def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
         from perfkit_core.system.failures import tell
 
         shown = ", ".join(map(repr, sorted(unknown)))
-        known = ", ".join(point.name for point in points)
-        tell(f"{DISABLE}: there is no plugin {shown}; use {ALL}, or: {known}", logging.WARNING)
+        installed = ", ".join(point.name for point in points)
+        tell(f"{DISABLE}: there is no plugin {shown}; use {ALL}, or: {installed}", logging.WARNING)
     return [point for point in points if point.name in names or (ALL in names and point.package != PROJECT)]
 
 
@@ -189,17 +190,17 @@ def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def chosen_framework(known: Collection[str], given: object, hint: str, used: Collection[str] = ()) -> str:
-    """Return the name of a framework. ``given``: the name, or None. ``used``: names of top-level modules that the code
-    uses. ``hint`` says how to give a name. Raises UsageError if the name is not in ``known``, or if nothing is given,
-    and none or several of ``known`` are used or imported."""
+def chosen_framework(frameworks: Collection[str], requested: object, hint: str, used: Collection[str] = ()) -> str:
+    """Return the name of a framework. ``requested``: the name, or None. ``used``: names of top-level modules that the
+    code uses. ``hint``: how to give a name. Raises UsageError if the name is not in ``frameworks``, or if nothing is
+    requested, and none or several of ``frameworks`` are used or imported."""
     __tracebackhide__ = True
-    if given is not None:
-        if given not in known:
-            raise UsageError(f"unknown framework {given!r}", spelled_like(str(given), known))
-        return str(given)
-    of_code = sorted({*used}.intersection(known))
-    names = of_code or sorted(name for name in known if name in sys.modules)
+    if requested is not None:
+        if requested not in frameworks:
+            raise UsageError(f"unknown framework {requested!r}", spelled_like(str(requested), frameworks))
+        return str(requested)
+    of_code = sorted({*used}.intersection(frameworks))
+    names = of_code or sorted(name for name in frameworks if name in sys.modules)
     if len(names) == 1:
         return names[0]
     if not names:

@@ -83,7 +83,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     def why_empty(view: View) -> Text:
         return view.explain_empty(trace)
 
-    return Computed(trace.meta, trace.quality, steps, job.request, job.own_steps, tables, why_empty, trace.known)
+    return Computed(trace.meta, trace.quality, steps, job.request, job.own_steps, tables, why_empty, trace.has_values)
 
 
 def _merged(partials: Sequence[Partial], views: Sequence[View], request: ViewRequest) -> dict[str, pd.DataFrame]:

@@ -99,7 +99,7 @@ def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
     meta = msgspec.structs.replace(trace.meta, **{name: {} for name in _LARGE_META})
     empty = {}
     unknown: set[str] = set()  # recorded columns that are empty in at least one table
-    names = {name for name in schema.COLUMN_NAMES if trace.known(name)}
+    names = {name for name in schema.COLUMN_NAMES if trace.has_values(name)}
     for name, partial in partials.items():
         tables = list(_tables(partial))
         unknown |= {column for table in tables for column in names & {*table.columns} if table[column].isna().all()}

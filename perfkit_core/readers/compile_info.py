@@ -19,48 +19,48 @@ from perfkit_core.plugins.manager import Plugins
 from perfkit_core.system import paths
 
 
-def attached(trace: Trace, path: Path, plugins: Plugins, given: Sequence[Path] = ()) -> Trace:
-    """Return the trace with its compile information. ``path`` is its source. Raises SourceError if ``given`` paths
+def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Path] = ()) -> Trace:
+    """Return the trace with its compile information. ``path`` is its source. Raises SourceError if ``requested`` paths
     cannot be read or have no compile information. A file that merely lies next to the trace is left out if it is
     damaged."""
     code = plugins.compiled_code(trace.meta.framework)
-    for place in given:
-        if not place.exists():
-            raise SourceError(f"{place}: no such file or folder", "check --compile-info")
+    for source in requested:
+        if not source.exists():
+            raise SourceError(f"{source}: no such file or folder", "check --compile-info")
     if code is None or code.read is None:
         text = message(
             "--compile-info is not used, because perfkit reads no such files for the framework of this trace"
         )
-        return _unused(trace, text) if given else trace
+        return _unused(trace, text) if requested else trace
     if trace.meta.compiled:
         text = message("--compile-info is not used, because the recording already has this information")
-        return _unused(trace, text) if given else trace
+        return _unused(trace, text) if requested else trace
     rank = trace.meta.ranks[0] if len(trace.meta.ranks) == 1 else None
-    places = given or (code.beside(path, rank) if code.beside and not paths.is_remote(path) else [])
+    sources = requested or (code.beside(path, rank) if code.beside and not paths.is_remote(path) else [])
     graphs: dict[CompiledGraph, None] = {}
     unreadable = []
-    for place in places:
+    for source in sources:
         try:
-            read = code.read(place, rank)
+            read = code.read(source, rank)
         except SourceError as error:
-            if given:
+            if requested:
                 raise
             text = message("a file next to the trace is left out: {reason}", reason=paths.readable(error.message))
             unreadable.append(Finding("compile-info-unreadable", text, note=True))
             continue
-        if given and not read:
+        if requested and not read:
             hint = "docs/compiled-code.md lists the files that perfkit reads"
-            raise SourceError(f"{place}: has no compile information of {code.framework}", hint)
+            raise SourceError(f"{source}: has no compile information of {code.framework}", hint)
         graphs |= dict.fromkeys(read)
     with_info = with_graphs(trace, tuple(graphs)).with_findings(*unreadable)
-    if given and not len(origins(with_info).own):
+    if requested and not len(origins(with_info).call_rows):
         return _unused(trace, message("--compile-info matches no kernel of this trace: it may belong to another run"))
     return with_info
 
 
 def beside(path: Path, plugins: Plugins) -> list[Path]:
     """Return the files and folders next to a trace file that any framework's compiler may have written."""
-    return [place for code in plugins.all_compiled_code() if code.beside for place in code.beside(path, None)]
+    return [file for code in plugins.all_compiled_code() if code.beside for file in code.beside(path, None)]
 
 
 def _unused(trace: Trace, text: Message) -> Trace:

@@ -34,62 +34,62 @@ _CAPTURE: Final = ".capture"
 _BATCH: Final = re.compile(r"bs_(\d+)(?!\d)")
 
 
-def is_beside(file: Path, others: Iterable[Path]) -> bool:
-    """Return whether a file is the recording of a graph capture that belongs to another of the files."""
+def is_beside(file: Path, files: Iterable[Path]) -> bool:
+    """Return whether a file is the recording of a graph capture that belongs to another one of ``files``."""
     stem = _SUFFIX.sub("", file.name)
     return stem.endswith(_CAPTURE) and any(
-        _SUFFIX.sub("", other.name) == stem.removesuffix(_CAPTURE) for other in others
+        _SUFFIX.sub("", other.name) == stem.removesuffix(_CAPTURE) for other in files
     )
 
 
-def with_operators(trace: Trace, path: Path, given: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
+def with_operators(trace: Trace, path: Path, requested: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
     """Return the trace with the operators of captured graphs (:mod:`perfkit_core.assembly.graph_capture`). Raises
-    SourceError if a given file does not exist, cannot be read or has no captured graph. A file that only lies next to
-    the trace may belong to something else. If it cannot be read, a note says so."""
-    if not given and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand
+    SourceError if a ``requested`` file does not exist, cannot be read or has no captured graph. A file that only lies
+    next to the trace may belong to something else. If it cannot be read, a note says so."""
+    if not requested and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand
         return trace
-    for place in map(as_path, given):
-        with reaching(place):
-            if not exists(place):
-                raise SourceError(f"{place}: no such file or folder", "check --graph-capture")
+    for source in map(as_path, requested):
+        with reaching(source):
+            if not exists(source):
+                raise SourceError(f"{source}: no such file or folder", "check --graph-capture")
     if not graph_capture.graph_launches(trace).any():
-        if given:
+        if requested:
             text = message("the recording has no launches of graphs, so the recording of the capture is not used")
             return trace.with_findings(Finding("graph-capture-unused", text, note=True))
         return trace
     skipped: list[Finding] = []
 
     @contextmanager
-    def optional(place: Path) -> Iterator[None]:
+    def optional(source: Path) -> Iterator[None]:
         try:
             yield
         except (SourceError, OSError) as error:
-            if given:
+            if requested:
                 raise
-            reason = error.message if isinstance(error, SourceError) else f"{place}: {error.strerror or error}"
+            reason = error.message if isinstance(error, SourceError) else f"{source}: {error.strerror or error}"
             text = message("{reason}; this recording of a graph capture is not used", reason=readable(reason))
             skipped.append(Finding("graph-capture-unreadable", text, note=True))
 
     files: list[tuple[Path, int | None]] = []
-    places = [as_path(place) for place in given] or beside(path)
-    for place in places:
-        with optional(place), reaching(place):
-            more = _files(place) if given or exists(place) else []
-            if given and not more:
-                raise SourceError(f"{place}: contains no recording of a graph capture", "check --graph-capture")
+    sources = [as_path(source) for source in requested] or beside(path)
+    for source in sources:
+        with optional(source), reaching(source):
+            more = _files(source) if requested or exists(source) else []
+            if requested and not more:
+                raise SourceError(f"{source}: contains no recording of a graph capture", "check --graph-capture")
             files += more
     graphs, names = [], []
     for file, batch in _needed(files, _batches(trace)):
         with optional(file):
-            found = graph_capture.captured_graphs(read(file), batch)
-            if not found and given:
+            captured = graph_capture.captured_graphs(read(file), batch)
+            if not captured and requested:
                 raise SourceError(
                     f"{file}: no graph was captured in this recording", "record while the server captures its graphs"
                 )
-            graphs += found
-            names += [readable(file.name)] if found else []
+            graphs += captured
+            names += [readable(file.name)] if captured else []
     trace = trace.with_findings(*skipped)
-    if given and not graphs:
+    if requested and not graphs:
         text = message("no given recording of a graph capture has a batch size that the steps use")
         trace = trace.with_findings(Finding("graph-capture-unused", text))
     return graph_capture.attributed(trace, graphs, names) if graphs else trace
@@ -101,12 +101,12 @@ def beside(path: Path) -> list[Path]:
     return [*(path.with_name(f"{stem}{_CAPTURE}{end}") for end in (".json.gz", ".json")), path.with_name(FOLDER)]
 
 
-def _files(place: Path) -> list[tuple[Path, int | None]]:
-    """Return the files of a place, and their batch sizes, as far as known."""
-    if not is_folder(place):
-        return [(place, None)]
-    names = sorted(file for file in place.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)
-    sizes = _details(place / DETAILS)
+def _files(source: Path) -> list[tuple[Path, int | None]]:
+    """Return the files of a source (a file or folder), each with its batch size if known."""
+    if not is_folder(source):
+        return [(source, None)]
+    names = sorted(file for file in source.iterdir() if _SUFFIX.search(file.name) and file.name != DETAILS)
+    sizes = _details(source / DETAILS)
     matches = {file: _BATCH.match(file.name) for file in names}
     return [(file, sizes.get(file.name, int(match[1]) if match else None)) for file, match in matches.items()]
 
@@ -135,8 +135,8 @@ def _batches(trace: Trace) -> set[int] | None:
 def _needed(files: Sequence[tuple[Path, int | None]], batches: set[int] | None) -> list[tuple[Path, int | None]]:
     """Return the files that steps with these batch sizes may have replayed. A step replays the graph of the smallest
     batch size that it fits in."""
-    known = sorted({batch for _, batch in files if batch is not None})
-    if batches is None or not known:
+    sizes = sorted({batch for _, batch in files if batch is not None})
+    if batches is None or not sizes:
         return list(files)
-    used = {next((batch for batch in known if batch >= size), None) for size in batches}
+    used = {next((batch for batch in sizes if batch >= size), None) for size in batches}
     return [(file, batch) for file, batch in files if batch is None or batch in used]

@@ -38,19 +38,19 @@ BY_ORDER: Final = "ranks-by-order"
 BY_NAME: Final = "ranks-by-name"
 
 
-def each(files: Sequence[Path], read: Callable[[Path], T], partial: bool) -> tuple[list[T], tuple[Finding, ...]]:
+def read_each(files: Sequence[Path], read: Callable[[Path], T], partial: bool) -> tuple[list[T], tuple[Finding, ...]]:
     """Return what ``read`` returns for each file. If ``partial`` is set, files that cannot be read are left out, and a
     data-quality warning reports them. Raises SourceError, also if no file can be read."""
-    found: list[T] = []
+    results: list[T] = []
     failed: dict[int, SourceError] = {}
     for number, file in enumerate(files):
         try:
-            found.append(read(file))
+            results.append(read(file))
         except SourceError as error:
             failed[number] = error
             if not partial or len(failed) == len(files):
                 raise failed[min(failed)] from None
-    return found, left_out({at: readable(error.message) for at, error in failed.items()}, len(files), files=True)
+    return results, left_out({at: readable(error.message) for at, error in failed.items()}, len(files), files=True)
 
 
 def one_job(traces: Sequence[Trace]) -> Trace:
@@ -97,11 +97,11 @@ def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str
     rank that is not in ``stated``, these ranks are used. Otherwise free ranks are assigned in order."""
     if not sources:
         return {}, ()
-    taken, names = set(stated), [rank_of_name(source) for source in sources]
+    used_ranks, names = set(stated), [rank_of_name(source) for source in sources]
     by_name = {source: rank for source, rank in zip(sources, names, strict=True) if rank is not None}
     if len(set(by_name.values())) < len(by_name) and all(process_of_name(source) for source in by_name):
         by_name = {}  # these are processes of hosts whose names look like ranks
-    if len(by_name) == len(sources) and not taken & set(by_name.values()):
+    if len(by_name) == len(sources) and not used_ranks & set(by_name.values()):
         text = plural(
             "1 source does not state its rank; the rank is taken from the file name",
             "{n} sources do not state their rank; the ranks are taken from the file names",
@@ -113,7 +113,7 @@ def numbered(sources: Sequence[str], stated: Iterable[int]) -> tuple[Mapping[str
         "{n} sources do not state their rank; they are numbered in the given order",
         len(sources),
     )
-    free = (rank for rank in itertools.count() if rank not in taken)
+    free = (rank for rank in itertools.count() if rank not in used_ranks)
     return dict(zip(sources, free, strict=False)), (Finding(BY_ORDER, text),)
 
 
@@ -225,15 +225,15 @@ def check_apart(traces: Iterable[Trace]) -> None:
                 )
 
 
-def _check_new(seen: dict[object, TraceMeta], key: object, meta: TraceMeta) -> None:
-    other = seen.get(key)
+def _check_new(metas: dict[object, TraceMeta], key: object, meta: TraceMeta) -> None:
+    other = metas.get(key)
     if other is not None and not _other_cycle(other, meta):
         whose = "one process" if meta.cycle is None and not meta.ranks else "the same rank"
         raise SourceError(
             f"{other.source} and {meta.source} contain the same steps of {whose}",
             "give one source for each rank; use perfkit compare to compare two runs",
         )
-    seen.setdefault(key, meta)
+    metas.setdefault(key, meta)
 
 
 def _other_cycle(a: TraceMeta, b: TraceMeta) -> bool:

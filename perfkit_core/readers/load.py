@@ -15,7 +15,7 @@ from perfkit_core.model.meta import Finding, about_job
 from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
-from perfkit_core.readers import compile_info, graph_captures, join_ranks, sums, trace_folder
+from perfkit_core.readers import compile_info, graph_captures, join_ranks, overflow_check, trace_folder
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
 from perfkit_core.storage import store
 from perfkit_core.storage.bytestream import UTF_16, head
@@ -63,10 +63,10 @@ def load_all(
 ) -> Trace:
     """Read the sources of one profile as one Trace, as :func:`load` does."""
     files, findings = files_of(sources, plugins or get_plugins(), options.partial)
-    traces, lost = join_ranks.each(files, lambda path: load_one(path, options, plugins), options.partial)
+    traces, lost = join_ranks.read_each(files, lambda path: load_one(path, options, plugins), options.partial)
     trace = join_ranks.one_job(traces)
     if len(traces) > 1:
-        trace = sums.checked(trace)
+        trace = overflow_check.checked(trace)
     if options.step_on is not None:
         trace = with_steps_on(trace, options.step_on)
     if len(sources) == 1 < len(files):
@@ -114,8 +114,8 @@ def check_exists(path: Path) -> None:
 
 def beside(path: Path, plugins: Plugins) -> list[Path]:
     """Return the existing files and folders next to a local trace file that are read together with it by default."""
-    others = graph_captures.beside(path) + compile_info.beside(path, plugins)
-    return [other for other in others if other.exists() or other.is_symlink()]
+    neighbours = graph_captures.beside(path) + compile_info.beside(path, plugins)
+    return [neighbour for neighbour in neighbours if neighbour.exists() or neighbour.is_symlink()]
 
 
 def load_one(path: Path, options: ReadOptions = DEFAULT, plugins: Plugins | None = None) -> Trace:
@@ -157,7 +157,7 @@ def _load_one(path: Path, options: ReadOptions, plugins: Plugins) -> Trace:
         trace = _of_step_kind(trace, options.step_kind, path)
     trace = named(trace, path)
     with naming(path):
-        trace = sums.checked(trace)
+        trace = overflow_check.checked(trace)
     if trace.meta.recording is None and paths.is_file(path):
         trace = trace.with_meta(recording=join_ranks.recording_of_name(path))
     return compile_info.attached(trace, path, plugins, [Path(text) for text in options.compile_info])
@@ -246,8 +246,8 @@ def stream(
     try:
         with (
             naming(path),
-            paths.replacing(target) as place,
-            RecordedWriter(Path(place), completed_by, keep_host) as writer,
+            paths.replacing(target) as temporary,
+            RecordedWriter(Path(temporary), completed_by, keep_host) as writer,
         ):
             chosen.stream(path, partial, writer)
             return writer.rows

@@ -14,7 +14,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
 from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers.join_ranks import each, numbered_processes, one_job, recording_of_name
+from perfkit_core.readers.join_ranks import numbered_processes, one_job, read_each, recording_of_name
 from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
 from perfkit_core.storage.unwritten import Pending
 from perfkit_core.system.paths import is_folder
@@ -35,12 +35,12 @@ def read(path: Path, partial: bool = False) -> Trace:
     and damaged files in a folder are left out. Raises SourceError if they are unreadable or not of one job."""
 
     def stored(file: Path) -> Trace:
-        return store.read_stored(file, whole=partial).with_meta(source=str(file))
+        return store.read_stored(file, check=partial).with_meta(source=str(file))
 
     if not is_folder(path):
         return stored(path)
     files, findings = cycles(path, partial)
-    traces, lost = each(files, stored, partial)
+    traces, lost = read_each(files, stored, partial)
     return one_job(traces).with_meta(source=str(path)).with_findings(*findings, *lost)
 
 
@@ -66,7 +66,7 @@ def cycles(path: Path, partial: bool = False) -> tuple[list[Path], tuple[Finding
             lost = ["the reason could not be saved either"]
     if not files:
         raise _no_recordings(path, lost, pending)
-    read, damaged = each(files, lambda file: (file, _meta(file)), partial)
+    read, damaged = read_each(files, lambda file: (file, _meta(file)), partial)
     metas = dict(read)
     chosen, findings = _latest(metas)
     findings += damaged
@@ -176,8 +176,8 @@ def _latest(metas: Mapping[Path, TraceMeta]) -> tuple[list[Path], list[Finding]]
     for name in sorted(recordings, key=lambda name: spans[name], reverse=True):
         (end, start), meta = spans[name], recordings[name][0]
         for other in chosen:
-            (other_end, other_start), kept = spans[other], recordings[other][0]
-            other_rank = meta.ranks and kept.ranks and meta.ranks != kept.ranks and meta.world_size == kept.world_size
+            (other_end, other_start), late = spans[other], recordings[other][0]
+            other_rank = meta.ranks and late.ranks and meta.ranks != late.ranks and meta.world_size == late.world_size
             if not other_rank and not (start < other_end and other_start < end):
                 break
         else:

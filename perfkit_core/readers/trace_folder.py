@@ -41,15 +41,15 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     if not chosen:
         return [path], []
     findings: list[Finding] = []
-    others = [file for file in files if file not in set(profiles)]
+    non_profiles = [file for file in files if file not in set(profiles)]
     if not partial:
-        _check_missing(others, chosen)
-    if others:
+        _check_missing(non_profiles, chosen)
+    if non_profiles:
         text = plural(
             "1 file in {folder} is not a profile and was left out: {names:list}",
             "{n} files in {folder} are not profiles and were left out: {names:list}",
-            len(others),
-            **_names(path, others),
+            len(non_profiles),
+            **_names(path, non_profiles),
         )
         findings.append(Finding("files-left-out", text))
     copies = [file for file in profiles if file not in set(chosen)]
@@ -81,11 +81,11 @@ def _parts(file: Path) -> tuple[str, str]:
     return file.name[: -len(suffix)], suffix
 
 
-def _check_missing(others: Iterable[Path], profiles: Iterable[Path]) -> None:
-    """Raise SourceError if the name of a file in ``others`` states a rank or cycle that has no file in ``profiles``."""
+def _check_missing(files: Iterable[Path], profiles: Iterable[Path]) -> None:
+    """Raise SourceError if the name of one of ``files`` states a rank or cycle that has no file in ``profiles``."""
     stems = {_parts(file)[0] for file in profiles}
     ranks, series = {join_ranks.rank_of_name(stem) for stem in stems}, set(map(_series, stems))
-    for file in others:
+    for file in files:
         stem, _ = _parts(file)
         rank = join_ranks.rank_of_name(stem)
         if stem not in stems and (_series(stem) in series or (rank is not None and rank not in ranks)):

@@ -196,7 +196,7 @@ def _stored(run: Run, files: Sequence[Path], about_folder: tuple[Finding, ...]) 
 def _steps(file: stored_file.StoredFile) -> pa.Table:
     """Return the columns ``step`` and ``dur_ns`` of the steps in a stored file."""
     fields = pa.schema([schema.SCHEMA.field(name) for name in ("step", "dur_ns", "kind", "device")])
-    table = file.kept().read(range(file.footer.num_row_groups), fields)
+    table = file.with_content().read(range(file.footer.num_row_groups), fields)
     steps = table.filter((pc.field("kind") == schema.STEP) & (pc.field("device") == schema.CPU))
     return steps.select(["step", "dur_ns"])
 

@@ -117,15 +117,15 @@ def _array(kind: Array, dtype: np.dtype[Any]) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address, lengths = arguments[0], arguments[1 : kind.dimensions + 1]
-        made = context.make_array(array)(context, builder)
+        struct = context.make_array(array)(context, builder)
         size = context.get_constant(types.intp, dtype.itemsize)
         strides = [*arguments[kind.dimensions + 1 :]] or [size]
         for length in lengths[:0:-1]:
             strides.insert(0, builder.mul(strides[0], length))
-        data = builder.inttoptr(address, made.data.type)
+        data = builder.inttoptr(address, struct.data.type)
         shape, steps = (cgutils.pack_array(builder, values, ir.IntType(64)) for values in (lengths, strides))
-        populate_array(made, data=data, shape=shape, strides=steps, itemsize=size, meminfo=None)
-        return made._getvalue()
+        populate_array(struct, data=data, shape=shape, strides=steps, itemsize=size, meminfo=None)
+        return struct._getvalue()
 
     if kind.numbers == 2:
         return intrinsic(lambda typing, address, n: (array(types.int64, types.int64), generate))
@@ -244,13 +244,13 @@ def main(names: Sequence[str]) -> None:
     the libraries of modules that no longer exist."""
     os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"
     root = Path(__file__).parents[2]
-    wanted = names or modules(root)
+    module_names = names or modules(root)
     if not names:
         for path in root.glob("perfkit_*/_compiled/*.so"):
-            if path.stem not in wanted:
+            if path.stem not in module_names:
                 path.unlink()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        list(pool.map(build, wanted))
+        list(pool.map(build, module_names))
 
 
 if __name__ == "__main__":

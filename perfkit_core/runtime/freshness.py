@@ -51,21 +51,21 @@ def stamp(module: ModuleType) -> str:
     return f"perfkit functions {digest.hexdigest()}"
 
 
-def is_fresh(path: Path, wanted: str) -> bool:
+def is_fresh(path: Path, expected: str) -> bool:
     """Return whether a library has the stamp."""
-    found = _STAMP.search(path.read_bytes()) if path.exists() else None
-    return found is not None and found[0] == wanted.encode()
+    match = _STAMP.search(path.read_bytes()) if path.exists() else None
+    return match is not None and match[0] == expected.encode()
 
 
 def ensure_fresh(module: str, path: Path) -> None:
     """Build the library of a module if it is missing or out of date. Raises UsageError if it cannot be built."""
-    wanted = stamp(sys.modules[module])
-    if is_fresh(path, wanted):
+    expected = stamp(sys.modules[module])
+    if is_fresh(path, expected):
         return
     try:
         path.parent.mkdir(exist_ok=True)
         with _locked(path.parent / ".lock"):
-            if is_fresh(path, wanted):  # another process has built it
+            if is_fresh(path, expected):  # another process has built it
                 return
             print(f"perfkit: compiling {module}", file=sys.stderr, flush=True)
             root = os.pathsep.join(filter(None, (str(path.parents[2]), os.environ.get("PYTHONPATH"))))
@@ -73,7 +73,7 @@ def ensure_fresh(module: str, path: Path) -> None:
             code = subprocess.run(command, env={**os.environ, "PYTHONPATH": root}).returncode
     except OSError as error:
         raise UsageError(f"the compiled code of {module} cannot be built ({error})", "reinstall perfkit") from None
-    if code or not is_fresh(path, wanted):
+    if code or not is_fresh(path, expected):
         hint = 'the reason is above; a build needs a C compiler, and: pip install -e ".[dev]"'
         raise UsageError(f"the compiled code of {module} cannot be built", hint)
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 _Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 _Other = TypeVar("_Other")
 
 WORTH_ROWS: Final = 1 << 16
@@ -24,8 +24,8 @@ def threads() -> int:
 
 
 def in_order(
-    make: Callable[[_Item], _Made], items: Collection[_Item], count: int | None = None, ahead: int | None = None
-) -> Iterator[_Made]:
+    make: Callable[[_Item], _Result], items: Collection[_Item], count: int | None = None, ahead: int | None = None
+) -> Iterator[_Result]:
     """Yield ``make(item)`` for each item, in order. An error of ``make`` is raised when its result is due.
 
     - ``count``: number of threads, including the calling thread. The default is :func:`threads`.
@@ -37,13 +37,13 @@ def in_order(
         for item in items:
             yield make(item)
         return
-    waiting: deque[tuple[_Item, Future[_Made]]] = deque()
+    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
     pool = ThreadPoolExecutor(count - 1, thread_name_prefix="perfkit-parallel")
     try:
         for item in items:
             # The first thread that claims this future runs the task. The pool's own future is not always available:
             # if no thread can be started, pool.submit raises, but the pool keeps the task.
-            future: Future[_Made] = Future()
+            future: Future[_Result] = Future()
             with contextlib.suppress(RuntimeError):  # no thread can be started
                 pool.submit(_run_if_unclaimed, future, make, item)
             waiting.append((item, future))
@@ -56,14 +56,14 @@ def in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def both(one: Callable[[], _Made], other: Callable[[], _Other], rows: int) -> tuple[_Made, _Other]:
+def both(task: Callable[[], _Result], other: Callable[[], _Other], rows: int) -> tuple[_Result, _Other]:
     """Return the results of two functions that process ``rows`` rows, in parallel if there are at least WORTH_ROWS."""
-    jobs: tuple[Callable[[], Any], ...] = (one, other)
+    jobs: tuple[Callable[[], Any], ...] = (task, other)
     first, second = in_order(lambda job: job(), jobs, threads() if rows >= WORTH_ROWS else 1)
     return first, second
 
 
-def _run_if_unclaimed(future: Future[_Made], make: Callable[[_Item], _Made], item: _Item) -> None:
+def _run_if_unclaimed(future: Future[_Result], make: Callable[[_Item], _Result], item: _Item) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -74,14 +74,14 @@ def _run_if_unclaimed(future: Future[_Made], make: Callable[[_Item], _Made], ite
             raise
 
 
-def _first(waiting: deque[tuple[_Item, Future[_Made]]], make: Callable[[_Item], _Made]) -> _Made:
+def _first(waiting: deque[tuple[_Item, Future[_Result]]], make: Callable[[_Item], _Result]) -> _Result:
     """Remove and return the first result. While it is not ready, run tasks that no other thread has begun."""
-    for place, (item, future) in enumerate(waiting):
+    for position, (item, future) in enumerate(waiting):
         if waiting[0][1].done():
             break
         if future.cancel():  # not started
-            waiting[place] = item, Future()
-            _run_if_unclaimed(waiting[place][1], make, item)
+            waiting[position] = item, Future()
+            _run_if_unclaimed(waiting[position][1], make, item)
     future = waiting.popleft()[1]
     try:
         return future.result()

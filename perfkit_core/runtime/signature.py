@@ -79,7 +79,7 @@ def _parameter(hint: Any) -> Array | Record | str:
     if hint in NUMBERS:
         return NUMBERS[hint]
     if isinstance(hint, types.UnionType):
-        arrays = [_parameter(each) for each in typing.get_args(hint)]
+        arrays = [_parameter(member) for member in typing.get_args(hint)]
         return Array(tuple(dtype for array in arrays if isinstance(array, Array) for dtype in array.dtypes))
     if typing.get_origin(hint) is Annotated:
         inner, *notes = typing.get_args(hint)

@@ -88,13 +88,13 @@ class Background:
         None, wait for all jobs. Return False if ``timeout`` seconds were not enough."""
         if threading.current_thread() is self._thread:
             return True
-        wanted = None if folder is None else folder.absolute()
+        target = None if folder is None else folder.absolute()
 
-        def related(place: Path) -> bool:
-            return wanted is None or wanted in (place, *place.parents) or place in wanted.parents
+        def related(path: Path) -> bool:
+            return target is None or target in (path, *path.parents) or path in target.parents
 
         with self._changed:
-            return self._changed.wait_for(lambda: not any(related(place) for place, _ in self._jobs), timeout)
+            return self._changed.wait_for(lambda: not any(related(path) for path, _ in self._jobs), timeout)
 
     @property
     def busy(self) -> bool:

@@ -40,26 +40,26 @@ class Gunzip(io.RawIOBase):
         """Return ``count`` bytes, or fewer at the end of the file or before a damaged place. A negative ``count`` means
         all bytes. In this case, a damaged place raises immediately."""
         pieces: list[bytes] = []
-        held = 0
+        size = 0
         for piece in self._pieces(count):
             pieces.append(piece)
-            held += len(piece)
-            memory_limit.require(held, "unpacked data")  # the pieces are joined to a second copy
+            size += len(piece)
+            memory_limit.require(size, "unpacked data")  # the pieces are joined to a second copy
         return b"".join(pieces)
 
     def _pieces(self, count: int) -> Iterator[bytes]:
         """Yield the data of :meth:`read`, piece by piece."""
         if self._damage:
             raise self._damage
-        held = 0
+        size = 0
         try:
-            while held != count and (
-                piece := self._piece(min(count - held, _PIECE_BYTES) if count > 0 else CHUNK_BYTES)
+            while size != count and (
+                piece := self._piece(min(count - size, _PIECE_BYTES) if count > 0 else CHUNK_BYTES)
             ):
-                held += len(piece)
+                size += len(piece)
                 yield piece
         except DAMAGED as error:
-            if not held or count < 0:
+            if not size or count < 0:
                 raise
             self._damage = error
 
@@ -83,11 +83,11 @@ class Gunzip(io.RawIOBase):
                     raise EOFError("the file ends before the end-of-stream marker")
 
     def readinto(self, room: Any) -> int:
-        held = 0
+        size = 0
         for piece in self._pieces(len(room)):
-            room[held : held + len(piece)] = piece
-            held += len(piece)
-        return held
+            room[size : size + len(piece)] = piece
+            size += len(piece)
+        return size
 
     def close(self) -> None:
         self._file.close()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from perfkit_core.algorithms import arrays, decimals
 from perfkit_core.assembly.assemble import OperatorNames, assemble, assemble_ranks
-from perfkit_core.assembly.draft import CALLER, FRAME, Recorded
+from perfkit_core.assembly.draft import CALLER, FRAME, RecordedEvents
 from perfkit_core.model import schema
 from perfkit_core.model.account import SUM, with_left_out
 from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
@@ -28,7 +28,7 @@ from perfkit_core.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.storage.writer import encoding, seal
 from perfkit_core.system.paths import readable
 
-Complete = Callable[[Recorded, TraceMeta], tuple[Recorded, tuple[Finding, ...]]]
+Complete = Callable[[RecordedEvents, TraceMeta], tuple[RecordedEvents, tuple[Finding, ...]]]
 """The function ``complete`` of a reader. When a recorded file is loaded, it adds values that depend on all events."""
 _ASSEMBLED_COLUMNS: Final = frozenset({"self_ns", "launched_by", "parent", "op_name"})
 _REQUIRED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
@@ -61,8 +61,8 @@ class RecordedWriter:
         self.reader = reader
         self._keep_host = keep_host
         self.rows = 0
-        self._held: list[pa.RecordBatch] = []
-        self._held_rows = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
         self._span_ns: tuple[int, ...] = ()
         self._file = pq.ParquetWriter(path, SCHEMA, data_page_size=_PAGE_BYTES, **encoding(SCHEMA))
         self._closed = False
@@ -77,12 +77,12 @@ class RecordedWriter:
             times = self._span_ns + decimals.span_ns(batch["start_ns"].to_numpy(), batch["dur_ns"].to_numpy())
             self._span_ns = min(times), max(times)
         while batch.num_rows:
-            part = batch.slice(0, ROW_GROUP - self._held_rows)
+            part = batch.slice(0, ROW_GROUP - self._pending_rows)
             columns = [_column(part, field) for field in SCHEMA]
-            self._held.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-            self._held_rows += part.num_rows
+            self._pending.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+            self._pending_rows += part.num_rows
             batch = batch.slice(part.num_rows)
-            if self._held_rows == ROW_GROUP:
+            if self._pending_rows == ROW_GROUP:
                 self._flush()
 
     def close(
@@ -125,9 +125,9 @@ class RecordedWriter:
 
     def _flush(self) -> None:
         self._wait()
-        if self._held:
-            self._writing = self._thread.submit(self._encode, self._held)
-        self._held, self._held_rows = [], 0
+        if self._pending:
+            self._writing = self._thread.submit(self._encode, self._pending)
+        self._pending, self._pending_rows = [], 0
 
     def _wait(self) -> None:
         if self._writing is not None:
@@ -144,13 +144,13 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     Raises SourceError if the file is damaged or columns are missing."""
     path, stored = file.path, file.stored
     fields = pa.schema([field for field in SCHEMA if field.name in file.position or field.name not in _NEWER])
-    table = file.kept().read(range(file.footer.num_row_groups), fields).unify_dictionaries()
+    table = file.with_content().read(range(file.footer.num_row_groups), fields).unify_dictionaries()
     if len(stored.meta.ranks) > 1 and ("rank" not in table.column_names or table["rank"].null_count):
         raise unreadable(path, "events of several ranks have no rank")
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    recorded = Recorded(table.drop_columns(["parent", "node"]), _parents(table))
+    recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table))
     meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
         recorded, findings = complete(recorded, meta)

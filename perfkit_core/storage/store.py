@@ -109,16 +109,16 @@ def new_recording() -> str:
     return f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
 
 
-def read_stored(path: Path, whole: bool = False) -> Trace:
+def read_stored(path: Path, check: bool = False) -> Trace:
     """Read a file that :func:`write_trace` or a ``RecordedWriter`` wrote. The columns of a trace are read on demand.
-    If ``whole`` is set, they are checked at once. The events of a ``RecordedWriter`` are read and assembled at once.
+    If ``check`` is set, they are checked at once. The events of a ``RecordedWriter`` are read and assembled at once.
     Raises SourceError for other files."""
     file = read_footer(path)
     stored = file.stored
     if stored.stage == "trace":
         quality = tuple(finding.finding() for finding in stored.quality)
         columns = stored_columns(file)
-        if whole:
+        if check:
             columns.check()
         return Trace(columns, *_with_steps(stored.meta, quality, path))
     try:

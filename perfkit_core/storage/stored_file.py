@@ -72,7 +72,7 @@ class StoredFile:
     stamp: tuple[int, int]  # size and modification time of the file when its footer was read
     content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
 
-    def kept(self) -> StoredFile:
+    def with_content(self) -> StoredFile:
         """Return the file with all its bytes, if it is remote. Raises SourceError."""
         return replace(self, content=fetched(self.path)) if is_remote(self.path) else self
 
@@ -164,7 +164,7 @@ class StoredColumns(Columns):
     def _groups(self) -> range:
         return range(self.file.footer.num_row_groups)
 
-    def known(self, name: str) -> bool:
+    def has_values(self, name: str) -> bool:
         if self.file.stored.empty is not None:
             return name not in self.file.stored.empty
         for group in self._groups:
@@ -208,18 +208,18 @@ class StoredColumns(Columns):
             self.file.read(range(group, group + 1), schema.SCHEMA)
 
     def pick(self, name: str, rows: np.ndarray[Any, np.dtype[Any]]) -> pa.Array:
-        if not self.known(name):
+        if not self.has_values(name):
             return joined(constant(None, schema.SCHEMA.field(name).type, len(rows)))
 
-        def pick(group: int, own: IntArray) -> pa.Array:
-            return joined(self._cells(group, name)).take(pa.array(own))
+        def pick(group: int, part_rows: IntArray) -> pa.Array:
+            return joined(self._cells(group, name)).take(pa.array(part_rows))
 
         return picked_by_part(np.array(self.file.first_row, np.int64), rows, pick, name)
 
     def table(self) -> pa.Table:
         table = self.file.read(self._groups, schema.SCHEMA)
         columns = {name: table.column(name) for name in schema.COLUMN_NAMES}
-        empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.known(name)}
+        empty = {name: self.column(name) for name in schema.COLUMN_NAMES if not self.has_values(name)}
         return pa.Table.from_pydict(columns | empty, schema=schema.SCHEMA)
 
     def _cells(self, group: int, name: str) -> pa.ChunkedArray:
@@ -231,7 +231,7 @@ def stored_columns(file: StoredFile) -> StoredColumns:
     file.require(schema.COLUMN_NAMES)
     if file.first_row[-1] and not _REQUIRED.isdisjoint(file.stored.empty or ()):
         raise unreadable(file.path, "a column that every event needs is empty")
-    return StoredColumns(file.kept())
+    return StoredColumns(file.with_content())
 
 
 def _stamp(path: Path) -> tuple[int, int]:

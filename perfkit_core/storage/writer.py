@@ -193,8 +193,8 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
 def seal(path: Path) -> None:
     """Add checksums to a Parquet file that Arrow has written. Raises OSError."""
     magic = checksums.MAGIC
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
-        data = memoryview(held)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        data = memoryview(mapping)
         with data:
             end = len(data) - len(magic) - 4
             begin = end - int.from_bytes(data[end : end + 4], "little")

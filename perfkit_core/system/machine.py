@@ -63,10 +63,10 @@ def processor_ticks() -> tuple[int, int]:
     the processors. Both are 0 if this is unknown."""
     try:
         _, *ticks = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
-        user, nice, system, idle, iowait, *others = map(int, ticks[:8])  # the rest is contained in user and nice
+        user, nice, system, idle, iowait, *irq_and_steal = map(int, ticks[:8])  # the rest is contained in user and nice
     except (OSError, ValueError):
         return 0, 0
-    busy = user + nice + system + sum(others)
+    busy = user + nice + system + sum(irq_and_steal)
     return busy, busy + idle + iowait
 
 

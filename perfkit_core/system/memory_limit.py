@@ -77,8 +77,8 @@ def require(size: float, purpose: str) -> None:
 def _drop_results(size: float) -> None:
     """Drop cached results until ``size`` bytes are free. The largest come first: columns are read again faster than
     masks, which need less memory, are computed."""
-    held = [reference() for reference in caches.valuerefs()]  # a copy, as another thread may add a cache
-    results = [result for cache in held if cache for result in cache.droppable() if result[0] >= _SMALL]
+    live = [reference() for reference in caches.valuerefs()]  # a copy, as another thread may add a cache
+    results = [result for cache in live if cache for result in cache.droppable() if result[0] >= _SMALL]
     for _, drop in sorted(results, key=lambda result: result[0], reverse=True):
         drop()
         if resident() + size <= _limit:

@@ -32,15 +32,15 @@ _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError,
 """Errors that mean a bug. All other errors of a store's driver are reported as failures of the store."""
 
 
-def as_path(place: PathLike) -> Path:
+def as_path(location: PathLike) -> Path:
     """Return a text or path as a path, without connecting to a store. A ``file://`` URL becomes a local path. Any other
     URL becomes a path of universal-pathlib, typed as Path. Raises UsageError if no driver supports the URL."""
-    if hasattr(place, "protocol"):  # a path of universal-pathlib
-        store = cast("Any", place)
-        return cast("Path", type(store)(str(place), **store.storage_options))  # some stores omit the host in str()
-    match = _URL.match(place) if isinstance(place, str) else None
+    if hasattr(location, "protocol"):  # a path of universal-pathlib
+        store = cast("Any", location)
+        return cast("Path", type(store)(str(location), **store.storage_options))  # some stores omit the host in str()
+    match = _URL.match(location) if isinstance(location, str) else None
     if match is None:
-        return Path(place)
+        return Path(location)
     url, protocol = match.string, match[1].lower()
     if protocol == "file":
         return Path(unquote(urlsplit(url).path))
@@ -68,9 +68,9 @@ def as_path(place: PathLike) -> Path:
 def user_folder(variable: str, default: str) -> Path:
     """Return perfkit's folder under the folder that an XDG variable names, such as ``$XDG_CACHE_HOME/perfkit``. If the
     variable is not set, return the folder under ``default`` in the home folder."""
-    given = os.environ.get(variable, "")
+    configured = os.environ.get(variable, "")
     # the XDG standard requires that relative paths are ignored
-    root = Path(given) if Path(given).is_absolute() else Path.home() / default
+    root = Path(configured) if Path(configured).is_absolute() else Path.home() / default
     return root / "perfkit"
 
 
@@ -112,10 +112,10 @@ def is_file(path: Path) -> bool:
     return not str(path).endswith("/") if _on_web(path) else path.is_file()
 
 
-def absolute(place: PathLike) -> PathLike:
+def absolute(location: PathLike) -> PathLike:
     """Return a path that is also valid in a process with another working directory."""
-    path = as_path(place)
-    return place if is_remote(path) else path.absolute()
+    path = as_path(location)
+    return location if is_remote(path) else path.absolute()
 
 
 def identity(path: Path) -> str:
@@ -332,7 +332,7 @@ def replacing(path: Path, keep: bool = False) -> Iterator[Path]:
             try:
                 put(file, path)
             except OSError as error:
-                raise (_kept(file, error) if keep else error) from None
+                raise (_moved_aside(file, error) if keep else error) from None
         return
     if path.is_char_device() or path.is_fifo():
         yield path
@@ -360,7 +360,7 @@ def check_replaceable(path: Path) -> None:
         pass
 
 
-def _kept(file: Path, error: OSError) -> OSError:
+def _moved_aside(file: Path, error: OSError) -> OSError:
     import shutil
     import tempfile
 
@@ -368,8 +368,8 @@ def _kept(file: Path, error: OSError) -> OSError:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # temporary folders may be cleaned up at any time
     if (folder / file.name).exists():
         folder = Path(tempfile.mkdtemp(dir=folder))
-    place = shutil.move(file, folder / file.name)
-    return OSError(error.errno, f"{error.strerror}; kept as {place}", error.filename)
+    target = shutil.move(file, folder / file.name)
+    return OSError(error.errno, f"{error.strerror}; kept as {target}", error.filename)
 
 
 @functools.cache

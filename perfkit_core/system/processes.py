@@ -39,10 +39,10 @@ def python(code: str, *arguments: str) -> list[str]:
 def environment() -> dict[str, str]:
     """Return the environment in which a child finds the same modules as this process, but none in the current folder.
     A checkout of perfkit is an exception."""
-    here, own = Path.cwd(), Path(__file__).resolve().parents[2]
+    here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
     folders = [Path(folder).absolute() for folder in sys.path]
-    kept = dict.fromkeys(str(folder) for folder in folders if folder == own or folder != here)
-    return os.environ | {"PYTHONPATH": os.pathsep.join(kept)}
+    search_path = dict.fromkeys(str(folder) for folder in folders if folder == checkout or folder != here)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(search_path)}
 
 
 @contextlib.contextmanager
@@ -175,7 +175,7 @@ def shell_word(text: str) -> str:
     return f"$'{escaped}'"
 
 
-def shell_path(place: str | Path) -> str:
+def shell_path(path: str | Path) -> str:
     """Return a path as one word of a shell command. No command takes it for an option."""
-    text = str(place)
+    text = str(path)
     return shell_word(f"./{text}" if text.startswith("-") else text)

@@ -170,15 +170,15 @@ def check_tree(trace: Trace, own_tree: bool) -> None:
 
 def check_self_times(trace: Trace) -> None:
     """Check that self time is not negative, and that it is the duration minus the time covered by direct children."""
-    parent, own, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
+    parent, self_ns, duration = trace.ints("parent"), trace.ints("self_ns"), trace.ints("dur_ns")
     nests = ~trace.events["self_ns"].is_null().to_numpy()
-    require_rows(trace, ~nests | ((own >= 0) & (own <= duration)), "self_ns is not between 0 and dur_ns")
+    require_rows(trace, ~nests | ((self_ns >= 0) & (self_ns <= duration)), "self_ns is not between 0 and dur_ns")
     child = np.flatnonzero(parent != NO_ROW)
     above = parent[child]
     start = np.maximum(trace.ints("start_ns")[child], trace.ints("start_ns")[above])
     end = np.minimum(trace.end_ns[child], trace.end_ns[above])
     covered = intervals.union_length_by(above, len(trace), start, end)
-    require_rows(trace, ~nests | (own + covered == duration), "self_ns + union of the children differs from dur_ns")
+    require_rows(trace, ~nests | (self_ns + covered == duration), "self_ns + union of the children differs from dur_ns")
 
 
 def check_launches(trace: Trace) -> None:

@@ -67,7 +67,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     for kind, times in (("total", frames.total_ns), ("self", frames.self_ns)):
         result[f"{kind}_cpu_ns"] = times[order]
         result[f"{kind}_cpu_ratio"] = ratio(times[order], roots_ns)
-    return result.assign(total_device_ns=tree.inclusive(device)[order], self_device_ns=tree.own(device)[order])
+    return result.assign(total_device_ns=tree.inclusive(device)[order], self_device_ns=tree.exclusive(device)[order])
 
 
 def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
@@ -90,8 +90,8 @@ def tree_of_frames(trace: Trace, counted: BoolArray) -> Frames:
     around = nesting.nearest_above(parent, mine)
     inner = np.flatnonzero(mine & (around != NO_ROW))
     np.subtract.at(rest, around[inner], trace.ints("dur_ns")[inner])
-    calls, total = tree.own(mine.astype(np.int64)), tree.inclusive(rest)
-    return Frames(_spread(trace, tree, frame), names.tolist(), calls, total, tree.own(np.where(mine, self_ns, 0)))
+    calls, total = tree.exclusive(mine.astype(np.int64)), tree.inclusive(rest)
+    return Frames(_spread(trace, tree, frame), names.tolist(), calls, total, tree.exclusive(np.where(mine, self_ns, 0)))
 
 
 def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
@@ -111,7 +111,7 @@ def tree_of_stacks(trace: Trace, counted: BoolArray) -> Frames:
     tree = _spread(trace, Tree(parent, key, of_event), recorded)
     time = np.where(counted & trace.host & trace.rows("kind", *NESTED_KINDS), np.maximum(trace.ints("self_ns"), 0), 0)
     calls = np.bincount(of_event[recorded & counted], minlength=len(tree)).astype(np.int64)
-    return Frames(tree, names.tolist(), calls, tree.inclusive(time), tree.own(time))
+    return Frames(tree, names.tolist(), calls, tree.inclusive(time), tree.exclusive(time))
 
 
 def _spread(trace: Trace, tree: Tree, has_node: BoolArray) -> Tree:

@@ -42,7 +42,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     work = launches(trace)
     np.add.at(device, launched_by[work], trace.ints("dur_ns")[work])
     device = nesting.sum_up(parent, device)
-    calls, cpu_ns, device_ns = (tree.own(values) for values in (np.ones(len(trace), np.bool_), cpu, device))
+    calls, cpu_ns, device_ns = (tree.exclusive(values) for values in (np.ones(len(trace), np.bool_), cpu, device))
     total = cpu_ns + device_ns
     smallest, largest = groupby.extremes(tree.node, len(tree), cpu + device)
     result = pd.DataFrame({

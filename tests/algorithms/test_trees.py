@@ -36,7 +36,7 @@ def test_events_with_one_path_are_one_node(forest: tuple[np.ndarray, ...]) -> No
     assert len(tree) == len(set(paths.values()))
     assert (tree.node >= 0).tolist() == member.tolist()
     assert (tree.parent < np.arange(len(tree))).all()
-    own, inclusive, depth = tree.own(value), tree.inclusive(value), tree.depth()
+    own, inclusive, depth = tree.exclusive(value), tree.inclusive(value), tree.depth()
     for row, mine in paths.items():
         node = tree.node[row]
         assert depth[node] == len(mine) - 1

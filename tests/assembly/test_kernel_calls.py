@@ -35,7 +35,7 @@ def test_the_nth_event_is_the_nth_call() -> None:
     found = with_graphs(trace([*run("run one", 0, "k0", "fw::mm", "k0"), *run("other", 2000, "fw::mm")]), [GRAPH])
     assert cells(found, "module") == [None, "a/x", "a", "a/y", None, None]
     assert cells(found, "stack") == [None, "m.py(1): f", "m.py(3): f", "m.py(2): f", None, None]
-    assert origins(found).own.tolist() == [1, 2, 3]
+    assert origins(found).call_rows.tolist() == [1, 2, 3]
 
 
 def test_another_number_of_events_gets_all_calls() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.scanner import chunks, events
 from perfkit_core.readers.scanner.scanner import Scanner
 from perfkit_paddle.json_dialect import PaddleDialect
@@ -36,7 +36,7 @@ class EventTexts(Target):
         self._begin()
 
     def _begin(self) -> None:
-        self._reference, self._scanned = Recorder(self._dialect(), True), Recorder(self._dialect(), True)
+        self._reference, self._scanned = EventCollector(self._dialect(), True), EventCollector(self._dialect(), True)
         self._scanner, self._inputs, self._decoded = Scanner(self._dialect()), list[bytes](), list[ChromeEvent]()
 
     @functools.cached_property
@@ -89,7 +89,7 @@ class EventTexts(Target):
             ours, theirs = getattr(self._scanned, count), getattr(self._reference, count)
             if ours != theirs:
                 return f"{count}: {ours} by the scanner, {theirs} by the reference reader"
-        ours, theirs = self._scanned.taken(), self._reference.taken()
+        ours, theirs = self._scanned.drain(), self._reference.drain()
         for name in theirs.column_names:
             if not _plain(ours[name]).equals(_plain(theirs[name])):
                 return f"the column {name} differs"

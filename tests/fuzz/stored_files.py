@@ -72,7 +72,7 @@ class FlippedBits(Target):
     def run(self, data: bytes) -> bool:
         self._path.write_bytes(data)
         try:
-            found = store.read_stored(self._path, whole=True)
+            found = store.read_stored(self._path, check=True)
         except PerfkitError:
             return False
         expected = self._expected[1]

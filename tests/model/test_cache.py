@@ -130,4 +130,4 @@ def test_blocks_have_the_values_of_the_columns() -> None:
     blocks = list(small.blocks(*names))
     for number, name in enumerate(names):
         assert np.concatenate([block[number] for block in blocks]).tolist() == small.ints(name).tolist()
-    assert [small.known(name) for name in names] == [True, True, True, False]
+    assert [small.has_values(name) for name in names] == [True, True, True, False]

@@ -50,7 +50,7 @@ def equal(found: Trace, expected: Trace) -> None:
             codes = found.codes(column.name)
             named = [codes.values[code] if code >= 0 else None for code in codes.codes]
             assert named == expected.events[column.name].to_pylist(), column.name
-        assert found.known(column.name) == (expected.events[column.name].null_count < len(expected)), column.name
+        assert found.has_values(column.name) == (expected.events[column.name].null_count < len(expected)), column.name
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -120,7 +120,7 @@ def test_only_columns_that_are_asked_for_are_read(large: tuple[Trace, Trace], mo
     found = concat_traces([large[1], with_rank(large[1], 3)])
     found.ints("start_ns"), found.ints("start_ns"), found.host, found.end_ns, len(found)
     assert found.ints("flops").tolist() == [-1] * 500  # the column has only nulls, as its statistics show
-    assert not found.known("stack")
+    assert not found.has_values("stack")
     assert set(asked) == {"start_ns", "device", "dur_ns"}
 
 

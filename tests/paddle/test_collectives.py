@@ -163,11 +163,11 @@ def test_what_is_no_label() -> None:
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
 def test_sizes(dtype: str | None, expected: int | None) -> None:
-    from perfkit_core.assembly.draft import Recorded
+    from perfkit_core.assembly.draft import RecordedEvents
 
     name = labels.collective_label(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}
-    found = labels.with_labels(Recorded(pa.table(columns))).columns
+    found = labels.with_labels(RecordedEvents(pa.table(columns))).columns
     assert found["name"].to_pylist() == ["relu", "reduce", None]
     assert found["bytes"].to_pylist() == [None, expected, None]
     assert [COLLECTIVE_KEY in (text or "") for text in found["args"].to_pylist()] == [False, True, False]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_paddle import program_order
 from perfkit_paddle.program_operators import Run, described
 from perfkit_paddle.program_order import UNCERTAIN, order_of
@@ -31,7 +31,7 @@ def two_branches(equal: bool = False) -> Program:
     return Program(branches, values)
 
 
-def events(*operators: tuple[str, int] | tuple[str, int, int], category: str = "Operator") -> Recorded:
+def events(*operators: tuple[str, int] | tuple[str, int, int], category: str = "Operator") -> RecordedEvents:
     """Return operators with these names, starts, and ends, which are 5 ns later by default."""
     starts = [operator[1] for operator in operators]
     ends = [operator[2] if len(operator) == 3 else operator[1] + 5 for operator in operators]
@@ -41,10 +41,10 @@ def events(*operators: tuple[str, int] | tuple[str, int, int], category: str = "
         "start_ns": pa.array(starts, pa.int64()),
         "dur_ns": pa.array(np.array(ends) - starts, pa.int64()),
     }
-    return Recorded(pa.table(columns))
+    return RecordedEvents(pa.table(columns))
 
 
-def shapes(recorded: Recorded) -> list[Any]:
+def shapes(recorded: RecordedEvents) -> list[Any]:
     return recorded.columns["shapes"].to_pylist() if "shapes" in recorded.columns.column_names else []
 
 
@@ -189,4 +189,4 @@ def test_recorded_shapes_stay() -> None:
     recorded = events(("pd_op.matmul", 10), ("pd_op.matmul", 20))
     columns = recorded.columns.append_column("shapes", pa.array(["[[1,1],[1,1]]", None]).dictionary_encode())
     chain = Program((product(0, 1, 5), product(5, 2, 6)), two_branches().values)
-    assert shapes(described(Recorded(columns), [run(chain, True)])[0]) == ["[[1,1],[1,1]]", "[[4,8],[8,10]]"]
+    assert shapes(described(RecordedEvents(columns), [run(chain, True)])[0]) == ["[[1,1],[1,1]]", "[[4,8],[8,10]]"]

@@ -66,8 +66,8 @@ def test_stretches_become_one_table(in_order: bool, compact: bool) -> None:
         wanted += expected(first, size, size != 5)
         first += size
     assert found.count == first
-    rows = found.taken()
-    assert (found.count, found.taken().count) == (0, 0)
+    rows = found.drain()
+    assert (found.count, found.drain().count) == (0, 0)
     table = RowTable(rows, known, words, 0, in_order).table(compact)
     if in_order:
         wanted.sort(key=lambda row: (row["start_ns"], -int(str(row["dur_ns"]))))
@@ -80,7 +80,7 @@ def test_the_origin_of_the_clock_is_added() -> None:
     found, known, words = Gathering(), Origins(), {column: Vocabulary() for column in ARGUMENT_TEXTS}
     words["shapes"].numbers(["even", "odd"])
     found.add(stretch(0, 4, False, known))
-    table = RowTable(found.taken(), known, words, 5, True).table(False)
+    table = RowTable(found.drain(), known, words, 5, True).table(False)
     assert table["start_ns"].to_pylist() == [1004, 1004, 1005, 1005]
 
 
@@ -89,7 +89,7 @@ def test_a_column_that_begins_late_is_null_before() -> None:
     found.add(Rows(2, origin, {"start_ns": np.array([1, 2])}, {}, None))
     late = {"start_ns": np.array([3]), "stream": np.array([9])}
     found.add(Rows(1, origin[:1], late, {"shapes": np.array([0], np.int32)}, None))
-    rows = found.taken()
+    rows = found.drain()
     assert rows.integers["stream"].tolist() == [NULL, NULL, 9]
     assert rows.texts["shapes"].tolist() == [-1, -1, 0]
     assert rows.args is None
@@ -97,4 +97,4 @@ def test_a_column_that_begins_late_is_null_before() -> None:
 
 def test_a_table_without_rows() -> None:
     words = {column: Vocabulary() for column in ARGUMENT_TEXTS}
-    assert RowTable(Gathering().taken(), Origins(), words, 0, True).table(True).num_rows == 0
+    assert RowTable(Gathering().drain(), Origins(), words, 0, True).table(True).num_rows == 0

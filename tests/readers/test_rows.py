@@ -124,7 +124,7 @@ def test_replaced_arguments_are_in_the_table(count: int, in_order: bool, args: b
         part.replace(np.array([1, count - 1]), ["ä longer one", None])
         wanted += list(zip(part.integers["start_ns"].tolist(), part.arguments(np.arange(count)), strict=True))
         found.add(part)
-    table = RowTable(found.taken(), known, words, 0, in_order).table(compact=False)
+    table = RowTable(found.drain(), known, words, 0, in_order).table(compact=False)
     if in_order:
         wanted.sort(key=lambda row: row[0])
     assert list(zip(table["start_ns"].to_pylist(), table["args"].to_pylist(), strict=True)) == wanted

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.readers.load import load
 from perfkit_core.runtime import parallel
@@ -51,9 +51,9 @@ def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise all tests would compare the reference reader with itself."""
     for name in ("torch-mlp.json.gz", "paddle-mlp.json.gz"):
         seen = {"scanned": 0, "reference": 0}
-        add = Recorder.add
+        add = EventCollector.add
 
-        def counted(self: Recorder, events: object, times: object = None, add=add, seen=seen) -> None:  # type: ignore[no-untyped-def]
+        def counted(self: EventCollector, events: object, times: object = None, add=add, seen=seen) -> None:  # type: ignore[no-untyped-def]
             if isinstance(events, Portion):
                 slow = sum(map(len, events.slow))
                 seen["scanned"] += sum(stretch.rows for stretch in events.stretches) - slow
@@ -63,7 +63,7 @@ def test_usual_events_are_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
             add(self, events, times)
 
         with monkeypatch.context() as patch, reading(0):
-            patch.setattr(Recorder, "add", counted)
+            patch.setattr(EventCollector, "add", counted)
             load(DATA / name)
         assert seen["scanned"] > 10 * seen["reference"] > 0
 
@@ -181,7 +181,7 @@ def test_text_and_file_give_the_same_table(tmp_path: Path) -> None:
     events = [event(f"aten::{i % 7}", i, 3, args={"Ev Idx": i, "Input Dims": [[i % 3]]}) for i in range(900)]
     events[5]["name"] = "ProfilerStep#3"
     times = (np.array([one["ts"] * 1000 for one in events]), np.array([one["dur"] * 1000 for one in events]))
-    scanned, decoded = Recorder(TorchDialect()), Recorder(TorchDialect())
+    scanned, decoded = EventCollector(TorchDialect()), EventCollector(TorchDialect())
     text = ",".join(map(json.dumps, events)).encode()
     for first in (0, 300, 600):
         part = slice(first, first + 300)
@@ -194,7 +194,7 @@ def test_text_and_file_give_the_same_table(tmp_path: Path) -> None:
     for wrong in (text[:-1], text + b"}", text + b"," + json.dumps(event("more", 1)).encode()):
         with pytest.raises(ValueError, match=r"events|JSON|truncated"):
             scanned.add_text(wrong, times)
-    assert scanned.held == 0
+    assert scanned.row_count == 0
 
 
 def test_difference_sees_a_difference(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_no_flipped_bit_changes_a_table(stored: Path, tmp_path: Path) -> None:
         path = tmp_path / "t.perfkit.parquet"
         path.write_bytes(flipped)
         try:
-            found = store.read_stored(path, whole=True)
+            found = store.read_stored(path, check=True)
         except SourceError:
             refused += 1
         else:
@@ -78,7 +78,7 @@ def test_checksums_are_needed_where_they_were_written(stored: Path, tmp_path: Pa
     path = tmp_path / "t.perfkit.parquet"
     pq.write_table(table.replace_schema_metadata({KEY: msgspec.json.encode(told)}), path)
     if old:
-        assert store.read_stored(path, whole=True).events.equals(store.read_stored(stored).events)
+        assert store.read_stored(path, check=True).events.equals(store.read_stored(stored).events)
     else:
         with pytest.raises(SourceError, match="no checksums"):
             store.read_stored(path)
@@ -132,7 +132,7 @@ def test_invalid_cells_are_refused(
         with pytest.raises(SourceError, match=r"t\.perfkit\.parquet: not a readable"):
             read(name)
     with pytest.raises(SourceError):
-        store.read_stored(path, whole=True)
+        store.read_stored(path, check=True)
     for command in (["summary"], ["export", "--to", "folded", "-o", str(tmp_path / "out")]):
         assert main([*command, str(path)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
@@ -161,7 +161,7 @@ def test_texts_that_no_dictionary_has_are_refused(
         store.write_trace(load(OWN), tmp_path / "whole")
     shorten(tmp_path / "whole", path, name, beyond)
     with pytest.raises(SourceError, match=r"t\.perfkit\.parquet: not a readable Parquet file"):
-        store.read_stored(path, whole=True)
+        store.read_stored(path, check=True)
     for command in (["summary"], ["export", "-o", str(tmp_path / "out.json")], ["scrub", "-o", str(tmp_path / "out")]):
         code, output = main([*command, str(path)]), capsys.readouterr()
         assert code == 2 or name not in SHOWN
@@ -177,7 +177,7 @@ def test_texts_that_are_no_utf_8_are_refused(stored: Path, tmp_path: Path) -> No
     with (tmp_path / "t.parquet").open("wb") as file:
         writer.write(table, file, 100, writer.encoding(table.schema))
     with pytest.raises(SourceError, match="name is damaged in the rows 0 to 99: Invalid UTF8 sequence"):
-        store.read_stored(tmp_path / "t.parquet", whole=True)
+        store.read_stored(tmp_path / "t.parquet", check=True)
 
 
 RECORDED = {
@@ -233,7 +233,7 @@ def test_a_template_that_no_version_wrote_is_not_followed() -> None:
 
 def test_valid_cells_are_accepted(tmp_path: Path) -> None:
     path = with_cells(tmp_path / "t.perfkit.parquet", "name", put(3, "another name"))
-    assert store.read_stored(path, whole=True).events["name"][3].as_py() == "another name"
+    assert store.read_stored(path, check=True).events["name"][3].as_py() == "another name"
 
 
 @pytest.mark.parametrize(

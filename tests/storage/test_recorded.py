@@ -14,7 +14,7 @@ import perfkit_paddle.json_source
 import perfkit_paddle.pb_source
 import perfkit_torch.source
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.assembly.graph_capture import ATTRIBUTED, UNATTRIBUTED
 from perfkit_core.errors import PerfkitError, SourceError
 from perfkit_core.model import schema
@@ -37,7 +37,7 @@ FILES = (
 )
 
 
-def pieces(recorded: Recorded, rows: int) -> list[pa.RecordBatch]:
+def pieces(recorded: RecordedEvents, rows: int) -> list[pa.RecordBatch]:
     """Yield the recorded events in file order. Each part has its own dictionaries, and some columns are plain text."""
     table = recorded.columns
     if recorded.parent is not None:
@@ -69,11 +69,13 @@ def test_a_real_trace_survives_a_recorded_file_in_every_cell(
 ) -> None:
     taken: list[Any] = []
 
-    def seen(recorded: Recorded, meta: Any, quality: Any = (), rank: Any = None, operator_names: Any = None) -> Trace:
-        taken.append((Recorded(recorded.columns, recorded.parent), meta, quality, rank))
+    def seen(
+        recorded: RecordedEvents, meta: Any, quality: Any = (), rank: Any = None, operator_names: Any = None
+    ) -> Trace:
+        taken.append((RecordedEvents(recorded.columns, recorded.parent), meta, quality, rank))
         return assemble(recorded, meta, quality, rank, operator_names)
 
-    def seen_ranks(recorded: Recorded, meta: Any, quality: Any = (), operator_names: Any = None) -> Trace:
+    def seen_ranks(recorded: RecordedEvents, meta: Any, quality: Any = (), operator_names: Any = None) -> Trace:
         return seen(recorded, meta, quality, next(iter(meta.ranks), None), operator_names)
 
     for source in (perfkit_torch.source, perfkit_paddle.json_source):

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from perfkit_core.assembly.assemble import OperatorNames, assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
 
@@ -28,7 +28,7 @@ def trace(rows: list[dict[str, Any]], rank: int | None = None, names: OperatorNa
     keys = dict.fromkeys(key for row in rows for key in row)
     table = pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows])
     meta = TraceMeta(source="made by hand", format="test", framework="fw", ranks=() if rank is None else (rank,))
-    return assemble(Recorded(table), meta, rank=rank, operator_names=names)
+    return assemble(RecordedEvents(table), meta, rank=rank, operator_names=names)
 
 
 def column(trace: Trace, name: str) -> dict[str, Any]:

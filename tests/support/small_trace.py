@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.model.meta import Device, Finding, TraceMeta
 from perfkit_core.model.trace import Trace
 
@@ -43,7 +43,7 @@ def small_trace(label: str = "label") -> Trace:
         recorded_at_ns=1_700_000_000 * 10**9, ranks=(0,), world_size=2, devices=(Device("cuda:0", "Small GPU"),),
     )  # fmt: skip
     return assemble(
-        Recorded(pa.Table.from_pylist(_same_keys(rows))), meta, (Finding("made-up", "made by hand"),), rank=0
+        RecordedEvents(pa.Table.from_pylist(_same_keys(rows))), meta, (Finding("made-up", "made by hand"),), rank=0
     )
 
 

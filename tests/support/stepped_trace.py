@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import Recorded
+from perfkit_core.assembly.draft import RecordedEvents
 from perfkit_core.model.meta import TraceMeta
 from perfkit_core.model.trace import Trace
 
@@ -31,7 +31,7 @@ def stepped_trace(
             rows.append(_host(name, "operator", begin, round(operator_ms * MS), None))
         start += round(length * MS) + MS
     meta = TraceMeta(source=source, format="test", framework="fw", clock="relative", ranks=(0,))
-    return assemble(Recorded(pa.Table.from_pylist(rows)), meta, (), rank=0)
+    return assemble(RecordedEvents(pa.Table.from_pylist(rows)), meta, (), rank=0)
 
 
 def _host(name: str, kind: str, start: int, dur: int, step: int | None) -> dict[str, object]:

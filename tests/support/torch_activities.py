@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.readers.chrome.dialect import ChromeEvent
-from perfkit_core.readers.chrome.recorder import Recorder
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_torch.dialect import TorchDialect
 
 MEMORY = "[memory]"
@@ -62,14 +62,14 @@ class Results:
 
 
 def plain_columns(results: Any, with_flops: bool = False) -> pa.Table:
-    """Return the columns that the core's recorder creates if each activity is first converted to an event."""
+    """Return the columns that the core's collector creates if each activity is first converted to an event."""
     activities = results.trace_activities()
     flops = {event.correlation_id(): event.flops() for event in results.events()} if with_flops else {}
-    recorder = Recorder(TorchDialect())
+    collector = EventCollector(TorchDialect())
     start_ns = np.array([activity.timestamp() for activity in activities], np.int64)
     dur_ns = np.array([0 if a.name() == MEMORY else a.duration() for a in activities], np.int64)
-    recorder.add([_event(activity, flops) for activity in activities], (start_ns, dur_ns))
-    return recorder.recorded(in_order=False).columns
+    collector.add([_event(activity, flops) for activity in activities], (start_ns, dur_ns))
+    return collector.recorded(in_order=False).columns
 
 
 def _event(activity: Any, flops: dict[int, int]) -> ChromeEvent:

@@ -127,7 +127,7 @@ def test_kernels_on_a_gpu_get_the_layers_of_their_graph() -> None:
     assert pd.isna(by_layer.loc[NORM, "module"])
     assert by_layer.loc[GATE, "module"] == "layers/0/mlp"
     assert rows.loc[GATE, "total_device_ns"] == by_layer.loc[GATE, "total_device_ns"]
-    assert len(origins(trace).own) == 0
+    assert len(origins(trace).call_rows) == 0
 
 
 def test_kernel_information_of_a_package(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     if not facts.exceeds(spent, facts.thresholds.cast_share):
         return []
     condition = message("the data stay on one device, and the operator's name says that it casts (dtypes not recorded)")
-    if trace.known("dtypes"):
+    if trace.has_values("dtypes"):
         condition = message("the dtype written differs from the dtype read, and the data stay on one device")
     return [Candidate(
         facts.plural(
@@ -63,7 +63,7 @@ def casts(trace: Trace) -> arrays.IntArray:
     outer = nesting.outermost(trace.ints("parent"), copying)
     crossing = matching(trace, "copy_kind", lambda kind: kind.startswith(_CROSSING)) & trace.rows("kind", MEMCPY)
     stays = ~_launching(trace, outer, crossing)
-    if trace.known("dtypes"):
+    if trace.has_values("dtypes"):
         # skip scalars, such as wrapped Python numbers
         scalar = matching(trace, "shapes", lambda text: text.startswith("[[]"))
         rows = np.unique(outer[np.flatnonzero(copying & matching(trace, "dtypes", differ) & ~scalar)])

@@ -18,7 +18,7 @@ from perfkit_core.replay.transforms import Remove
 
 def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
-    if not (trace.known("op_name") and operators.operators(trace).any()):
+    if not (trace.has_values("op_name") and operators.operators(trace).any()):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
     rows, count = bias_rows(trace)
     work = operators.launched_within(trace, rows) if facts.on_device else rows

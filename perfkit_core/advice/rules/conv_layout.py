@@ -26,7 +26,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     if facts.on_device:
         return []
     trace, order = facts.trace, operator_order(facts.trace)
-    if not trace.known("shapes"):
+    if not trace.has_values("shapes"):
         raise NotEvaluableError(message("no shapes were recorded"), message("record shapes (record_shapes=True)"))
     here = order.row[facts.in_steps[order.row]]
     convolutions = here[trace.rows("op_name", *_CONVOLUTIONS)[here]]

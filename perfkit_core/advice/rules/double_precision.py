@@ -44,7 +44,7 @@ def _has_double_tensors(trace: Trace) -> BoolArray:
 def find(facts: RuleInput) -> list[Candidate]:
     trace, order, dur = facts.trace, operator_order(facts.trace), facts.trace.ints("dur_ns")
     default = trace.meta.extra.get(DTYPE)
-    if trace.known("dtypes"):
+    if trace.has_values("dtypes"):
         double = _has_double_tensors(trace)
     elif default is not None:
         double = np.full(len(trace), default == _DOUBLE)

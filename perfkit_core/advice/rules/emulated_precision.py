@@ -37,7 +37,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     instructions = host.get(INSTRUCTIONS) if isinstance(host, dict) else None
     if not isinstance(instructions, Collection):
         raise NotEvaluableError(message("the instructions of the processor were not recorded"))
-    if not trace.known("dtypes"):
+    if not trace.has_values("dtypes"):
         raise NotEvaluableError(message("no dtypes were recorded"), message("record shapes (record_shapes=True)"))
     order, canonical = operator_order(trace), trace.codes("op_name")
     product = np.array([name.removesuffix("_grad") in _PRODUCTS for name in canonical.values], np.bool_)

@@ -85,7 +85,7 @@ def _not_fetched(facts: RuleInput, copies: transfers.Transfers, how: Text) -> Ca
             "{how} For {time:ns} of it, no recorded device work explains the wait, which would remain.", how=how,
             time=for_other,
         )  # fmt: skip
-    infers = not trace.rows("phase", BACKWARD, OPTIMIZER).any() and trace.known("phase")
+    infers = not trace.rows("phase", BACKWARD, OPTIMIZER).any() and trace.has_values("phase")
     return Candidate(
         facts.plural(
             "The host fetches {count:count} result {per_step} ({names}) and waits for it. This takes {time}.{how}",

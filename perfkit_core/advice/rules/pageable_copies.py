@@ -36,7 +36,7 @@ def find(facts: RuleInput) -> list[Candidate]:
     facts.need_device()
     trace, copies, dur = facts.trace, transfers.transfers(facts), facts.trace.ints("dur_ns")
     copies = copies.only(~copies.to_host)
-    if len(copies) and not trace.known("copy_kind"):
+    if len(copies) and not trace.has_values("copy_kind"):
         return []
     pageable, pinned = (
         copies.only(operators.matching(trace, "copy_kind", re.compile(kind, re.IGNORECASE).search)[copies.row])

@@ -46,7 +46,7 @@ _SCORES: Final = 3
 
 def find(facts: RuleInput) -> list[Candidate]:
     trace = facts.trace
-    if not trace.known("op_name"):
+    if not trace.has_values("op_name"):
         raise NotEvaluableError(message("the recording has no operators whose names perfkit knows"))
     chains, count = chain_rows(trace)
     both = np.concatenate([chains, backward_of(trace, chains)])

@@ -59,10 +59,10 @@ def event_times(events: Sequence[ChromeEvent]) -> tuple[IntArray, IntArray]:
     Raises SourceError for an invalid time. The error names the event."""
     starts, durations = [bytes(event.ts) or None for event in events], [bytes(event.dur) for event in events]
 
-    def place(field: str, at: int) -> str:
+    def location(field: str, at: int) -> str:
         return f" ({field} of the event {str(events[at].name)[:80]!r})"
 
-    return to_ns(starts, place=partial(place, "ts")), to_ns(durations, place=partial(place, "dur"))
+    return to_ns(starts, locate=partial(location, "ts")), to_ns(durations, locate=partial(location, "dur"))
 
 
 _DIGITS: Final = re.compile(r"-?\d{1,18}")

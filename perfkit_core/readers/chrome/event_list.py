@@ -116,8 +116,8 @@ class EventList:
     def _resume(self) -> None:
         window = self.window
         while self.partial:
-            held = len(window.data) - self.position
-            last = window.finished or held >= MAX_VALUE_BYTES
+            unread = len(window.data) - self.position
+            last = window.finished or unread >= MAX_VALUE_BYTES
             beginning = repair.next_beginning(window.data, self.position, last)
             if beginning is not None:
                 self.position = beginning
@@ -125,7 +125,7 @@ class EventList:
                 return
             if last:
                 break
-            window.more(max(held, WINDOW_BYTES))  # doubles the window, so that the total time is linear
+            window.more(max(unread, WINDOW_BYTES))  # doubles the window, so that the total time is linear
         raise self.broken("the text here is not an event")
 
     def _batch(self) -> list[ChromeEvent] | None:
@@ -150,10 +150,10 @@ class EventList:
         """Return the next events, decoded one at a time. An event that is not valid JSON is repaired if possible."""
         event = self._next_event()
         while event is None and not self.window.finished:
-            held = len(self.window.data) - self.position
-            if held >= MAX_VALUE_BYTES:
+            unread = len(self.window.data) - self.position
+            if unread >= MAX_VALUE_BYTES:
                 break
-            self.window.more(max(held, WINDOW_BYTES))  # doubles the window, so that the total time is linear
+            self.window.more(max(unread, WINDOW_BYTES))  # doubles the window, so that the total time is linear
             event = self._next_event()
         if event is None:
             raise self.broken("an event is not valid JSON or has no end")

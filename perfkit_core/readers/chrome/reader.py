@@ -20,8 +20,8 @@ from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
-from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_core.storage.bytestream import BYTE_ORDER_MARK
 from perfkit_core.storage.recorded_events import ROW_GROUP
 from perfkit_core.system import memory_limit
@@ -165,30 +165,30 @@ def _number(text: str) -> float | str:
 
 
 class Reading(Generic[AnyDialect]):
-    """One pass over a file, which collects its events in ``recorder``. The header is complete at the end."""
+    """One pass over a file, which collects its events in ``collector``. The header is complete at the end."""
 
     def __init__(self, path: Path, dialect: AnyDialect, partial: bool, sparing: bool = False) -> None:
         self.file = ChromeFile(path, partial, sparing)
-        self.recorder = Recorder(dialect, partial)
+        self.collector = EventCollector(dialect, partial)
         self.dialect = dialect
 
     def read(self) -> None:
-        """Read the file into the recorder. Raises SourceError."""
+        """Read the file into the collector. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
             memory_limit.require(0, f"the events of {self.file.path.name}")
-            self.recorder.add(portion)
+            self.collector.add(portion)
 
     def stream(self, writer: EventWriter) -> None:
         """Read the file into the writer, one row group at a time. Raises SourceError."""
         for portion in self.file.portions(self.dialect):
-            self.recorder.add(portion)
-            if self.recorder.held >= ROW_GROUP:
+            self.collector.add(portion)
+            if self.collector.row_count >= ROW_GROUP:
                 self._write(writer)
-        if self.recorder.held:
+        if self.collector.row_count:
             self._write(writer)
 
     def _write(self, writer: EventWriter) -> None:
-        events = self.recorder.taken()
+        events = self.collector.drain()
         self.see(events)
         for batch in events.to_batches():
             writer.write(batch)
@@ -197,7 +197,7 @@ class Reading(Generic[AnyDialect]):
         """Called with each row group before it is written. Override this method to collect values from all events."""
 
 
-def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
+def file_findings(file: ChromeFile, collector: EventCollector) -> tuple[Finding, ...]:
     findings = []
     if file.truncated_at is not None:
         findings.append(Finding("truncated", cut_off(file.truncated_at)))
@@ -211,33 +211,33 @@ def file_findings(file: ChromeFile, recorder: Recorder) -> tuple[Finding, ...]:
         findings.append(Finding("repaired-events", text))
     if file.skipped:
         findings.append(Finding("skipped-events", skipped(file.skipped)))
-    return (*findings, *event_findings(recorder))
+    return (*findings, *event_findings(collector))
 
 
-def event_findings(recorder: Recorder) -> tuple[Finding, ...]:
+def event_findings(collector: EventCollector) -> tuple[Finding, ...]:
     findings = []
-    if recorder.untimed:
-        findings.append(without_start(recorder.untimed, recorder.count))
-    if recorder.mistimed:
-        findings.append(mistimed(recorder.mistimed))
-    if recorder.reversed:
-        findings.append(negative_durations(recorder.reversed))
-    if recorder.unknown:
-        types = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(recorder.unknown.items()))
+    if collector.untimed:
+        findings.append(without_start(collector.untimed, collector.count))
+    if collector.mistimed:
+        findings.append(mistimed(collector.mistimed))
+    if collector.reversed:
+        findings.append(negative_durations(collector.reversed))
+    if collector.unknown:
+        types = ", ".join(f"{count} of type {ph!r}" for ph, count in sorted(collector.unknown.items()))
         text = message("events whose type has no duration were not read: {types}", types=types)
         findings.append(Finding("unread-events", text))
     return tuple(findings)
 
 
-def file_account(file: ChromeFile, recorder: Recorder) -> tuple[ReadEvents, ...]:
+def file_account(file: ChromeFile, collector: EventCollector) -> tuple[ReadEvents, ...]:
     """Return what became of the events that did not become rows."""
     counts = {
-        account.METADATA: recorder.metadata, account.LINK: recorder.links, "about_recording": recorder.about_recording,
-        "empty": recorder.blanks, "without_start": recorder.untimed, "start_not_a_time": recorder.mistimed,
-        "not_json": file.skipped,
+        account.METADATA: collector.metadata, account.LINK: collector.links,
+        "about_recording": collector.about_recording, "empty": collector.blanks,
+        "without_start": collector.untimed, "start_not_a_time": collector.mistimed, "not_json": file.skipped,
     }  # fmt: skip
     entries = [ReadEvents(became, count) for became, count in counts.items()]
-    entries += [ReadEvents("type_without_duration", count, ph) for ph, count in sorted(recorder.unknown.items())]
+    entries += [ReadEvents("type_without_duration", count, ph) for ph, count in sorted(collector.unknown.items())]
     return tuple(entry for entry in entries if entry.count)
 
 

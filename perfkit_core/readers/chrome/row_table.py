@@ -58,8 +58,8 @@ class RowTable:
         threads = parallel.threads() if self._rows.count >= parallel.WORTH_ROWS else 1
         # Convert the largest column first, so that the other threads do not wait for it at the end.
         names: tuple[str, ...] = ("args", *INTEGERS, *ARGUMENT_TEXTS)
-        own = parallel.in_order(partial(self._own_column, compact), names, threads)
-        columns = dict(zip(names, own, strict=True))
+        row_columns = parallel.in_order(partial(self._own_column, compact), names, threads)
+        columns = dict(zip(names, row_columns, strict=True))
         origin = self._ordered(self._rows.origin)
         used = self._origins.used(origin) if compact else None
         self._origins.fill()
@@ -127,7 +127,7 @@ _NO_TEXT: Final = -1
 
 
 class Gathering:
-    """Collects rows in the order of the source, and stores them as columns. :meth:`taken` returns them."""
+    """Collects rows in the order of the source, and stores them as columns. :meth:`drain` returns them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -155,18 +155,18 @@ class Gathering:
         self._replaced.update((at + row, other) for row, other in part.replaced.items())
         self.count += part.count
 
-    def taken(self) -> Rows:
+    def drain(self) -> Rows:
         """Return all rows, and remove them."""
         count = self.count
         integers, texts = (
-            {name: cells.taken(count) for name, cells in columns.items()} for columns in (self._integers, self._texts)
+            {name: column.cells(count) for name, column in columns.items()} for columns in (self._integers, self._texts)
         )
         for name in ("start_ns", "dur_ns"):
             integers.setdefault(name, np.empty(0, np.int64))
         args = None
         if self._lengths.count or self._replaced:
-            args = _strings(self._args.taken(), self._lengths.taken(count))
-        rows = Rows(count, self._origin.taken(count), integers, texts, args, self._replaced)
+            args = _strings(self._args.cells(), self._lengths.cells(count))
+        rows = Rows(count, self._origin.cells(count), integers, texts, args, self._replaced)
         self.__init__()  # type: ignore[misc]
         return rows
 
@@ -196,7 +196,8 @@ class _Column:
         self._cells[at:end] = values
         self.count = end
 
-    def taken(self, count: int = 0) -> npt.NDArray[Any]:
+    def cells(self, count: int = 0) -> npt.NDArray[Any]:
+        """Return the used cells, at least ``count``."""
         self.put(max(count, self.count), self._cells[:0])
         return self._cells[: self.count]
 

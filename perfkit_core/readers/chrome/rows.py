@@ -60,10 +60,10 @@ class Vocabulary:
         occurs[-1] = False
         if occurs[:-1].all():
             return self.texts(), codes
-        place = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-        place[-1] = -1
-        texts = [text for text, wanted in zip(self._numbers, occurs.tolist(), strict=False) if wanted]
-        return pa.array(texts, pa.string()), place[codes]
+        new_code = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+        new_code[-1] = -1
+        texts = [text for text, used in zip(self._numbers, occurs.tolist(), strict=False) if used]
+        return pa.array(texts, pa.string()), new_code[codes]
 
 
 def validity(mask: BoolArray) -> pa.Buffer | None:
@@ -209,9 +209,9 @@ class Rows:
         between = np.flatnonzero(end > first)
         if len(between) > _MAX_PARTS:
             self._settle()
-            kept = np.ones(self.count, np.bool_)
-            kept[rows] = False
-            return [self._picked(kept, None if self.args is None else self.args.filter(pa.array(kept)), {})]
+            remains = np.ones(self.count, np.bool_)
+            remains[rows] = False
+            return [self._picked(remains, None if self.args is None else self.args.filter(pa.array(remains)), {})]
         parts = []
         for start, stop in zip(first[between].tolist(), end[between].tolist(), strict=True):
             args = None if self.args is None else self.args.slice(start, stop - start)

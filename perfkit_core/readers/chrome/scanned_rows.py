@@ -168,11 +168,11 @@ class Translation:
         words = self._words
         if column != _ORIGIN:
             return as_text(column, words.texts[number])
-        pair, process, thread, place = words.origins[number]
+        pair, process, thread, device = words.origins[number]
         category, name, label = words.pairs[pair]
         token, pid, tid = words.tokens[process], None, None
         if label.backend is None:
             if (process, thread) not in self._threads:
                 self._threads[process, thread] = thread_of(token, words.tokens[thread], self._dialect, self._ids)
             pid, tid = self._threads[process, thread]
-        return origin_of(label, category, name, words.places[place], pid, tid, self._ids.rank(token))
+        return origin_of(label, category, name, words.places[device], pid, tid, self._ids.rank(token))

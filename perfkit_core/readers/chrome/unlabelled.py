@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
-from perfkit_core.assembly.draft import EXTERNAL, Recorded, integers, with_integers
+from perfkit_core.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
 from perfkit_core.assembly.labels import replaced
 from perfkit_core.model import schema
 from perfkit_core.model.meta import TraceMeta
@@ -70,7 +70,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LaneOrigin:
     """Where the events of a lane ran: on the host with a kind, or on a device."""
 
     kind: str | None = None
@@ -79,7 +79,7 @@ class _Place:
     stream: int | None = None
 
 
-def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -> tuple[Recorded, int]:
+def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpreter) -> tuple[RecordedEvents, int]:
     """Return the events with kinds for those of kind ``unknown``, and the number of events that were left out because
     they are sums. The process decides also for events without a category whose name is that of an operator."""
     columns = recorded.columns
@@ -95,7 +95,7 @@ def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -
     for number, lane in enumerate(lanes):
         rows_of.setdefault(lane, []).append(number)
     names_of = {key.partition(":")[2]: name for key, name in meta.thread_names.items()}
-    places: dict[Lane, _Place | None] = {}
+    origins: dict[Lane, _LaneOrigin | None] = {}
     derived = set()
     for lane, numbers in rows_of.items():
         process, label = (
@@ -108,22 +108,23 @@ def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -
         thread = names_of.get(f"{lane[0]}:{lane[1]}", "")
         texts = [text for number in numbers[:_ROWS_LOOKED_AT] if (text := args[number])]
         ends = bool((linked & unknown[rows])[numbers].any())
-        places[lane] = _place(interpreter, role, f"{label} {process}", thread, lane, texts, ends)
+        origins[lane] = _lane_origin(interpreter, role, f"{label} {process}", thread, lane, texts, ends)
     labels: dict[tuple[str | None, str], Label] = {}
     cells: dict[str, list[object]] = {name: [] for name in ("kind", "device", "stream", "copy_kind", "pid", "tid")}
     placed = []
     for row, name, lane in zip(rows.tolist(), names, lanes, strict=True):
-        place = places[lane]
-        if place is None or row in derived or (place.backend is None and not unknown[row]):
+        origin = origins[lane]
+        if origin is None or row in derived or (origin.backend is None and not unknown[row]):
             continue
         placed.append(row)
-        if place.backend is None:
-            new = (place.kind, schema.CPU, None, None, *(number if number >= 0 else None for number in lane))
+        if origin.backend is None:
+            new = (origin.kind, schema.CPU, None, None, *(number if number >= 0 else None for number in lane))
         else:
-            if (place.backend, name) not in labels:
-                labels[place.backend, name] = interpreter.work_label(place.backend, name)
-            work = labels[place.backend, name]
-            new = (place.kind or work.kind, f"{place.backend}:{place.device}", place.stream, work.copy_kind, None, None)
+            if (origin.backend, name) not in labels:
+                labels[origin.backend, name] = interpreter.work_label(origin.backend, name)
+            work = labels[origin.backend, name]
+            device = f"{origin.backend}:{origin.device}"
+            new = (origin.kind or work.kind, device, origin.stream, work.copy_kind, None, None)
         for cell, value in zip(cells.values(), new, strict=True):
             cell.append(value)
     mask = np.zeros(columns.num_rows, np.bool_)
@@ -131,13 +132,13 @@ def interpreted(recorded: Recorded, meta: TraceMeta, interpreter: Interpreter) -
     for name, values in cells.items():
         columns = _with(columns, name, mask, values)
     if derived:
-        kept = np.ones(columns.num_rows, np.bool_)
-        kept[list(derived)] = False
-        columns = columns.filter(pa.array(kept))
-    return Recorded(columns, recorded.parent), len(derived)
+        recorded_rows = np.ones(columns.num_rows, np.bool_)
+        recorded_rows[list(derived)] = False
+        columns = columns.filter(pa.array(recorded_rows))
+    return RecordedEvents(columns, recorded.parent), len(derived)
 
 
-def _place(
+def _lane_origin(
     interpreter: Interpreter,
     role: ProcessRole | None,
     label: str,
@@ -145,7 +146,7 @@ def _place(
     lane: Lane,
     args: list[str],
     linked: bool,
-) -> _Place | None:
+) -> _LaneOrigin | None:
     """Return where the events of a lane ran, or None if this is unclear."""
     stream = _STREAM.search(thread)
     number = int(stream[1]) if stream else lane[1] if lane[1] >= 0 else None
@@ -153,20 +154,20 @@ def _place(
     device = int(match[2]) if match and match[2] else 0
     if role is not None:
         if role.threads_are_devices:
-            return _Place(role.kind, role.backend, max(lane[1], 0))
-        return _Place(role.kind, role.backend, device, number if role.backend else None)
+            return _LaneOrigin(role.kind, role.backend, max(lane[1], 0))
+        return _LaneOrigin(role.kind, role.backend, device, number if role.backend else None)
     if match:
         word = match[1].lower()
         if stream or linked or any(_STREAM_ARGUMENT.search(text) for text in args):
-            return _Place(None, interpreter.backends.get(word, word), device, number)
+            return _LaneOrigin(None, interpreter.backends.get(word, word), device, number)
         return None
     evidence = any(_STREAM_ARGUMENT.search(text) and _DEVICE_ARGUMENT.search(text) for text in args)
     if (stream and (linked or evidence)) or (linked and evidence):
-        return _Place(None, interpreter.backends.get("", "device"), device, number)
+        return _LaneOrigin(None, interpreter.backends.get("", "device"), device, number)
     return None
 
 
-def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int]:
+def with_links(recorded: RecordedEvents, links: Iterable[Link]) -> tuple[RecordedEvents, int]:
     """Return the events with equal ids in the column ``external`` for each event without a category at the end of a
     link and the operator at its beginning, and the number of links without these two events."""
     columns = recorded.columns
@@ -187,7 +188,7 @@ def with_links(recorded: Recorded, links: Iterable[Link]) -> tuple[Recorded, int
         elif external[work] == NO_ROW:
             external[operator] = first + number if external[operator] == NO_ROW else external[operator]
             external[work] = external[operator]
-    return Recorded(with_integers(columns, EXTERNAL, external), recorded.parent), lost
+    return RecordedEvents(with_integers(columns, EXTERNAL, external), recorded.parent), lost
 
 
 def _uncategorised(columns: pa.Table) -> BoolArray:

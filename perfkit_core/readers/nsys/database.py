@@ -72,8 +72,8 @@ class Database:
 
     def _selected(self, table: str, cells: str, rest: str) -> Iterator[list[tuple[Any, ...]]]:
         if table in self.columns:
-            known = self.columns[table]
-            query = f"SELECT {cells.format_map(known)} FROM {_quoted(table)} {rest.format_map(known)}"
+            columns = self.columns[table]
+            query = f"SELECT {cells.format_map(columns)} FROM {_quoted(table)} {rest.format_map(columns)}"
             yield from self._batches(table, query)
 
     def _batches(self, table: str, query: str) -> Iterator[list[tuple[Any, ...]]]:

@@ -205,10 +205,10 @@ class Meanings:
         text = text or self._texts.get(name or -1) or "unnamed range"
         if not domain and event not in (*MARK, *START_END):  # frameworks push and pop ranges in the default domain
             for framework, meaning in self._dialects.items():
-                known = meaning(text)
-                if known is not None:
+                fields = meaning(text)
+                if fields is not None:
                     self.matched[framework] += 1
-                    return Meaning(*known)
+                    return Meaning(*fields)
         return Meaning(text, schema.ANNOTATION)
 
 

@@ -31,10 +31,10 @@ def gnu_name(name: str) -> str:
     text = name.replace("<unnamed>", _ANONYMOUS).replace("operator ()", _CALL_OPERATOR)
     text = _LAMBDA_END.sub(r"#\1}", _LITERAL.sub(_literal, text.replace("[lambda(", "{lambda(")))
     try:
-        (whole,), _ = _arguments(text, 0, (), 0)
+        (signature,), _ = _arguments(text, 0, (), 0)
     except ValueError:
         return name
-    return whole.replace(_ANONYMOUS, "(anonymous namespace)").replace(_CALL_OPERATOR, "operator()")
+    return signature.replace(_ANONYMOUS, "(anonymous namespace)").replace(_CALL_OPERATOR, "operator()")
 
 
 def _literal(match: re.Match[str]) -> str:
@@ -42,9 +42,9 @@ def _literal(match: re.Match[str]) -> str:
     return ("false", "true")[value != "0"] if kind == "bool" else value + _SUFFIXES[kind]
 
 
-def _arguments(text: str, at: int, given: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], int]:
+def _arguments(text: str, at: int, outer: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], int]:
     """Read a list of types from ``at`` to its closing bracket. Return the respelled types, and the place after the
-    bracket. ``T1`` stands for ``given[0]``. Raises ValueError for unbalanced brackets and for a result that is too long
+    bracket. ``T1`` stands for ``outer[0]``. Raises ValueError for unbalanced brackets and for a result that is too long
     or nested too deep."""
     done: list[str] = []
     piece, size = "", 0
@@ -52,17 +52,17 @@ def _arguments(text: str, at: int, given: tuple[str, ...], depth: int) -> tuple[
     while True:
         match = _BRACKETS.search(text, at)
         end = match.start() if match else len(text)
-        piece += _PARAMETER.sub(lambda found: _given(found, given), text[at:end])
+        piece += _PARAMETER.sub(lambda parameter: _template_argument(parameter, outer), text[at:end])
         sign, at = text[end : end + 1], end + 1
         if size + len(piece) > _MOST_CHARACTERS or depth > _DEEPEST:
             raise ValueError
         if sign == "<":
-            template, at = _arguments(text, at, given, depth + 1)
+            template, at = _arguments(text, at, outer, depth + 1)
             inside = ", ".join(template)
             piece += f"<{inside}{' ' * inside.endswith('>')}>"
         elif sign == "(":
             # the parameters of a function refer to the arguments of the template before them
-            inner, at = _arguments(text, at, template if text[end - 1 : end] == ">" else given, depth + 1)
+            inner, at = _arguments(text, at, template if text[end - 1 : end] == ">" else outer, depth + 1)
             piece += f"({', '.join(inner)})"
         elif sign != "," and bool(sign) != bool(depth):  # unbalanced
             raise ValueError
@@ -74,9 +74,9 @@ def _arguments(text: str, at: int, given: tuple[str, ...], depth: int) -> tuple[
             piece, template = "", ()
 
 
-def _given(found: re.Match[str], given: tuple[str, ...]) -> str:
-    number = int(found[1])
-    return given[number - 1] if 0 < number <= len(given) else found[0]
+def _template_argument(parameter: re.Match[str], arguments: tuple[str, ...]) -> str:
+    number = int(parameter[1])
+    return arguments[number - 1] if 0 < number <= len(arguments) else parameter[0]
 
 
 def _type(text: str, depth: int) -> str:
@@ -88,8 +88,8 @@ def _type(text: str, depth: int) -> str:
         return text
     base = text.removeprefix("const ")
     nested = 0
-    for place, sign in enumerate(base):
+    for position, sign in enumerate(base):
         nested += (sign in "<({") - (sign in ">)}")
         if sign in "*&" and not nested:
-            return f"{base[:place]} const{base[place:]}"
+            return f"{base[:position]} const{base[position:]}"
     return base + " const"

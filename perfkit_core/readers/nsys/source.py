@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.algorithms.decimals import check_fits, span_ns
 from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.draft import RECORDED_TYPES, Recorded
+from perfkit_core.assembly.draft import RECORDED_TYPES, RecordedEvents
 from perfkit_core.assembly.lost_records import reported
 from perfkit_core.errors import SourceError
 from perfkit_core.language.messages import message, plural
@@ -89,7 +89,7 @@ def read(path: Path, partial: bool = False) -> Trace:
         check_fits(export.base_ns + time for time in span)
         start = pc.add(columns["start_ns"], export.base_ns)
         columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
-    return assemble_ranks(Recorded(columns), meta, findings, get_plugins().operator_names(meta.framework))
+    return assemble_ranks(RecordedEvents(columns), meta, findings, get_plugins().operator_names(meta.framework))
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:
@@ -175,16 +175,16 @@ class _Export:
                 columns["correlation"] = pc.if_else(foreign, None, pa.array(columns["correlation"], pa.int64()))
         self._graphs += count if table is tables.GRAPHS else 0
         self._ranges |= table is tables.RANGES
-        columns["rank"] = [self._ranks.get(each) for each in cells["process"]]
+        columns["rank"] = [self._ranks.get(process_id) for process_id in cells["process"]]
         batch = pa.RecordBatch.from_arrays(
             [_column(columns.get(field.name), field.type, count) for field in _SCHEMA], schema=_SCHEMA
         )
         timed = batch if start.all() else batch.filter(pa.array((start != 0) | (end != 0)))
         self._read[table.name] += count
         self._untimed += count - len(timed)
-        kept = timed.filter(pc.is_valid(timed["rank"])) if self._ranks else timed
-        self._left_out += len(timed) - len(kept)
-        return kept
+        ranked = timed.filter(pc.is_valid(timed["rank"])) if self._ranks else timed
+        self._left_out += len(timed) - len(ranked)
+        return ranked
 
     def _device(self, table: tables.EventTable, process: int | None, context: int | None, number: int | None
                 ) -> str | None:  # fmt: skip
@@ -239,10 +239,10 @@ class _Export:
         devices = {}
         for number in sorted(set(self._device_of.values())):
             gpu = next((gpu for (_, device), gpu in self._gpus.items() if device == number), number)
-            known = described.get(gpu)
-            if known is not None:
-                properties = {key: known[name] for name, key in _PROPERTIES.items() if known[name] is not None}
-                devices[number] = Device(f"cuda:{number}", known["name"], known["totalMemory"], properties)
+            row = described.get(gpu)
+            if row is not None:
+                properties = {key: row[name] for name, key in _PROPERTIES.items() if row[name] is not None}
+                devices[number] = Device(f"cuda:{number}", row["name"], row["totalMemory"], properties)
         return tuple(devices.values())
 
     @functools.cached_property

@@ -75,38 +75,38 @@ class Chunks:
         return self
 
     def __next__(self) -> Chunk:
-        wanted = self._size
+        target = self._size
         while self._end is not None:
-            buffer, held = self._filled(wanted)
-            if not held:
+            buffer, filled = self._filled(target)
+            if not filled:
                 break
             last = self._window.finished and not self._carried
-            size = held if last else self._last_beginning(self._end, buffer[:held])
-            blank = not size and not buffer[held // 2 : held].tobytes().strip()  # no chunk is worth growing for blanks
-            if size or blank or wanted >= _MAX_GROWTH * self._size:
+            size = filled if last else self._last_beginning(self._end, buffer[:filled])
+            blank = not size and not buffer[filled // 2 : filled].tobytes().strip()  # no larger chunk for blanks
+            if size or blank or target >= _MAX_GROWTH * self._size:
                 if not size:  # probably, the reference reader must continue here: do not read ahead
-                    self._end, size = None, held
-                self._carried = buffer[size:held].tobytes() + self._carried
+                    self._end, size = None, filled
+                self._carried = buffer[size:filled].tobytes() + self._carried
                 buffer[size : size + PAD] = 0
                 chunk = Chunk(buffer, size, self.offset, last)
                 self.offset += size
                 return chunk
-            self._carried, wanted = buffer[:held].tobytes() + self._carried, 2 * wanted
+            self._carried, target = buffer[:filled].tobytes() + self._carried, 2 * target
         raise StopIteration
 
-    def _filled(self, wanted: int) -> tuple[npt.NDArray[np.uint8], int]:
+    def _filled(self, target: int) -> tuple[npt.NDArray[np.uint8], int]:
         buffer = np.empty(0, np.uint8)
-        while self._free and len(buffer) < wanted + PAD:
+        while self._free and len(buffer) < target + PAD:
             buffer = self._free.pop()
-        if len(buffer) < wanted + PAD:
-            memory_limit.require(wanted, f"a part of {self._window.path.name}")
-            buffer = allocate(max(wanted, self._size) + PAD, np.uint8)
-        held = min(len(self._carried), wanted)
-        buffer[:held] = np.frombuffer(self._carried, np.uint8, held)
-        self._carried = self._carried[held:]
-        while held < wanted and (count := self._window.read_into(buffer[held:wanted].data)):
-            held += count
-        return buffer, held
+        if len(buffer) < target + PAD:
+            memory_limit.require(target, f"a part of {self._window.path.name}")
+            buffer = allocate(max(target, self._size) + PAD, np.uint8)
+        filled = min(len(self._carried), target)
+        buffer[:filled] = np.frombuffer(self._carried, np.uint8, filled)
+        self._carried = self._carried[filled:]
+        while filled < target and (count := self._window.read_into(buffer[filled:target].data)):
+            filled += count
+        return buffer, filled
 
     @staticmethod
     def _last_beginning(end: re.Pattern[bytes], text: npt.NDArray[np.uint8]) -> int:

@@ -21,11 +21,11 @@ _MASK: Final = (1 << _BITS) - 1
 
 
 @inlined
-def origin(memory, pair, process, thread, place):  # type: ignore[no-untyped-def]
+def origin(memory, pair, process, thread, device):  # type: ignore[no-untyped-def]
     """Return (number of the event's origin, whether the slower reference reader must read the event). The number is
     negative if a dictionary is full."""
-    odd = process > _MASK or thread > _MASK or place > _MASK
-    lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | place)
+    odd = process > _MASK or thread > _MASK or device > _MASK
+    lane = number_of(memory.lanes, np.int64(0) if odd else (process << (2 * _BITS)) | (thread << _BITS) | device)
     return lane if lane < 0 else number_of(memory.origins, (pair << 32) | lane), odd
 
 
@@ -38,7 +38,7 @@ _CLASS_BITS, _PID_BITS, _AUX_BITS = 10, 14, 12
 
 
 @compiled
-def place(memory, label, process):  # type: ignore[no-untyped-def]
+def device_of(memory, label, process):  # type: ignore[no-untyped-def]
     """Return (number of the event's device, whether the slower reference reader must read the event). The number is
     negative if the dictionary of devices is full."""
     key, shift = label | (process << _CLASS_BITS), _CLASS_BITS + _PID_BITS
@@ -187,7 +187,7 @@ def _row(end, memory, columns):  # type: ignore[no-untyped-def]
     slow = (event.bare and event.kind == state.SPAN) or (int64(memory.flags, event.pair) & state.SLOW_PAIR) != 0
     where, label = np.int64(0), int64(memory.device_class, event.pair)
     if label >= 0:
-        where, odd = place(memory, label, event.process)
+        where, odd = device_of(memory, label, event.process)
         slow = slow or odd
         if where < 0:
             return np.int64(state.NO_ROOM), state.OTHER

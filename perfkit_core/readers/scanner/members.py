@@ -126,12 +126,12 @@ def _argument(buffer, name, name_end, start, memory, columns, key_number, to, fi
         put_byte(rest, to, _COLON)
         end, to, strange = value(buffer, start, rest, to + 1)
         columns.odd_text = columns.odd_text or strange
-    place = int64(memory.aux_of, key_number)
-    if place >= 0 and end >= 0:
+    slot = int64(memory.aux_of, key_number)
+    if slot >= 0 and end >= 0:
         token = intern(memory.tokens, buffer, start, end, hashed(buffer, start, end))
         if token == FULL:
             return np.int64(state.NO_ROOM), to, odd
-        put_int64(memory.aux, place, token)
+        put_int64(memory.aux, slot, token)
     return end, to, odd
 
 

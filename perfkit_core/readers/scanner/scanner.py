@@ -120,7 +120,7 @@ class ScannerColumns:
         if len(self._rest) < text_bytes:
             self._make(text_bytes, min(max(text_bytes // _ROW_BYTES, _MIN_ROWS), _MAX_ROWS))
 
-    def taken(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
+    def drain(self, words: Words, buffer: npt.NDArray[np.uint8]) -> Stretch:
         """Return a copy of the rows in use, and make their memory free for new rows."""
         used = ("rows", "text", "slow_rows", "recoded_rows", "links", "metadata", "blanks")
         rows, text, slow, recoded, *skipped = (int(self.record[name]) for name in used)
@@ -197,7 +197,7 @@ class Scanner:
                 labelled = self._label_new_pairs()
                 status = status if labelled else events.BROKEN
             if columns.filled and status not in (events.GROW, events.NEW_PAIR):
-                stretches.append(columns.taken(self.words, buffer))
+                stretches.append(columns.drain(self.words, buffer))
         try:
             self._decode_words()
             stretches = [_recoded(stretch) for stretch in stretches]
@@ -234,11 +234,11 @@ class Scanner:
         return True
 
     def _label(self, category: str, name: str) -> tuple[Label, bool]:
-        found = self._labelled.get((category, name))
-        if found is None:
+        labelled = self._labelled.get((category, name))
+        if labelled is None:
             slow = self._rules.needs_reference is not None and self._rules.needs_reference(category, name)
-            found = self._labelled[category, name] = self._dialect.label(category, name), slow
-        return found
+            labelled = self._labelled[category, name] = self._dialect.label(category, name), slow
+        return labelled
 
     def _decode_words(self) -> None:
         words, memory = self.words, self._memory
@@ -250,8 +250,8 @@ class Scanner:
                 words.places.append(schema.CPU)
                 continue
             label, process, arguments = events.place_parts(key)
-            given = zip(self._rules.device_arguments, arguments, strict=False)
-            values = {name: words.tokens[token] for name, token in given if token}
+            named_tokens = zip(self._rules.device_arguments, arguments, strict=False)
+            values = {name: words.tokens[token] for name, token in named_tokens if token}
             words.places.append(self._dialect.device(labels[label], words.tokens[process], values))
         fresh = memory.origins.values(len(words.origins))
         lanes = memory.lanes.values() if fresh else []

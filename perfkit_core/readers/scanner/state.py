@@ -31,7 +31,7 @@ INTERNER: Final = np.dtype([(name, np.int64) for name in (
     "mask",  # number of slots less 1
     "capacity", "arena",  # number of strings, and number of bytes, for which there is room
     "count",  # number of strings
-    "wanted",  # length of a string that did not fit, or 0
+    "needed",  # length of a string that did not fit, or 0
 )])  # fmt: skip
 """A dictionary that assigns numbers to distinct byte strings."""
 InternerRecord = Annotated[Any, INTERNER]
@@ -57,7 +57,7 @@ class Interner:
 
     @property
     def full(self) -> bool:
-        return bool(self.record["wanted"])
+        return bool(self.record["needed"])
 
     def slices(self, first: int = 0) -> list[bytes]:
         ends = self._ends[first : len(self) + 1].tolist()
@@ -65,11 +65,11 @@ class Interner:
 
     def grow(self) -> None:
         """Double the room. Strings keep their numbers."""
-        count, hashes, ends, held = len(self), self._hashes, self._ends, self._bytes
+        count, hashes, ends, texts = len(self), self._hashes, self._ends, self._bytes
         used = int(ends[count])
-        self._allocate(2 * self.capacity, max(2 * len(held), 2 * (used + int(self.record["wanted"]) + PAD)))
+        self._allocate(2 * self.capacity, max(2 * len(texts), 2 * (used + int(self.record["needed"]) + PAD)))
         self._hashes[:count], self._ends[: count + 1] = hashes[:count], ends[: count + 1]
-        self._bytes[:used] = held[:used]
+        self._bytes[:used] = texts[:used]
         self.record["count"] = count
         _fill(self.record)
 
@@ -113,7 +113,7 @@ def slice_end(interner, number, buffer, start):  # type: ignore[no-untyped-def]
 def _added(interner, buffer, start, length, key, slot):  # type: ignore[no-untyped-def]
     number, begin = interner.count, int64(interner.ends, interner.count)
     if number >= interner.capacity or begin + length + PAD > interner.arena:
-        interner.wanted = max(length, 1)
+        interner.needed = max(length, 1)
         return np.int64(FULL)
     put_bytes(interner.bytes, begin, buffer, start, start + length)
     put_uint64(interner.hashes, number, key)
@@ -242,9 +242,9 @@ class Keys:
         return [int(key) for key in self._keys[first : len(self)]]
 
     def grow(self) -> None:
-        held = self.values()
+        keys = self.values()
         self._allocate(2 * self.capacity)
-        for key in held:
+        for key in keys:
             add_number(self.record, key)
 
     def _allocate(self, capacity: int) -> None:

@@ -59,8 +59,8 @@ def mixed(state, word):  # type: ignore[no-untyped-def]
 def leading_digits(word):  # type: ignore[no-untyped-def]
     """Return (count, value) of the decimal digits at the beginning of a word. All digits are converted in parallel."""
     digits = word ^ _ZEROS
-    others = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # the lowest set bit lies in the first byte that is no digit
-    count = np.int64(8) if others == 0 else trailing_zeros(others) >> 3
+    non_digits = ((digits + _ABOVE_NINE) | digits) & _HIGHS  # its lowest bit is in the first byte that is no digit
+    count = np.int64(8) if non_digits == 0 else trailing_zeros(non_digits) >> 3
     if count == 0:
         return count, np.int64(0)
     digits <<= np.uint64(8 * (8 - count))  # pads the number with leading zeros
@@ -168,8 +168,8 @@ def past_space(buffer, at):  # type: ignore[no-untyped-def]
     while byte(buffer, at) <= 0x20:
         lead = byte(buffer, at)
         if lead == 0x20:  # skip up to eight spaces together, as files may be indented
-            others = load8(buffer, at) ^ _SPACES
-            at += 8 if others == 0 else trailing_zeros(others) >> 3
+            non_spaces = load8(buffer, at) ^ _SPACES
+            at += 8 if non_spaces == 0 else trailing_zeros(non_spaces) >> 3
         elif lead == 0x0A or lead == 0x0D or lead == 0x09:
             at += 1
         else:

@@ -60,6 +60,6 @@ VIEW = View(
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("above_ns", "time_ns"),
-    explain_empty=lambda trace: message("no matrix products were recorded") if trace.known("shapes") else NO_SHAPES,
+    explain_empty=lambda run: message("no matrix products were recorded") if run.has_values("shapes") else NO_SHAPES,
     reduction=MergedRows(partial=sums, finish=finished),
 )

@@ -62,7 +62,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 def explain_empty(trace: Trace) -> Text:
-    if not trace.known("shapes"):
+    if not trace.has_values("shapes"):
         return NO_SHAPES
     return message("no recorded operator has a formula of FLOPs")
 

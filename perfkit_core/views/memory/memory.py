@@ -122,7 +122,7 @@ def names(trace: Trace, owner: IntArray, rows: IntArray, steps_apart: bool = Fal
 
 def _own_lines(trace: Trace, rows: IntArray) -> tuple[IntArray, list[str]]:
     """Return for each row the index of its line of code in a list (-1: it has no stack, or is NO_ROW), and the list."""
-    if not trace.known("stack"):
+    if not trace.has_values("stack"):
         return np.full(len(rows), NO_ROW), []
     stack = trace.codes("stack")
     codes = np.append(stack.codes, NO_ROW)[rows]
@@ -141,7 +141,7 @@ def keys(
     for item in request.by:
         name = split_grouping(item)[0]
         source = np.where(owner == NO_ROW, rows, owner) if name in _OF_THE_OWNER else rows
-        if name in ("stack", "line") and trace.known("stack"):  # a memory event may have a stack of its own
+        if name in ("stack", "line") and trace.has_values("stack"):  # a memory event may have a stack of its own
             source = np.where(trace.codes("stack").codes[rows] >= 0, rows, source)
         elif name == "module":  # the nearest ancestor that has a module
             nearest = nesting.nearest_on_path(parent, trace.codes("module").codes >= 0)[rows]

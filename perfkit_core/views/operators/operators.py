@@ -267,7 +267,7 @@ def _of_whole(trace: Trace) -> tuple[bool, ...]:
     """Return on what the cells of a table depend: whether there is work of a device, also of more than 0 ns, and memory
     events, and whether FLOPs are computed from arguments."""
     work = trace.rows("kind", *schema.DEVICE_WORK)
-    computed = not trace.known("flops") or len(operator_work(trace).row) > 0
+    computed = not trace.has_values("flops") or len(operator_work(trace).row) > 0
     memory = trace.rows("kind", schema.MEMORY)
     return bool(work.any()), bool(trace.ints("dur_ns")[work].any()), bool(memory.any()), computed
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from perfkit_core.assembly.assemble import assemble
 from perfkit_core.model.meta import Device, TraceMeta
 from perfkit_core.model.trace import Trace
+from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
-from perfkit_core.readers.chrome.recorder import Recorder
 from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
 from perfkit_mindspore.names import operator_name
 
@@ -23,9 +23,9 @@ def sniff(path: Path, head: bytes) -> int:
 def read(path: Path, partial: bool = False) -> Trace:
     """Return the Trace of a timeline. Raises SourceError."""
     file = ChromeFile(path, partial)
-    recorder = Recorder(MindSporeDialect(), partial)
+    collector = EventCollector(MindSporeDialect(), partial)
     for batch in file.batches():
-        recorder.add(list(with_stream(batch)))
+        collector.add(list(with_stream(batch)))
     meta = TraceMeta(
         source=str(path),
         format="mindspore-timeline",
@@ -34,4 +34,4 @@ def read(path: Path, partial: bool = False) -> Trace:
         devices=(Device(f"{DEVICE}:0", "Ascend"),),
         incomplete=file.truncated_at is not None,
     )
-    return assemble(recorder.recorded(), meta, file_findings(file, recorder), operator_names=operator_name)
+    return assemble(collector.recorded(), meta, file_findings(file, collector), operator_names=operator_name)

@@ -36,7 +36,7 @@ _INSTANTS: Final = frozenset({schema.MEMORY, schema.COUNTER, schema.OTHER})
 """Kinds of events that may have no duration, so that the time 0 may be right."""
 
 
-class Recorder:
+class EventCollector:
     """Collects the events of one file or capture, in order. :meth:`recorded` returns the input of ``assemble``.
 
     Events with an unsupported type or without a start are counted and left out. An event with an invalid time raises
@@ -68,7 +68,7 @@ class Recorder:
         self._scanner: Scanner | None = None
 
     @property
-    def held(self) -> int:
+    def row_count(self) -> int:
         return self._rows.count
 
     def add(self, events: Sequence[ChromeEvent] | Portion, times: tuple[IntArray, IntArray] | None = None) -> None:
@@ -97,15 +97,15 @@ class Recorder:
             raise ValueError(f"{len(decoded)} events, but times of {len(times[0])} events")
         self.add(decoded, times)
 
-    def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.Recorded:
+    def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.RecordedEvents:
         """Return the events that were added since the last call. ``base_ns`` is added to their starts. With
         ``in_order``, the events are sorted like the event table."""
-        table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, base_ns, in_order)
-        return draft.Recorded(table.table(compact=True))
+        table = row_table.RowTable(self._rows.drain(), self._origins, self._vocabularies, base_ns, in_order)
+        return draft.RecordedEvents(table.table(compact=True))
 
-    def taken(self) -> pa.Table:
+    def drain(self) -> pa.Table:
         """Return the events that were added since the last call, as a table in the order of the source."""
-        table = row_table.RowTable(self._rows.taken(), self._origins, self._vocabularies, 0, in_order=False)
+        table = row_table.RowTable(self._rows.drain(), self._origins, self._vocabularies, 0, in_order=False)
         return table.table(compact=False)
 
     def link_ends(self, base_ns: int = 0) -> list[Link]:
@@ -126,19 +126,19 @@ class Recorder:
             at = np.array([event.row for event in stretch.slow], np.int64)
             part_times = None if times is None else (times[0][here], times[1][here])
             slow_times = None if part_times is None else (part_times[0][at], part_times[1][at])
-            lists, (start_ns, dur_ns), kept = self._one_by_one(events, slow_times)  # some events do not become rows
+            lists, (start_ns, dur_ns), positions = self._one_by_one(events, slow_times)  # only events that become rows
             words = stretch.words
             if id(words) not in self._translations:  # the id stays unique, because the Translation holds ``words``
                 self._translations[id(words)] = Translation(
                     words, self._dialect, self._origins, self._vocabularies, self.ids
                 )
-            part = self._translations[id(words)].rows(stretch, lists, at[kept])
+            part = self._translations[id(words)].rows(stretch, lists, at[positions])
             self._count(stretch.skipped)
             if part_times is not None:
                 part.integers |= {"start_ns": part_times[0], "dur_ns": part_times[1]}
-            if kept:
-                part.put(at[kept], lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
-            for rows in part.without(np.delete(at, kept)):
+            if positions:
+                part.put(at[positions], lists.rows(start_ns, dur_ns, self._origins, self._vocabularies))
+            for rows in part.without(np.delete(at, positions)):
                 self._gather(rows)
 
     def _gather(self, part: Rows) -> None:
@@ -182,8 +182,8 @@ class Recorder:
             if codes is None:
                 texts.append([None] * len(at))
             else:
-                held = self._vocabularies[column].texts()
-                texts.append(held.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
+                vocabulary = self._vocabularies[column].texts()
+                texts.append(vocabulary.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
         args, sizes = [], []
         for key in zip(names, part.arguments(at), *texts, strict=True):
             if key not in self._described:
@@ -206,18 +206,18 @@ class Recorder:
     ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
         """Select the events that become rows. Return their cells, their times, and their positions in ``events``. No
         other code loops over events in Python."""
-        kept = [i for i, event in enumerate(events) if self._is_row(event)]
+        positions = [i for i, event in enumerate(events) if self._is_row(event)]
         if times is not None:
-            start_ns, dur_ns = times[0][kept], times[1][kept]
+            start_ns, dur_ns = times[0][positions], times[1][positions]
         else:
-            timed, (start_ns, dur_ns) = timed_events([events[i] for i in kept], self._partial)
-            self.mistimed += len(kept) - len(timed)
-            kept = [kept[at] for at in timed]
-            start_ns[[at for at, i in enumerate(kept) if not bytes(events[i].ts)]] = NULL
+            timed, (start_ns, dur_ns) = timed_events([events[i] for i in positions], self._partial)
+            self.mistimed += len(positions) - len(timed)
+            positions = [positions[at] for at in timed]
+            start_ns[[at for at, i in enumerate(positions) if not bytes(events[i].ts)]] = NULL
         lists = reference_rows.RowLists(self._dialect, self._labels, self.ids)
-        for i in kept:
+        for i in positions:
             lists.take(events[i])
-        return lists, (start_ns, dur_ns), kept
+        return lists, (start_ns, dur_ns), positions
 
     def _is_row(self, event: ChromeEvent) -> bool:
         """Return whether the event becomes a row. Store the names of threads, and count events of unsupported types."""

@@ -12,7 +12,7 @@ from perfkit_core import load
 from perfkit_core.errors import SourceError
 from perfkit_core.model import schema
 from perfkit_core.model.trace import Trace
-from perfkit_core.readers import sums
+from perfkit_core.readers import overflow_check
 from perfkit_core.storage.store import write_trace
 from perfkit_core.storage.stored_file import StoredFile
 from tests.support.chrome import event, write
@@ -47,7 +47,7 @@ def test_the_limit_is_exact(name: str, last: int, fits: bool, tmp_path: Path) ->
     values = np.array([2**61, 2**61 - 1, last, 0])
     path = stored(trace_of(4, **{name: values}), tmp_path)
     if fits:
-        assert int(load(path).ints(name).sum()) == sums.MOST
+        assert int(load(path).ints(name).sum()) == overflow_check.MOST
         return
     with pytest.raises(SourceError, match="the sum of all durations"):
         load(path)
@@ -57,7 +57,7 @@ def test_the_limit_is_exact(name: str, last: int, fits: bool, tmp_path: Path) ->
 @pytest.mark.parametrize("value", [2**62, -(2**63)])
 def test_sizes_that_overflow_are_left_out_and_reported(name: str, value: int, tmp_path: Path) -> None:
     trace = load(stored(trace_of(3, **{name: value}), tmp_path))
-    assert not trace.known(name)
+    assert not trace.has_values(name)
     assert trace.column(name).null_count == 3
     assert trace.column(name).type == schema.SCHEMA.field(name).type
     assert [(each.code, f"column {name} " in str(each.message)) for each in trace.quality] == [
