@@ -27,6 +27,12 @@ file circles, all imports
     File circles with imports inside functions and under ``if TYPE_CHECKING``, as in import-linter.
 root files
     Files at the root of ``perfkit_core`` other than ``__init__.py``, ``api.py`` and ``errors.py``.
+vague identifiers
+    Names of variables, attributes, parameters, functions and classes that say nothing about their value (VAGUE). The
+    share is relative to all names that the code binds.
+private functions with many parameters, long private functions
+    Functions and methods whose name begins with one underscore, with more than eight parameters (without ``self``) or
+    more than 60 lines. Compiled loops are left out.
 """
 
 from __future__ import annotations
@@ -47,6 +53,14 @@ _, CORE, *ADAPTERS = PACKAGES = ("perfkit", "perfkit_core", "perfkit_torch", "pe
 ROOT_FILES = {"__init__", "api", "errors"}
 """Files that belong at the root of the core."""
 
+VAGUE = {
+    "one", "known", "own", "made", "given", "wanted", "place", "told", "found", "some", "which", "each", "it", "said",
+    "held", "kept", "taken", "seen", "others", "whole", "apart", "asked",
+}  # fmt: skip
+COMPILED = {"compiled", "inlined"}
+"""Decorators of compiled loops."""
+MANY_PARAMETERS, LONG_FUNCTION = 8, 60
+
 LIMITS: Mapping[str, float] = {
     "product lines": 73_500,
     "files": 530,
@@ -57,6 +71,9 @@ LIMITS: Mapping[str, float] = {
     "file circles": 0,
     "file circles, all imports": 0,
     "root files": 0,
+    "vague identifiers": 0.005,
+    "private functions with many parameters": 0,
+    "long private functions": 0,
 }
 """The maximum values that ``--check`` accepts. Shares are between 0 and 1."""
 
@@ -126,6 +143,13 @@ def measure(modules: Sequence[Module]) -> list[Measure]:
         for module in modules
         if module.path.parts[:-1] == (CORE,) and module.path.stem not in ROOT_FILES
     ]
+    names = [f"{module.path}:{line} {name}" for module in modules for line, name in bound_names(module.tree)]
+    vague = [name for name in names if name.split()[-1].strip("_").lower() in VAGUE]
+    private = [
+        (f"{module.path}:{node.lineno} {node.name}", node) for module in modules for node in private_functions(module)
+    ]
+    many_parameters = [name for name, node in private if number_of_parameters(node) > MANY_PARAMETERS]
+    long_functions = [name for name, node in private if (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION]
     return [
         Measure("product lines", lines),
         Measure("files", len(modules)),
@@ -140,6 +164,9 @@ def measure(modules: Sequence[Module]) -> list[Measure]:
         Measure("file circles", len(files), examples=[" ".join(circle) for circle in files]),
         Measure("file circles, all imports", len(all_files), examples=[" ".join(circle) for circle in all_files]),
         Measure("root files", len(root_files), examples=root_files),
+        Measure("vague identifiers", len(vague), len(names), vague),
+        Measure("private functions with many parameters", len(many_parameters), examples=many_parameters),
+        Measure("long private functions", len(long_functions), examples=long_functions),
     ]
 
 
@@ -180,6 +207,33 @@ def _referenced_names(tree: ast.Module) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.ImportFrom):
             yield from (alias.name for alias in node.names)
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each variable, attribute, parameter, function and class that the code binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, Function | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+def private_functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the private functions and methods that are no compiled loops."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, Function) and node.name.startswith("_") and not node.name.startswith("__"):
+            decorators = {ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list}
+            if not decorators & COMPILED:
+                yield node
+
+
+def number_of_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    parameters = [argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
+    return len(parameters) - (parameters[:1] in (["self"], ["cls"]))
 
 
 def import_lines(tree: ast.Module) -> int:
@@ -287,7 +341,7 @@ def table(measures: Sequence[Measure], details: bool) -> str:
     for row in measures:
         now = f"{row.value:,} ({row.amount:.1%})" if row.of else f"{row.value:,}"
         limit = LIMITS.get(row.name)
-        allowed = "" if limit is None else f"{limit:.0%}" if row.of else f"{limit:,}"
+        allowed = "" if limit is None else f"{limit:.1%}" if row.of else f"{limit:,}"
         lines.append(f"{row.name:<37}{now:>14}{allowed:>9}{'  exceeded' if row.exceeded else ''}")
         if details or row.name not in LIMITS:
             lines += [f"    {example}" for example in row.examples]
