@@ -268,7 +268,7 @@ class _Rows:
 
 
 def _off_path(replay: Replay, steps: Steps, chosen: BoolArray, on_path: BoolArray) -> _Rows:
-    """Return the nodes of events in the wanted steps that are not on the path."""
+    """Return the nodes of events in the chosen steps that are not on the path."""
     played = replay.graph
     node = np.flatnonzero((played.row >= 0) & (played.dur_ns > 0) & ~on_path)
     step = steps.position(replay.trace, played.row[node])
