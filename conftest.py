@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 import perfkit_core
-from perfkit_core.runtime import library
+from perfkit_core.base.runtime import library
 
 ROOT = Path(__file__).resolve().parent
 sys.path.append(str(ROOT))  # tests/ and benchmarks/ are packages of the repository; perfkit is what is installed
@@ -40,7 +40,7 @@ hypothesis.settings.load_profile("perfkit")
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Build the compiled functions of the checkout that have changed, once for all workers."""
     if not hasattr(session.config, "workerinput") and Path(perfkit_core.__file__).is_relative_to(ROOT):
-        subprocess.run([sys.executable, "-m", "perfkit_core.runtime.build"], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "perfkit_core.base.runtime.build"], cwd=ROOT, check=True)
         os.environ.setdefault("PERFKIT_COMPILED", library.BUILT)
 
 

@@ -24,7 +24,8 @@ LIBRARIES: Final = {
     "tables": ("itables", "itables/html/dt_bundle.js"),
     "table-style": ("itables", "itables/html/dt_bundle.css"),
 }
-"""For each file that ``perfkit_core.renderers.html.packing`` reads: the package that contains it, and its path."""
+"""For each file that ``perfkit_core.output.renderers.html.packing`` reads: the package that contains it, and its
+path."""
 
 
 class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
@@ -41,9 +42,9 @@ class MadeFilesHook(BuildHookInterface):  # type: ignore[misc]
         if self.target_name == "sdist":  # the wheel that is built from it makes them
             return
         core = Path(self.root, "perfkit_core")
-        compile_catalogues(core / "language")
-        copy_libraries(core / "renderers" / "html" / "libraries")
-        command = [sys.executable, "-m", "perfkit_core.runtime.build"]
+        compile_catalogues(core / "base" / "language")
+        copy_libraries(core / "output" / "renderers" / "html" / "libraries")
+        command = [sys.executable, "-m", "perfkit_core.base.runtime.build"]
         subprocess.run(command, cwd=self.root, check=True)
         build_data |= {"pure_python": False, "tag": f"py3-none-{platform_tag()}"}
 

@@ -34,8 +34,8 @@ FILES: Final = (
     "paddle/cpu-3.3.1/mlp_medium/cycle0",
 )
 _PACKAGES: Final = {
-    **dict.fromkeys(("views", "replay", "advice", "compare", "flops", "operators", "ranks"), "analysis"),
-    **dict.fromkeys(("renderers", "pages", "report", "exporters"), "output"),
+    **dict.fromkeys(("views", "replay", "advice", "compare", "plugins/flops", "base/operators", "ranks"), "analysis"),
+    **dict.fromkeys(("output", "pages", "exporters"), "output"),
 }
 """The part of each package. Other packages serve several parts, so their time belongs to the part of the caller."""
 _REST, _INTERVAL_S = "start and exit", 0.001
@@ -51,7 +51,8 @@ def part(frame: FrameType | None) -> str:
         if file.endswith("perfkit_core/readers/load.py"):
             nearest = "reading"
         _, _, inside = file.rpartition("perfkit_core/")
-        nearest = nearest or _PACKAGES.get(inside.split("/")[0], "")
+        package, *parts = inside.split("/")
+        nearest = nearest or _PACKAGES.get(package, "") or _PACKAGES.get("/".join((package, *parts[:1])), "")
         frame = frame.f_back
     return nearest or _REST
 

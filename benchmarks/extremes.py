@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.model import schema
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.storage.stored_file import KEY, Stored
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.storage.stored_file import KEY, Stored
 
 _HEAD: Final = b'{"schemaVersion": 1, "deviceProperties": [], "baseTimeNanoseconds": 0, '
 

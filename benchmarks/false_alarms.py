@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from benchmarks.advice.truth import known
 from benchmarks.results import Check, Section, Table, at_most
-from perfkit_core.calibration.equal_runs import DEVICE, HOST, EqualRuns, Kind, pooled
 from perfkit_core.compare.noise import assumed, of_measured
 from perfkit_core.compare.statistics import FASTER, SLOWER, samples_of, step_statistics
+from perfkit_core.measure.calibration.equal_runs import DEVICE, HOST, EqualRuns, Kind, pooled
 from perfkit_core.readers.load import load
 
 STEPS: Final = 20

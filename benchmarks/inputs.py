@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfkit_core.storage.bytestream import open_bytes
+from perfkit_core.trace.storage.bytestream import open_bytes
 
 _NUMBER = re.compile(
     rb'"(ts)":\s*(\d+)|"(correlation|External id|external id|id)":\s*(\d+)'

@@ -121,7 +121,7 @@ def _recorded(events: int, memory: bool) -> Any:
 
 
 def _parts(profiler: Any) -> dict[str, float]:
-    from perfkit_core.storage.store import write_trace
+    from perfkit_core.trace.storage.store import write_trace
     from perfkit_paddle.on_trace_ready import saved
     from perfkit_paddle.pb_rows import rows
     from perfkit_paddle.pb_source import finish

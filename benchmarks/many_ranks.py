@@ -20,11 +20,11 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.inputs import TRACES
+from perfkit_core.output.report.summary import choose_views
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Plan, plan
 from perfkit_core.ranks.profile import Computed, merge
 from perfkit_core.ranks.run import Serial, executor, run
-from perfkit_core.report.summary import choose_views
 from tests.support.rank_files import write_ranks
 
 WORKERS = 2

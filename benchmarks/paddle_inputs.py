@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.inputs import TRACES, folder
-from perfkit_core.storage.bytestream import open_bytes
+from perfkit_core.trace.storage.bytestream import open_bytes
 from perfkit_paddle.pb_source import Pieces
 
 _DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"

@@ -19,9 +19,9 @@ from typing import Any, Final
 import perfkit_core
 from benchmarks.inputs import large
 from benchmarks.results import Check, Section, Table, at_most, number
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.renderers.html.page import render
 from perfkit_core.pages.profile import run_report
-from perfkit_core.renderers.html.page import render
+from perfkit_core.trace.model.trace import Trace
 from tools.browser import launch
 
 TARGET_MB: Final = 8.0

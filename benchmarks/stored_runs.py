@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from perfkit_core import load
-from perfkit_core.algorithms.arrays import IntArray, nullable
-from perfkit_core.model import schema
-from perfkit_core.model.event_columns import ROW_REFERENCES
-from perfkit_core.model.meta import StoredFinding
-from perfkit_core.model.trace import Trace
-from perfkit_core.storage.store import SUFFIX
-from perfkit_core.storage.stored_file import KEY, Stored
-from perfkit_core.storage.writer import encoding
+from perfkit_core.base.algorithms.arrays import IntArray, nullable
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import ROW_REFERENCES
+from perfkit_core.trace.model.meta import StoredFinding
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import SUFFIX
+from perfkit_core.trace.storage.stored_file import KEY, Stored
+from perfkit_core.trace.storage.writer import encoding
 
 _COUNTED = ("step", "correlation", "sequence")
 _ROW_GROUP = 1 << 18

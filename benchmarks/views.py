@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
 
 NUMBERED = ("correlation", "sequence", "step")
 """Columns with numbers that must differ between copies."""

@@ -19,19 +19,19 @@ from typing import Any
 import click
 
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.agents.requests import DEFAULT
-from perfkit_core.agents.roots import Roots
-from perfkit_core.agents.server import result
-from perfkit_core.agents.session import Session
+from perfkit_core.base.operators.names import FAMILIES
 from perfkit_core.cli.main import perfkit
-from perfkit_core.flops import matrix, vector
-from perfkit_core.flops.registry import FORMULAS, read_formulas
-from perfkit_core.model import schema
-from perfkit_core.operators.names import FAMILIES
+from perfkit_core.integrations.agents.requests import DEFAULT
+from perfkit_core.integrations.agents.roots import Roots
+from perfkit_core.integrations.agents.server import result
+from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.sql.table_list import MAIN, declarations
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
+from perfkit_core.plugins.flops import matrix, vector
+from perfkit_core.plugins.flops.registry import FORMULAS, read_formulas
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.sql.table_list import MAIN, declarations
+from perfkit_core.trace.model import schema
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"

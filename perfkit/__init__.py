@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
     from perfkit_core.exporters.scrub import scrub
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.integrations.sql.statement import sql
+    from perfkit_core.integrations.trackers.mlflow import to_mlflow
+    from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
+    from perfkit_core.integrations.trackers.wandb import to_wandb
+    from perfkit_core.output.report.run_list import list_runs
     from perfkit_core.readers.load import load
     from perfkit_core.recording.profiled_loop import profile
-    from perfkit_core.report.run_list import list_runs
-    from perfkit_core.sql.statement import sql
-    from perfkit_core.trackers.mlflow import to_mlflow
-    from perfkit_core.trackers.tensorboard import to_tensorboard
-    from perfkit_core.trackers.wandb import to_wandb
+    from perfkit_core.trace.model.trace import Trace
 
     __version__: str
 
@@ -44,21 +44,21 @@ _HOMES = {
     "PerfkitError": "errors",
     "SourceError": "errors",
     "Summary": "api",
-    "Trace": "model.trace",
+    "Trace": "trace.model.trace",
     "UsageError": "errors",
     "WhatIf": "advice.what_if",
     "advise": "advice.engine",
     "compare": "compare.comparison",
     "export": "exporters.export",
-    "list_runs": "report.run_list",
+    "list_runs": "output.report.run_list",
     "load": "readers.load",
     "profile": "recording.profiled_loop",
-    "to_mlflow": "trackers.mlflow",
-    "to_tensorboard": "trackers.tensorboard",
-    "to_wandb": "trackers.wandb",
+    "to_mlflow": "integrations.trackers.mlflow",
+    "to_tensorboard": "integrations.trackers.tensorboard",
+    "to_wandb": "integrations.trackers.wandb",
     "report": "api",
     "scrub": "exporters.scrub",
-    "sql": "sql.statement",
+    "sql": "integrations.sql.statement",
     "summarize": "api",
     "what_if": "advice.what_if",
 }

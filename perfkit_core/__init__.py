@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from perfkit_core.compare.comparison import Comparison, compare
     from perfkit_core.errors import CaptureError, PerfkitError, SourceError, UsageError
     from perfkit_core.exporters.export import export
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.output.report.run_list import list_runs
     from perfkit_core.readers.load import load
-    from perfkit_core.report.run_list import list_runs
+    from perfkit_core.trace.model.trace import Trace
 
 __all__ = [
     "CaptureError", "Comparison", "PerfkitError", "SourceError", "Trace", "UsageError", "advise", "compare", "export",
@@ -28,12 +28,12 @@ _HOME = {
     "Comparison": "perfkit_core.compare.comparison",
     "PerfkitError": "perfkit_core.errors",
     "SourceError": "perfkit_core.errors",
-    "Trace": "perfkit_core.model.trace",
+    "Trace": "perfkit_core.trace.model.trace",
     "UsageError": "perfkit_core.errors",
     "advise": "perfkit_core.advice.engine",
     "compare": "perfkit_core.compare.comparison",
     "export": "perfkit_core.exporters.export",
-    "list_runs": "perfkit_core.report.run_list",
+    "list_runs": "perfkit_core.output.report.run_list",
     "load": "perfkit_core.readers.load",
     "summarize": "perfkit_core.api",
 }

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from perfkit_core.base.system.paths import PathLike, as_path
 from perfkit_core.errors import UsageError
-from perfkit_core.flops.peaks import read_peaks
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.report import BRIEF_ROWS, DEFAULT_VIEWS
+from perfkit_core.output.report.display import Display
+from perfkit_core.output.report.summary import PARTS, choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.flops.peaks import read_peaks
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.read_options import read_options
-from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
-from perfkit_core.report.display import Display
-from perfkit_core.report.summary import PARTS, choose_views, summary_report
-from perfkit_core.system.paths import PathLike, as_path
+from perfkit_core.trace.model.trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perfkit_core.model.report_data import Report
+    from perfkit_core.trace.model.report_data import Report
 
 TOGETHER_BYTES: Final = 64 << 20
 """Files of several ranks are read as one trace up to this total size. The page then has a timeline and advice."""
@@ -40,7 +40,7 @@ class Summary:
         return {section.name: section.table for section in self.report.sections}
 
     def __str__(self) -> str:
-        from perfkit_core.renderers import text
+        from perfkit_core.output.renderers import text
 
         return text.render(self.report, text.WIDEST_PIPE, height=text.SCREEN)
 
@@ -51,7 +51,7 @@ class Summary:
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        from perfkit_core.renderers.html import fragment
+        from perfkit_core.output.renderers.html import fragment
 
         return fragment.render(self.report)
 
@@ -95,7 +95,7 @@ def summarize(
     - ``peaks``: TOML file with peak rates of devices, in addition to the built-in rates
     - ``workers``: number of processes that read ranks; ``scheduler``: address of a Dask cluster that reads them instead
     - ``step_on``, ``step_kind``, ``graph_capture``, ``compile_info``: as for :func:`perfkit_core.load`, not for a Trace
-    - ``display``: other fields of :class:`perfkit_core.report.display.Display`, such as ``sort`` or ``hide``
+    - ``display``: other fields of :class:`perfkit_core.output.report.display.Display`, such as ``sort`` or ``hide``
 
     Raises UsageError and SourceError.
     """

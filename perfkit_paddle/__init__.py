@@ -24,7 +24,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    from perfkit_core.system.packages import exported
+    from perfkit_core.base.system.packages import exported
     from perfkit_paddle.wheels import tell_mismatches
 
     tell_mismatches()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.calibration import bench
+from perfkit_core.base.system.device_events import DeviceClock
+from perfkit_core.measure.calibration import bench
 from perfkit_core.plugins import benches
-from perfkit_core.system.device_events import DeviceClock
 from perfkit_paddle import framework, throughput, wheels
 from perfkit_paddle.on_trace_ready import breadth_first
 

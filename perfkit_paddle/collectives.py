@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, Final
 
-from perfkit_core.assembly.labels import DEVICE, HOST, Collective, collective_label
-from perfkit_core.system.failures import logger, raised_by_signal
+from perfkit_core.base.system.failures import logger, raised_by_signal
+from perfkit_core.trace.assembly.labels import DEVICE, HOST, Collective, collective_label
 from perfkit_paddle import framework
 
 _FUNCTIONS: Final = {

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.schema import CPU, DEVICE_WORK
+from perfkit_core.base.language.messages import message
+from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
+from perfkit_core.trace.model.schema import CPU, DEVICE_WORK
 from perfkit_paddle.names import DEVICE_BACKEND
 
 _UTILISATION: Final = {"System Cpu Utilization": "system", "Process Cpu Utilization": "process"}

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.schema import MEMORY, UNKNOWN
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
+from perfkit_core.trace.model.schema import MEMORY, UNKNOWN
 from perfkit_paddle import names
 
 _START_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) us", re.ASCII)

@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of
-from perfkit_core.assembly import draft, labels
-from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.process_ranks import with_ranks
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.schema import CPU, MEMORY, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.assembly import draft, labels
+from perfkit_core.trace.assembly.assemble import assemble_ranks
+from perfkit_core.trace.assembly.process_ranks import with_ranks
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.schema import CPU, MEMORY, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import findings, json_dialect, operator_names
 from perfkit_paddle.findings import make_meta, processes
 

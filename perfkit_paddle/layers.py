@@ -19,9 +19,9 @@ from paddle.nn.layer.conv import _ConvNd
 from paddle.nn.layer.rnn import RNNBase
 from paddle.profiler import Profiler, ProfilerState, RecordEvent
 
-from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import Flops, Signature
 from perfkit_core.recording import annotation, layer_flops, layer_framework
+from perfkit_core.trace.assembly.labels import backward_label
+from perfkit_core.trace.model.architecture import Flops, Signature
 from perfkit_paddle import names, static_programs
 
 if TYPE_CHECKING:

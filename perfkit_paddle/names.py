@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms import arrays
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly.labels import parse_collective_label, parse_module_label
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms import arrays
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.readers.chrome.rows import encoded
+from perfkit_core.trace.assembly.labels import parse_collective_label, parse_module_label
+from perfkit_core.trace.model import schema
 
 EVENT_TYPES: Final = (
     "Operator", "Dataloader", "ProfileStep", "CudaRuntime", "Kernel", "Memcpy", "Memset", "UserDefined",

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from perfkit_core.base.system import failures
 from perfkit_core.errors import CaptureError
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_core.system import failures
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import findings, framework, pb_source, pb_table, pb_wire, program_operators, timed_schedule
 from perfkit_paddle.pb_rows import Rows, rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from perfkit_core.flops.registry import OperatorFormula, read_formulas
+from perfkit_core.plugins.flops.registry import OperatorFormula, read_formulas
 
 NAMESPACE: Final = "pd_op."
 """Namespace of the operators of PIR programs. An operator without a namespace belongs to an old static program."""

@@ -16,7 +16,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX, joined_operators, native_names
+from perfkit_core.base.operators.names import CANONICAL, GRADIENT_SUFFIX, joined_operators, native_names
 
 _GRAD_NODE: Final = re.compile(r"(?:Global_|Local_)?(\w+?)GradNode(?:Final)?")
 _ACCUMULATION: Final = re.compile(r"(?:Global_|Local_)?GradNodeAccumulation")

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.model.schema import CPU, OTHER
-from perfkit_core.runtime import parallel
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.runtime import parallel
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.schema import CPU, OTHER
 from perfkit_paddle import names
 from perfkit_paddle.names import Columns
 from perfkit_paddle.pb_table import MISSING, OWNER, Table, operator_inputs

@@ -17,19 +17,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.assembly import draft, labels
-from perfkit_core.assembly.assemble import assemble
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.runtime.compiled import compiled
 from perfkit_core.errors import SourceError
-from perfkit_core.model import account
-from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.schema import CPU, MEMORY
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.reader import negative_durations, without_start
-from perfkit_core.runtime.compiled import compiled
-from perfkit_core.storage.bytestream import DAMAGED, Window, open_bytes
+from perfkit_core.trace.assembly import draft, labels
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.model import account
+from perfkit_core.trace.model.account import ReadEvents
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.schema import CPU, MEMORY
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_paddle import findings, operator_names, pb_table
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
 from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan

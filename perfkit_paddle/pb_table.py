@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.addresses import WORD, load8
-from perfkit_core.algorithms.arrays import BoolArray, Int32Array, IntArray
-from perfkit_core.runtime.compiled import Out, compiled, inlined
-from perfkit_core.runtime.primitives import byte
+from perfkit_core.base.algorithms.addresses import WORD, load8
+from perfkit_core.base.algorithms.arrays import BoolArray, Int32Array, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled, inlined
+from perfkit_core.base.runtime.primitives import byte
 from perfkit_paddle.names import stack_text
 
 OWNER: Final = "owner"

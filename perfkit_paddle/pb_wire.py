@@ -21,9 +21,9 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, allocate
-from perfkit_core.runtime import parallel
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, allocate
+from perfkit_core.base.runtime import parallel
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_paddle.pb_table import MISSING, OWNER, Table
 
 PROBLEMS: Final = ("", "a number is truncated", "a message is longer than the enclosing message",

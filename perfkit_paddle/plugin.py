@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.base.system.packages import later
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from perfkit_core.plugins import benches, checks, contracts

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.flops.registry import UNUSED
-from perfkit_core.model.meta import Finding
-from perfkit_core.operators.names import family
+from perfkit_core.base.operators.names import family
+from perfkit_core.plugins.flops.registry import UNUSED
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.meta import Finding
 from perfkit_paddle import findings, names
 from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
 from perfkit_paddle.operator_names import operator_name

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_paddle.program_shapes import Program, flat
 
 MOST: Final = 1000

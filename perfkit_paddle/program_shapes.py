@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from perfkit_core.flops.work import broadcast
-from perfkit_core.operators.names import GRADIENT_SUFFIX, family
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
+from perfkit_core.plugins.flops.work import broadcast
 from perfkit_paddle.operator_formulas import NAMESPACE
 from perfkit_paddle.operator_names import operator_name
 

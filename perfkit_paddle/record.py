@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.base.language.messages import message
 from perfkit_core.errors import CaptureError
-from perfkit_core.language.messages import message
 from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock

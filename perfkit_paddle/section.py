@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import framework
 from perfkit_paddle.on_trace_ready import job_rank, take
 from perfkit_paddle.record import INSTEAD, OPTIONS

@@ -8,10 +8,10 @@ import importlib
 import threading
 from typing import Any
 
-from perfkit_core.system.device_events import DeviceClock, EventClock
-from perfkit_core.throughput.loop import Throughput as _Throughput
-from perfkit_core.throughput.step_log import StepLog
-from perfkit_core.verify.step_times import OptimizerSteps
+from perfkit_core.base.system.device_events import DeviceClock, EventClock
+from perfkit_core.measure.verify.step_times import OptimizerSteps
+from perfkit_core.recording.throughput.loop import Throughput as _Throughput
+from perfkit_core.recording.throughput.step_log import StepLog
 from perfkit_paddle import framework
 
 __all__ = ["Throughput"]
@@ -26,7 +26,7 @@ class Throughput(_Throughput):
     - ``throughput.step(num_samples)`` ends a step.
     - ``throughput.summary()`` returns rates and costs.
 
-    See :class:`perfkit_core.throughput.Throughput`."""
+    See :class:`perfkit_core.recording.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
         device = framework.paddle().device

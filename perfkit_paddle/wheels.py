@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from perfkit_core.base.system import failures
 from perfkit_core.plugins.checks import PROBLEM, Check
-from perfkit_core.system import failures
 
 DISTRIBUTIONS: Final = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu")
 

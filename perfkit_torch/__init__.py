@@ -22,6 +22,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    from perfkit_core.system.packages import exported
+    from perfkit_core.base.system.packages import exported
 
     return exported(__name__, name, _HOMES, "torch")

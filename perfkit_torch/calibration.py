@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from typing import Any
 
-from perfkit_core.calibration import bench
+from perfkit_core.base.system.device_events import DeviceClock
+from perfkit_core.measure.calibration import bench
 from perfkit_core.plugins import benches
-from perfkit_core.system.device_events import DeviceClock
 from perfkit_torch import framework, live_events, throughput
 
 

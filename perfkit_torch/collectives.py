@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perfkit_core.assembly.labels import DEVICE, HOST, Collective
-from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
+from perfkit_core.trace.assembly.labels import DEVICE, HOST, Collective
+from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
 Json = TypeVar("Json", dict[str, Any], list[Any])
 

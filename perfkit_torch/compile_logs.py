@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall
+from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall
 from perfkit_torch.compiled_code import CALL_EVENT, GraphTexts, fused_operators, ready_operator, stack_of
 
 _LOG: Final = re.compile(r"dedicated_log_torch_trace_(?:rank_(\d{1,9})_)?.*\.log")

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall, common_parent
-from perfkit_core.operators.names import joined_operators
+from perfkit_core.base.operators.names import joined_operators
+from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall, common_parent
 from perfkit_torch.operator_names import operator_name
 
 CALL_EVENT: Final = "## Call CompiledFxGraph {key} ##"

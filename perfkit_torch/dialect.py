@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from perfkit_core.assembly.labels import parse_module_label
-from perfkit_core.model import schema
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, ScanRules, integer
 from perfkit_core.readers.chrome.unlabelled import Interpreter, ProcessRole
+from perfkit_core.trace.assembly.labels import parse_module_label
+from perfkit_core.trace.model import schema
 from perfkit_torch import collectives
 from perfkit_torch.operator_names import operator_name
 from perfkit_torch.server_ranges import serving_step

@@ -17,9 +17,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
-from perfkit_core.assembly.labels import backward_label
-from perfkit_core.model.architecture import CallLog, Flops, Signature, path_parents
 from perfkit_core.recording import annotation, layer_flops, layer_framework
+from perfkit_core.trace.assembly.labels import backward_label
+from perfkit_core.trace.model.architecture import CallLog, Flops, Signature, path_parents
 
 if TYPE_CHECKING:
     from perfkit_core.pages.architecture import PrintedArchitecture

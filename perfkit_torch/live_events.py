@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.repair import values_mended
 from perfkit_torch import framework
 from perfkit_torch.dialect import MEMORY_EVENT

@@ -22,16 +22,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray, texts
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.assembly.steps import NO_STEPS
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, texts
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.schema import BACKWARD, CPU, MEMORY, PHASES, STATE
-from perfkit_core.model.trace import Trace
-from perfkit_core.storage.bytestream import DAMAGED, open_bytes
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.assembly.steps import NO_STEPS
+from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
+from perfkit_core.trace.model.schema import BACKWARD, CPU, MEMORY, PHASES, STATE
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import DAMAGED, open_bytes
 from perfkit_torch import operator_names, plain_pickle
 from perfkit_torch.dialect import MEMORY_EVENT, TorchDialect
 

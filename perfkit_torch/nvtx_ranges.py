@@ -9,9 +9,9 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.model import schema
 from perfkit_core.plugins.contracts import RangeMeaning
 from perfkit_core.readers.chrome.dialect import Label
+from perfkit_core.trace.model import schema
 from perfkit_torch.dialect import named_label
 from perfkit_torch.operator_names import has_namespace
 

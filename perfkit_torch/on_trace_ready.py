@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.kernel_calls import with_graphs
-from perfkit_core.assembly.steps import NO_STEPS
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import ALL_THREADS, Device, Finding, TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.system import failures
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import event_findings
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import StepClock, Utilisation
-from perfkit_core.system import failures
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.assembly.kernel_calls import with_graphs
+from perfkit_core.trace.assembly.steps import NO_STEPS
+from perfkit_core.trace.model.meta import ALL_THREADS, Device, Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names, timed_schedule
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from perfkit_core.flops.registry import WRAPPER, OperatorFormula, read_formulas
+from perfkit_core.plugins.flops.registry import WRAPPER, OperatorFormula, read_formulas
 from perfkit_torch.operator_names import is_autograd_node
 
 _NAMESPACE: Final = "aten::"

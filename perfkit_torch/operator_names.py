@@ -7,7 +7,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.operators.names import GRADIENT_SUFFIX, fused_name, native_names
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX, fused_name, native_names
 
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(

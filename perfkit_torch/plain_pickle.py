@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from perfkit_core.base.runtime.compiled import compiled
 from perfkit_core.errors import SourceError
-from perfkit_core.runtime.compiled import compiled
 
 _NUMBERS: Final = ("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
 _STRUCTURE: Final = (

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perfkit_core.base.system.packages import later
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from perfkit_core.plugins import benches, checks, contracts

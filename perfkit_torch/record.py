@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.assembly.steps import EMPTY, PARTIAL
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Demo
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
+from perfkit_core.trace.assembly.steps import EMPTY, PARTIAL
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import job_rank, take
 

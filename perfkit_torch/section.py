@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.recording import signals
 from perfkit_core.recording.step_recording import profiler_arguments
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_torch import framework
 from perfkit_torch.on_trace_ready import job_rank, take

@@ -11,21 +11,21 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from perfkit_core.algorithms.decimals import to_ns
-from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.assembly.lost_records import reported
-from perfkit_core.assembly.process_ranks import with_ranks
+from perfkit_core.base.algorithms.decimals import to_ns
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.account import SUM, with_left_out
-from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_links
-from perfkit_core.storage import bytestream
+from perfkit_core.trace.assembly.assemble import assemble_ranks
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.assembly.lost_records import reported
+from perfkit_core.trace.assembly.process_ranks import with_ranks
+from perfkit_core.trace.model.account import SUM, with_left_out
+from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import bytestream
 from perfkit_torch import dialect, operator_names
 
 LINKS_LOST: Final = "links-without-events"

@@ -8,9 +8,9 @@ import sys
 import threading
 from typing import Any
 
-from perfkit_core.system.device_events import DeviceClock, EventClock
-from perfkit_core.throughput.loop import Throughput as _Throughput
-from perfkit_core.verify.step_times import OptimizerSteps
+from perfkit_core.base.system.device_events import DeviceClock, EventClock
+from perfkit_core.measure.verify.step_times import OptimizerSteps
+from perfkit_core.recording.throughput.loop import Throughput as _Throughput
 from perfkit_torch.framework import Updates
 
 __all__ = ["Throughput"]
@@ -24,7 +24,7 @@ class Throughput(_Throughput):
     - ``throughput.step(num_samples)`` ends a step.
     - ``throughput.summary()`` returns rates and costs.
 
-    See :class:`perfkit_core.throughput.Throughput`."""
+    See :class:`perfkit_core.recording.throughput.Throughput`."""
 
     def _device_clock(self) -> DeviceClock | None:
         torch = sys.modules.get("torch")

@@ -18,7 +18,7 @@ import perfkit_core
 import perfkit_paddle
 import perfkit_torch
 from perfkit_core.recording.writer import CycleWriter
-from perfkit_core.storage.store import write_trace
+from perfkit_core.trace.storage.store import write_trace
 from tests.support.paths import DATA
 from tests.support.stepped_trace import MS, stepped_trace
 
@@ -105,7 +105,7 @@ def test_without_the_framework_its_handler_fails_at_once_with_the_extra_to_insta
 
 def test_the_facade_is_what_the_adapters_and_the_core_export() -> None:
     assert perfkit.load is perfkit_core.load
-    for _ in range(2):  # the packages perfkit_core.compare and perfkit_core.report have the same names
+    for _ in range(2):  # the packages perfkit_core.compare and perfkit_core.output.report have the same names
         assert callable(perfkit.compare)
         assert callable(perfkit.report)
     for adapter, part in ((perfkit_torch, perfkit.torch), (perfkit_paddle, perfkit.paddle)):

@@ -17,7 +17,7 @@ import click
 import pytest
 
 from perfkit_core.cli.main import perfkit
-from perfkit_core.storage import store
+from perfkit_core.trace.storage import store
 from tests.support.paths import ROOT
 
 

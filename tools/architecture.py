@@ -42,15 +42,15 @@ BOXES = {
     "folder": Box("outside", 20, 330, "run folder", "Parquet"),
     "adapter": Box("adapter", 220, 50, "adapter", "perfkit_torch, _paddle"),
     "readers": Box("core", 220, 190, "readers/", "one file per format"),
-    "storage": Box("core", 220, 330, "storage/", "reads and writes runs"),
-    "assembly": Box("core", 420, 120, "assembly/", "nesting, launches, steps"),
-    "trace": Box("hub", 420, 260, "Trace", "model/: events, warnings"),
+    "storage": Box("core", 220, 330, "trace/storage/", "reads and writes runs"),
+    "assembly": Box("core", 420, 120, "trace/assembly/", "nesting, launches, steps"),
+    "trace": Box("hub", 420, 260, "Trace", "trace/model/: events"),
     "views": Box("core", 620, 50, "views/", "one table per view"),
     "advice": Box("core", 620, 155, "advice/ on replay/", "rules, predictions"),
     "compare": Box("core", 620, 260, "compare/", "two or more traces"),
     "exporters": Box("core", 620, 365, "exporters/", "one file per format"),
-    "report": Box("hub", 820, 155, "report/", "sections"),
-    "renderers": Box("core", 820, 260, "renderers/", "no computation"),
+    "report": Box("hub", 820, 155, "output/report/", "sections"),
+    "renderers": Box("core", 820, 260, "output/renderers/", "no computation"),
     "page": Box("outside", 1010, 260, "page, text, data", "HTML, Markdown, JSON", 160),
     "tools": Box("outside", 1010, 365, "other tools", "Perfetto, pprof …", 160),
 }
@@ -63,20 +63,15 @@ ARROWS = (
 
 FLOORS = (
     ("notebook, cli, testing", "notebooks; commands; conformance suite for adapters"),
-    ("agents, sql, pages", "answers for agents; SQL over the tables; pages of profiles, advice and models"),
+    ("integrations, pages", "agents, SQL, pytest, trackers; pages of profiles, advice and models"),
     ("compare, advice", "differences and their significance; changes and their savings"),
-    (
-        "doctor, verify, calibration, throughput",
-        "installation; A/B runs; costs of this machine; timing of loops",
-    ),
-    ("renderers, report, ranks, exporters", "text, JSON, HTML; sections; many ranks; files for other tools"),
+    ("measure, recording", "A/B runs, costs of this machine; live handlers, timing of loops"),
+    ("output, exporters, ranks", "reports as text, JSON, HTML; files for other tools; many ranks"),
     ("replay", "step time after a transform"),
-    ("views", "one table per view: columns, reason if empty, merging over ranks"),
-    ("recording, readers, storage", "live handlers; trace files; run folders and Parquet"),
-    ("assembly", "recorded columns to the event table"),
-    ("plugins, operators, model", "hooks; canonical names; definitions of event, trace and finding"),
-    ("language", "messages, translations, the only formatter and parser of numbers and units"),
-    ("algorithms, runtime, system, errors", "intervals, trees; compiled loops; paths, machine"),
+    ("views, readers", "one table per view: columns, reason if empty, merging over ranks; trace files"),
+    ("plugins", "hooks and contracts; FLOPs of operators"),
+    ("trace", "model: events and findings; assembly: the event table; storage: run folders and Parquet"),
+    ("base, errors", "language, names of operators; intervals, trees; compiled loops; paths, machine"),
 )
 """The layers of the core, from top to bottom. A layer imports only from layers below it."""
 

@@ -37,7 +37,7 @@ from faulty_training import RECORDED, TRAININGS
 from perfkit_core.errors import PerfkitError
 from perfkit_core.readers import run_folder
 from perfkit_core.recording import writer
-from perfkit_core.storage import store, unwritten
+from perfkit_core.trace.storage import store, unwritten
 
 LATEST_CYCLE: Final = 8
 LATEST_S: Final = 0.05
@@ -217,7 +217,7 @@ def _read_until_end(run_dir: Path, number: int, result: Result) -> None:
         try:
             files, _ = run_folder.cycles(run_dir)
             for file in files[seen:]:
-                len(store.read_stored(file))
+                len(run_folder.read_stored(file))
             seen = len(files)
         except PerfkitError as error:
             if seen:
@@ -265,7 +265,7 @@ def _kept(folder: Path, fault: Fault, last: dict[int, int], result: Result) -> I
     cycle, which the end of its process may have cut short."""
     for file in folder.glob(f"*{store.SUFFIX}"):
         try:
-            trace = store.read_stored(file)
+            trace = run_folder.read_stored(file)
             steps = int(trace.rows("kind", "step").sum())
             events = len(trace.to_pandas())
         except Exception as error:

@@ -41,7 +41,7 @@ RUNS: Final = {
     "": ["-m", "perfkit", "summary", str(RECORDING)],
     "pprof": ["-m", "perfkit", "export", str(RECORDING), "-o", "stacks.pb.gz"],
     "sql": ["-m", "perfkit", "sql", str(RECORDING), "select count(*) from events"],
-    "mcp": ["-c", "from perfkit_core.agents import server"],
+    "mcp": ["-c", "from perfkit_core.integrations.agents import server"],
     "notebook": ["-c", "from perfkit_core.notebook import displays, magic"],
     "scale": ["-c", DASK],
 }
@@ -80,7 +80,7 @@ def check_content(folder: Path, wheel: Path) -> None:
     made = [name for name in names if name.endswith((".mo", ".zlib")) or "/LICENSE." in name]
     assert len(made) == 6, made  # one language, three libraries, two licences
     assert sum(name.endswith(".so") for name in names) > 20, "compiled functions are missing"
-    for part in ("perfkit/py.typed", "perfkit_core/language/zh.mo", "perfkit_torch/remedies.toml"):
+    for part in ("perfkit/py.typed", "perfkit_core/base/language/zh.mo", "perfkit_torch/remedies.toml"):
         assert part in names, part
     assert not [name for name in names if name.startswith(("tests/", "docs/")) or name.endswith(".po")]
     (sdist,) = folder.glob("*.tar.gz")

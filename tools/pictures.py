@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from perfkit_core.output.renderers import text
+from perfkit_core.output.report.display import Display
+from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.renderers import text
-from perfkit_core.report.display import Display
-from perfkit_core.report.summary import choose_views, summary_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.trace.model.trace import Trace
 
 ROOT: Final = Path(__file__).parents[1]
 RECORDING: Final = ROOT / "tests" / "data" / "pictures" / "training.perfkit.parquet"
@@ -67,9 +67,9 @@ def terminal() -> str:
 
 def page(browser: Browser) -> bytes:
     """Return a screenshot of the page as PNG."""
+    from perfkit_core.output.renderers.html import page as html
     from perfkit_core.pages.profile import run_report
     from perfkit_core.ranks.profile import LoadedProfile
-    from perfkit_core.renderers.html import page as html
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.html"

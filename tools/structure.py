@@ -63,7 +63,7 @@ MANY_PARAMETERS, LONG_FUNCTION = 8, 60
 
 LIMITS: Mapping[str, float] = {
     "product lines": 73_500,
-    "files": 530,
+    "files": 533,
     "private functions used once": 0.18,
     "import lines": 0.087,
     "basenames in more than two packages": 0,

@@ -1,8 +1,8 @@
 """Update the translation catalogues from the code: ``python tools/translations.py``.
 
-The program writes ``perfkit_core/language/messages.pot``: all texts, with the files that contain them. This file is not
-committed. In each ``.po`` file, existing translations stay. New texts get an empty translation, and unused texts are
-removed. The texts are sorted and have no file names, so moving code does not change a ``.po`` file.
+The program writes ``perfkit_core/base/language/messages.pot``: all texts, with the files that contain them. This file
+is not committed. In each ``.po`` file, existing translations stay. New texts get an empty translation, and unused
+texts are removed. The texts are sorted and have no file names, so moving code does not change a ``.po`` file.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
-from perfkit_core.language.messages import LANGUAGES, WORDS
-from perfkit_core.model import schema
-from perfkit_core.model.columns import MAKERS
+from perfkit_core.base.language.messages import LANGUAGES, WORDS
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.columns import MAKERS
 
 ROOT: Final = Path(__file__).parents[1]
-CATALOGUES: Final = ROOT / "perfkit_core" / "language"
+CATALOGUES: Final = ROOT / "perfkit_core" / "base" / "language"
 TEMPLATE: Final = CATALOGUES / "messages.pot"
 _FORMATS: Final = [("**.py", "python"), ("**.j2", "jinja2"), ("**.js", "javascript")]
 _KEYWORDS: Final = {"say": None, "mark": None, "message": None, "plural": (1, 2)}

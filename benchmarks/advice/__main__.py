@@ -12,7 +12,7 @@ from benchmarks import console
 from benchmarks.advice import page, score, truth
 from benchmarks.advice.pairs import HERE, pairs
 from perfkit_core.errors import PerfkitError
-from perfkit_core.verify import ledger
+from perfkit_core.measure.verify import ledger
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from benchmarks.advice import truth
 from benchmarks.advice.pairs import Pair
 from benchmarks.advice.truth import Truth
 from perfkit_core.advice.advice import Advice, Advices
-from perfkit_core.verify import ledger
-from perfkit_core.verify.ledger import Record
-from perfkit_core.verify.statistics import Measured
+from perfkit_core.measure.verify import ledger
+from perfkit_core.measure.verify.ledger import Record
+from perfkit_core.measure.verify.statistics import Measured
 
 SHIPPED = Path(perfkit_core.advice.__file__).with_name("outcomes.jsonl")
 LARGE = 0.10

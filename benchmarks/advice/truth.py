@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.advice.pairs import HERE, Pair, Side
-from perfkit_core.system.machine import this_machine
-from perfkit_core.verify import runs
-from perfkit_core.verify.metric import Metric
-from perfkit_core.verify.statistics import Measured, measured
+from perfkit_core.base.system.machine import this_machine
+from perfkit_core.measure.verify import runs
+from perfkit_core.measure.verify.metric import Metric
+from perfkit_core.measure.verify.statistics import Measured, measured
 
 TRUTHS = HERE / "measured.jsonl"
 METRIC = Metric("step_ms: ([0-9.]+)")

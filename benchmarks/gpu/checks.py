@@ -27,7 +27,7 @@ from benchmarks.rounds import ROOT
 
 SECONDS = 60
 """Longest time of a command."""
-PERFKIT = (sys.executable, "-m", "perfkit_core.cli")
+PERFKIT = (sys.executable, "-m", "perfkit")
 
 
 def run(folder: Path, name: str, *command: str, **environment: str) -> int | None:

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import perfkit_torch
-from perfkit_core.model.schema import STEP
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.schema import STEP
 
 WAIT, WARMUP, AFTER = 16, 2, 6
 """Steps before the window of the profiler, in its warm-up, and after the window."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from benchmarks.readers.contract import Outcome, Reader
 
 _MODULES = (
-    "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.algorithms.addresses",
+    "pyarrow.pandas_compat", "pyarrow.parquet", "perfkit_core.base.algorithms.addresses",
     "perfkit_core.cli.builtin", "perfkit_core.readers.load", "perfkit_core.readers.scanner.chunks",
-    "perfkit_core.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
+    "perfkit_core.trace.storage.store", "perfkit_paddle.plugin", "perfkit_torch.plugin",
     "perfkit_torch.source",
 )  # fmt: skip
 """All modules that perfkit imports in this process, including late imports."""
@@ -24,7 +24,7 @@ def _trace(file: Path, folder: Path) -> Outcome:
 
 def _stored(file: Path, folder: Path) -> Outcome:
     from perfkit_core.readers.load import load
-    from perfkit_core.storage.store import write_cycle
+    from perfkit_core.trace.storage.store import write_cycle
 
     trace = load(file)
     return Outcome(len(trace), write_cycle(trace, folder).stat().st_size, trace)

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Candidate, Method, Reason
-from perfkit_core.language.messages import Message, Sentence, Text, english
-from perfkit_core.language.units import counted, format_duration, format_ratio
-from perfkit_core.model.columns import Column, duration, key, share, text, words
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import Message, Sentence, Text, english
+from perfkit_core.base.language.units import counted, format_duration, format_ratio
+from perfkit_core.trace.model.columns import Column, duration, key, share, text, words
+from perfkit_core.trace.model.trace import Trace
 
 Severity = Literal["high", "medium", "low", "none", "note"]
 """``high``, ``medium`` and ``low`` are grades of the predicted saving. ``none`` means that the change saves nothing or

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.replay.transforms import Quantity
 
 _MOST_NS: Final = 20_000

@@ -22,18 +22,18 @@ from perfkit_core.advice.frames import frames
 from perfkit_core.advice.predict import base, identity, noise, predict, step_ns, step_times
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, Reason, RuleInput
 from perfkit_core.advice.thresholds import Thresholds, overridden
-from perfkit_core.assembly.lost_records import complete_only
+from perfkit_core.base.language.messages import Text, message
+from perfkit_core.base.system.paths import PathLike
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.measure.verify.ledger import Record
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.replay import graph
 from perfkit_core.replay.transforms import Case
-from perfkit_core.system.paths import PathLike
-from perfkit_core.verify.ledger import Record
+from perfkit_core.trace.assembly.lost_records import complete_only
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 
 Find = Callable[[RuleInput], Sequence[Candidate]]
 

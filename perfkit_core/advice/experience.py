@@ -27,10 +27,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from perfkit_core.base.system.paths import user_folder
 from perfkit_core.errors import SourceError
-from perfkit_core.system.paths import user_folder
-from perfkit_core.verify import ledger
-from perfkit_core.verify.ledger import Record
+from perfkit_core.measure.verify import ledger
+from perfkit_core.measure.verify.ledger import Record
 
 LEAST: Final = 0.02
 """Gain that is added to the replayed gain, so that a miss stays finite."""

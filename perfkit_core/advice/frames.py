@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.operators import operator_order
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.algorithms.intervals import Intervals
-from perfkit_core.model.cache import once
-from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked
 from perfkit_core.views.user_code import innermost
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from perfkit_core.advice.frames import Frames, frames
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import BoolArray
-from perfkit_core.algorithms.intervals import Intervals
-from perfkit_core.model import schema
-from perfkit_core.model.cache import once
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.algorithms.arrays import BoolArray
+from perfkit_core.base.algorithms.intervals import Intervals
 from perfkit_core.replay.transforms import Quantity, Shorten
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.cache import once
 
 _WORK: Final = (
     schema.OPERATOR, schema.OPERATOR_DETAIL, schema.RUNTIME, schema.SYNC, schema.COMMUNICATION, schema.DATALOADER,

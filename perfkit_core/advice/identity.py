@@ -10,13 +10,13 @@ import pandas as pd
 from perfkit_core.advice import predict
 from perfkit_core.advice.advice import COLUMNS
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.language.messages import mark, say
-from perfkit_core.language.units import format_ratio
-from perfkit_core.model.columns import share
-from perfkit_core.model.columns import text as text_column
-from perfkit_core.model.report_data import Report, Section
+from perfkit_core.base.language.messages import mark, say
+from perfkit_core.base.language.units import format_ratio
+from perfkit_core.base.system.paths import PathLike
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
-from perfkit_core.system.paths import PathLike
+from perfkit_core.trace.model.columns import share
+from perfkit_core.trace.model.columns import text as text_column
+from perfkit_core.trace.model.report_data import Report, Section
 
 
 def identity_report(sources: Sequence[PathLike], options: ReadOptions = DEFAULT) -> Report:

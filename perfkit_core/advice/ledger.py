@@ -13,12 +13,12 @@ import pandas as pd
 
 from perfkit_core.advice import advice
 from perfkit_core.advice.advice import Advice
-from perfkit_core.language.messages import mark, say
-from perfkit_core.language.units import format_ratio
-from perfkit_core.model.columns import Column, count, share, text, words
-from perfkit_core.model.report_data import Chart, Report, Section, declared
-from perfkit_core.verify import ledger
-from perfkit_core.verify.ledger import Outcome, Record
+from perfkit_core.base.language.messages import mark, say
+from perfkit_core.base.language.units import format_ratio
+from perfkit_core.measure.verify import ledger
+from perfkit_core.measure.verify.ledger import Outcome, Record
+from perfkit_core.trace.model.columns import Column, count, share, text, words
+from perfkit_core.trace.model.report_data import Chart, Report, Section, declared
 
 _OUTCOMES: Final[Mapping[Outcome, str]] = {
     "verified": mark("verified"),
@@ -33,7 +33,7 @@ _GROUPS: Final = {
     "abstained": mark("measured with an inconclusive result"),
     "unmeasured": mark("not measured"),
 }
-"""Names of the groups of records. The keys are fields of :class:`perfkit_core.verify.ledger.Summary`."""
+"""Names of the groups of records. The keys are fields of :class:`perfkit_core.measure.verify.ledger.Summary`."""
 _RATIOS: Final = (
     "predicted_saving_ratio", "predicted_low_ratio", "predicted_high_ratio", "saving_ratio", "saving_low_ratio",
     "saving_high_ratio", "noise_ratio",

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.operators import OperatorOrder, operator_order
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import BACKWARD, OPTIMIZER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.activity import step_threads
 
 LONGEST: Final = 64

@@ -18,13 +18,13 @@ import numpy as np
 
 from perfkit_core.advice.operators import kernels
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.flops.peaks import peaks_of
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.cache import once
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import Text, message
+from perfkit_core.plugins.flops.peaks import peaks_of
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices.kernels import operator_rows
 
 UNKNOWN: Final = 0

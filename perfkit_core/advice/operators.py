@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay.host_segments import matching as matching
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, RUNTIME
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked, threads
 
 _REGION: Final = re.compile(

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import running_before
 from perfkit_core.views.grouping import as_recorded, is_frame
 from perfkit_core.views.tables import categorical

@@ -19,12 +19,12 @@ import pandas as pd
 from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.experience import Experience
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms import sample_statistics
-from perfkit_core.algorithms.sample_statistics import FloatArray
-from perfkit_core.model.cache import once
+from perfkit_core.base.algorithms import sample_statistics
+from perfkit_core.base.algorithms.sample_statistics import FloatArray
 from perfkit_core.replay import played_steps, transforms, waits
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import Case
+from perfkit_core.trace.model.cache import once
 
 _LEVEL: Final = 0.8
 """Probability that a value lies in its interval from p10 to p90."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfkit_core.calibration import calibrate
-from perfkit_core.calibration.bench import SOURCE, recording_name
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import TraceMeta
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.machine import is_this_host
+from perfkit_core.measure.calibration import calibrate
+from perfkit_core.measure.calibration.bench import SOURCE, recording_name
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.replay.transforms import Quantity
-from perfkit_core.system.machine import is_this_host
+from perfkit_core.trace.model.meta import TraceMeta
 
 _WIDER: Final = 3.0
 """Factor by which the cost of recording an operator may differ from its calibration, which runs few operators."""

@@ -12,11 +12,11 @@ import numpy as np
 
 from perfkit_core.advice import advice, matrix_products, operators
 from perfkit_core.advice.rule_input import NotEvaluableError
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.packages import convert, read_toml
 from perfkit_core.plugins.contracts import VERIFY, Remedy
-from perfkit_core.system.packages import convert, read_toml
+from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 
 EAGER, STATIC, ANY = "eager", "static", "any"
 _GRAPH: Final = re.compile(r"executor::run", re.IGNORECASE)

@@ -12,15 +12,15 @@ from perfkit_core.advice import ledger, text
 from perfkit_core.advice.advice import COLUMNS, Advice, Advices, Prediction, frame, numbers, row, table
 from perfkit_core.advice.rule_input import listed
 from perfkit_core.advice.text import NOTHING, step_or_recording
-from perfkit_core.assembly.lost_records import is_measured
-from perfkit_core.language.messages import Message, Sentence, Text, mark, message, plural, render, say
-from perfkit_core.language.units import format_ratio
-from perfkit_core.model.cache import once
-from perfkit_core.model.meta import may_lack_work
-from perfkit_core.model.report_data import Chart, Report, Section, declared
-from perfkit_core.model.trace import Trace
-from perfkit_core.report import source_facts
-from perfkit_core.verify.ledger import Record
+from perfkit_core.base.language.messages import Message, Sentence, Text, mark, message, plural, render, say
+from perfkit_core.base.language.units import format_ratio
+from perfkit_core.measure.verify.ledger import Record
+from perfkit_core.output.report import source_facts
+from perfkit_core.trace.assembly.lost_records import is_measured
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.meta import may_lack_work
+from perfkit_core.trace.model.report_data import Chart, Report, Section, declared
+from perfkit_core.trace.model.trace import Trace
 
 SHOWN: Final = 3
 """Default maximum number of items of advice in text."""

@@ -12,20 +12,20 @@ import numpy.typing as npt
 
 from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, filled
-from perfkit_core.assembly.lost_records import is_measured
-from perfkit_core.language.messages import Message, Text, english, message, plural, render
-from perfkit_core.model.cache import Cache
-from perfkit_core.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES, may_lack_work
-from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, filled
+from perfkit_core.base.language.messages import Message, Text, english, message, plural, render
 from perfkit_core.replay import batches
 from perfkit_core.replay.critical_path import contradiction, replay_of
 from perfkit_core.replay.graph import Graph, Replay, play
 from perfkit_core.replay.played_steps import Steps, steps
 from perfkit_core.replay.transforms import Number, Quantity, Transform
 from perfkit_core.replay.unprofiled import Unprofiled, unprofiled
+from perfkit_core.trace.assembly.lost_records import is_measured
+from perfkit_core.trace.model.cache import Cache
+from perfkit_core.trace.model.meta import CORES, COUNT_KEYS, HOST, PROCESSES, may_lack_work
+from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.activity import Activity, activities, has_device_work
 
 Method = Literal["replay", "microbenchmark", "prior", "none"]

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from perfkit_core.advice.advice import Advice, Advices, Base, Identity, Prediction
 from perfkit_core.advice.rule_input import Assumption, listed
-from perfkit_core.language.messages import Message, Text, mark, message, plural, render, say
-from perfkit_core.language.units import SHARES, SIZES, TIMES, format_count, format_range
-from perfkit_core.model.timed_steps import NOTABLE
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import Message, Text, mark, message, plural, render, say
+from perfkit_core.base.language.units import SHARES, SIZES, TIMES, format_count, format_range
 from perfkit_core.replay.transforms import Number, Quantity
+from perfkit_core.trace.model.timed_steps import NOTABLE
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 
 NOTHING: Final = mark("no change was found that would save time")

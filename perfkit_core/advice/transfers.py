@@ -11,19 +11,19 @@ import numpy as np
 
 from perfkit_core.advice.operators import launched, matching, operators
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.flops.arguments import Tensor, arguments
-from perfkit_core.language.messages import message
-from perfkit_core.model import schema
-from perfkit_core.model.cache import once
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals, nesting
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import message
+from perfkit_core.plugins.flops.arguments import Tensor, arguments
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.transforms import Quantity
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import threads
 
 if TYPE_CHECKING:
-    from perfkit_core.calibration.bench import Calibration
+    from perfkit_core.measure.calibration.bench import Calibration
 
 _VIEWS: Final = ("reshape", "slice", "transpose", "expand", "split", "contiguous", "alias", "copy", "cast", "item")
 """Canonical operators that compute nothing."""
@@ -282,7 +282,7 @@ def _elements(shape: object) -> int:  # an input that is a list of tensors is ne
 
 def calibrated(trace: Trace) -> Calibration | None:
     """Return the calibration of this machine for the framework and a device of the recording; None if there is none."""
-    from perfkit_core.calibration import calibrate
+    from perfkit_core.measure.calibration import calibrate
 
     models = {device.name for device in trace.meta.devices if device.name}
     calibrations = (calibrate.newest(trace.meta.framework or "", model) for model in sorted(models))

@@ -14,16 +14,16 @@ from perfkit_core.advice.advice import Base, Identity, Prediction
 from perfkit_core.advice.explain import transform_text
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.transfers import transfers
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language import units
+from perfkit_core.base.system.paths import PathLike
 from perfkit_core.errors import UsageError
-from perfkit_core.language import units
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.replay import waits
 from perfkit_core.replay.transforms import Remove, Scale, Transform, Unblock
-from perfkit_core.system.paths import PathLike
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 
 _EXAMPLE: Final = "example: what_if(run, remove='aten::copy_')"

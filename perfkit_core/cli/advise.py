@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfkit_core.base.system.paths import without_secrets
 from perfkit_core.cli import options
 from perfkit_core.cli.output import (
     arguments,
@@ -21,13 +22,12 @@ from perfkit_core.cli.output import (
     write,
 )
 from perfkit_core.errors import UsageError
-from perfkit_core.system.paths import without_secrets
 
 if TYPE_CHECKING:
     from perfkit_core.advice.advice import Advices
-    from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.readers.read_options import ReadOptions
+    from perfkit_core.trace.model.trace import Trace
 
 
 @click.command(epilog="Example: perfkit advise runs/baseline --what-if loader-workers=4")
@@ -130,8 +130,8 @@ def _show(
     from perfkit_core.advice import explain as explaining
     from perfkit_core.advice import ledger as outcomes
     from perfkit_core.advice import reports
+    from perfkit_core.output.renderers.json import document
     from perfkit_core.pages import advice as page
-    from perfkit_core.renderers.json import document
 
     explained = None if explain is None else explaining.meant(advices, explain)
     records = outcomes.of_rules(ledger, [explained.rule] if explained else [advice.rule for advice in advices.advice])

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from perfkit_core.base.system.packages import later
 from perfkit_core.plugins.hookspecs import hookimpl
-from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     import click
@@ -70,7 +70,7 @@ def perfkit_rules() -> Sequence[Rule[Any, Any]]:
 
 @hookimpl
 def perfkit_renderers() -> Sequence[Renderer]:
-    from perfkit_core.renderers import RENDERERS
+    from perfkit_core.output.renderers import RENDERERS
 
     return RENDERERS
 

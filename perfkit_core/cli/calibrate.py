@@ -51,9 +51,9 @@ def calibrate(
     import msgspec
     import pandas as pd
 
-    from perfkit_core.calibration import calibrate
-    from perfkit_core.model.report_data import Report, Section
-    from perfkit_core.verify import noise
+    from perfkit_core.measure.calibration import calibrate
+    from perfkit_core.measure.verify import noise
+    from perfkit_core.trace.model.report_data import Report, Section
 
     chosen = renderer(format_name, output, without=("html",))
     if show and refresh:

@@ -7,11 +7,11 @@ from typing import Final
 
 import click
 
+from perfkit_core.base.system.paths import printable
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, working
 from perfkit_core.errors import CaptureError, UsageError
-from perfkit_core.system.paths import printable
-from perfkit_core.system.processes import shell_path
 
 _MOST_NAMED: Final = 4
 """Maximum number of ranks that an error names."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perfkit_core.base.language.units import SHARES, parse_quantity
+from perfkit_core.base.system.paths import as_path, exists, is_remote
 from perfkit_core.cli import options
 from perfkit_core.cli.output import (
     FOR_PEOPLE,
@@ -23,14 +25,12 @@ from perfkit_core.cli.output import (
     working,
 )
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.units import SHARES, parse_quantity
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import as_path, exists, is_remote
 
 if TYPE_CHECKING:
     from perfkit_core.compare.pair import CompareOptions
-    from perfkit_core.model.report_data import Report
     from perfkit_core.readers.read_options import ReadOptions
+    from perfkit_core.trace.model.report_data import Report
 
 FAILED: Final = 1
 """Exit code if a limit of ``--fail-on`` is exceeded beyond noise."""
@@ -103,8 +103,8 @@ def compare(
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
-    from perfkit_core.renderers.comment import comment
-    from perfkit_core.report.summary import cut
+    from perfkit_core.output.renderers.comment import comment
+    from perfkit_core.output.report.summary import cut
 
     chosen = renderer(format_name, output)
     named = named_runs(runs, baseline)
@@ -196,7 +196,7 @@ def named_runs(texts: Sequence[str], baseline: Sequence[str]) -> list[tuple[str,
     files that are not profiles (such as HTML pages) are skipped. They are listed on stderr. Raises UsageError and
     SourceError."""
     from perfkit_core.compare.pair import distinguishing
-    from perfkit_core.report.run_list import recognised
+    from perfkit_core.output.report.run_list import recognised
 
     base = tuple(path for text in baseline for path in _captures(text))
     runs = [tuple(_captures(text)) for text in texts]
@@ -230,7 +230,7 @@ def _captures(text: str) -> Iterator[Path]:
 
 
 def _only(report: Report, names: Sequence[str]) -> Report:
-    from perfkit_core.report.summary import ALIASES
+    from perfkit_core.output.report.summary import ALIASES
 
     sections = {section.name: section for section in report.sections}
     views = {view: table for table, view in ALIASES.items() if table in sections}

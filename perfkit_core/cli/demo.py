@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from perfkit_core.base.language.messages import Text, mark, message, render, say
+from perfkit_core.base.language.units import format_duration, format_ratio
+from perfkit_core.base.system.packages import installed
 from perfkit_core.cli import options
 from perfkit_core.cli.output import renderer, working, write
 from perfkit_core.errors import CaptureError
-from perfkit_core.language.messages import Text, mark, message, render, say
-from perfkit_core.language.units import format_duration, format_ratio
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.packages import installed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from perfkit_core.advice.advice import Advices
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.measure.verify.outcome import Outcome
+    from perfkit_core.measure.verify.prediction import Predicted
+    from perfkit_core.measure.verify.runs import Side
     from perfkit_core.plugins.contracts import Demo
-    from perfkit_core.verify.outcome import Outcome
-    from perfkit_core.verify.prediction import Predicted
-    from perfkit_core.verify.runs import Side
+    from perfkit_core.trace.model.trace import Trace
 
 ROUNDS: Final = 3
 """Number of recordings of each program."""
@@ -61,9 +61,9 @@ def demo(output: Path) -> None:
     applies the fix, and compares the predicted saving with the measured one. It takes one to two minutes.
 
     The programs, the recordings and HTML pages are in DIR."""
-    from perfkit_core.system import processes
-    from perfkit_core.verify import ledger
-    from perfkit_core.verify.outcome import record
+    from perfkit_core.base.system import processes
+    from perfkit_core.measure.verify import ledger
+    from perfkit_core.measure.verify.outcome import record
 
     recorders = {recorder.framework: recorder.demo for recorder in get_plugins().recorders()}
     trainings_of = {framework: training for framework, training in recorders.items() if training is not None}
@@ -123,10 +123,10 @@ class _Training:
 
     def record(self, side: Side, show: Callable[[str], None]) -> None:
         """Run a program in a new process, and read what it recorded. Raises CaptureError."""
+        from perfkit_core.measure.verify import runs
         from perfkit_core.readers.load import load
-        from perfkit_core.storage.store import SUFFIX
-        from perfkit_core.storage.unwritten import INCOMPLETE_MARK
-        from perfkit_core.verify import runs
+        from perfkit_core.trace.storage.store import SUFFIX
+        from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 
         number = len(self.traces[side]) + 1
         run_dir = self.folder / f"{_PROGRAMS[side]}-{number}"
@@ -176,9 +176,9 @@ class _Training:
 
     def verified(self) -> Outcome:
         """Return the outcome of the fix. The profiler is off in the steps that are compared."""
-        from perfkit_core.verify.metric import Metric
-        from perfkit_core.verify.outcome import judged
-        from perfkit_core.verify.runs import Plan, Run
+        from perfkit_core.measure.verify.metric import Metric
+        from perfkit_core.measure.verify.outcome import judged
+        from perfkit_core.measure.verify.runs import Plan, Run
 
         values = [(at, side, ns) for side in _PROGRAMS for at, ns in enumerate(self.step_ns(side), 1)]
         measured = [Run(at, side, ns, (self.framework,)) for at, side, ns in sorted(values)]
@@ -188,7 +188,7 @@ class _Training:
         )
 
     def predicted(self) -> Predicted | None:
-        from perfkit_core.verify.prediction import Predicted
+        from perfkit_core.measure.verify.prediction import Predicted
 
         p = None if self.advices is None else self.advices.combined
         if p is None or p.p10_ns is None or p.p50_ns is None or p.p90_ns is None:
@@ -218,7 +218,7 @@ def _table(results: Sequence[tuple[_Training, Outcome]]) -> RenderableType:
 
 def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
     """Yield how the table was measured, and what disturbed the measurement."""
-    from perfkit_core.verify.outcome import Verdict
+    from perfkit_core.measure.verify.outcome import Verdict
 
     noise = [f"{format_ratio(outcome.measured.noise)} ({training.framework})" for training, outcome in results]
     text = mark(
@@ -247,7 +247,7 @@ def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
 
 def _between_frameworks(trainings: Sequence[_Training]) -> Iterator[Text]:
     """Yield how the fixed programs of each pair of frameworks compare."""
-    from perfkit_core.verify.statistics import measured
+    from perfkit_core.measure.verify.statistics import measured
 
     for base, other in itertools.combinations(trainings, 2):
         result = measured(base.step_ns("change"), other.step_ns("change"))
@@ -287,7 +287,7 @@ def _show(*parts: RenderableType | Text) -> None:
     from rich.console import Console
     from rich.text import Text as Line
 
-    from perfkit_core.language.messages import Message
+    from perfkit_core.base.language.messages import Message
 
     console = Console(highlight=False)
     console.width = min(console.width, _WIDTH) if console.is_terminal else _WIDTH

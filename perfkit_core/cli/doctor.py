@@ -21,8 +21,8 @@ def doctor(as_json: bool) -> int:
 
     Exit codes: 0 if perfkit and the installed frameworks work, even if something optional is missing; 1 if a check
     found a problem."""
-    from perfkit_core.doctor import printed
-    from perfkit_core.doctor.examine import examine
+    from perfkit_core.integrations.doctor import printed
+    from perfkit_core.integrations.doctor.examine import examine
 
     with working("checking packages, frameworks and devices") as say:
         checks = printed.without_names(examine(lambda pending: say(f"checking {pending}")))

@@ -38,12 +38,12 @@ def log(
     (MLFLOW_RUN_ID, WANDB_RUN_ID). Weights & Biases works offline unless WANDB_MODE is set. A SOURCE is a run folder or
     a trace file. Several sources (one per rank) are read as one profile."""
     from perfkit_core.api import TOGETHER_BYTES
-    from perfkit_core.system.failures import one_line
-    from perfkit_core.system.paths import is_folder
-    from perfkit_core.trackers.mlflow import to_mlflow
-    from perfkit_core.trackers.tensorboard import to_tensorboard
-    from perfkit_core.trackers.tracker import logged_run
-    from perfkit_core.trackers.wandb import to_wandb
+    from perfkit_core.base.system.failures import one_line
+    from perfkit_core.base.system.paths import is_folder
+    from perfkit_core.integrations.trackers.mlflow import to_mlflow
+    from perfkit_core.integrations.trackers.tensorboard import to_tensorboard
+    from perfkit_core.integrations.trackers.tracker import logged_run
+    from perfkit_core.integrations.trackers.wandb import to_wandb
 
     if output is not None and tracker != "tensorboard":
         raise UsageError(f"--output does not apply to {tracker}", "its settings say where runs are stored")

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import click
 
+from perfkit_core.base.system.paths import printable
 from perfkit_core.cli.deferred import DeferredCommand
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import printable
 
 FAILED: Final = 2
 """Exit code for all errors."""

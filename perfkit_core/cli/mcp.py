@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from perfkit_core.agents.requests import DEFAULT, LEAST, MOST
 from perfkit_core.cli import options
+from perfkit_core.integrations.agents.requests import DEFAULT, LEAST, MOST
 
 
 @click.command(epilog="Example: perfkit mcp --root runs")
@@ -24,8 +24,8 @@ def mcp(roots: tuple[str, ...], budget: int, allow_run: bool) -> None:
     how to configure a client.
 
     This needs an extra: pip install "perfkit[mcp]"."""
-    from perfkit_core.agents.roots import Roots
-    from perfkit_core.agents.server import serve
-    from perfkit_core.agents.session import Session
+    from perfkit_core.integrations.agents.roots import Roots
+    from perfkit_core.integrations.agents.server import serve
+    from perfkit_core.integrations.agents.session import Session
 
     serve(Session(Roots(roots or (".",)), allow_run), budget)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from perfkit_core.base.language.messages import LANGUAGES, speaking
+from perfkit_core.base.system.paths import as_path, check_replaceable
 from perfkit_core.cli.output import echo, reading
 from perfkit_core.errors import UsageError, unwritable
-from perfkit_core.language.messages import LANGUAGES, speaking
-from perfkit_core.system.paths import as_path, check_replaceable
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import View, ViewRequest
@@ -58,7 +58,7 @@ class WholeNumber(_Number):
 
 def peak_rates(text: str) -> str:
     """Option type: the path of a file with peak rates of devices. Return its content. Raises UsageError."""
-    from perfkit_core.flops.peaks import read_peaks
+    from perfkit_core.plugins.flops.peaks import read_peaks
 
     return read_peaks(as_path(text))
 
@@ -74,7 +74,7 @@ def writable(text: str) -> Path:
 
 
 def _limit_memory(context: click.Context, param: click.Parameter, value: str | None) -> None:
-    from perfkit_core.system import memory_limit
+    from perfkit_core.base.system import memory_limit
 
     if value is None:
         most = memory_limit.default_limit()
@@ -227,8 +227,8 @@ def write_shard(
     average: bool = False,
 ) -> None:
     """Write the partial results of shard ``I/N`` of the ranks to ``output``. Raises UsageError and SourceError."""
+    from perfkit_core.output.report.summary import check_average
     from perfkit_core.ranks import files, plan, run
-    from perfkit_core.report.summary import check_average
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from perfkit_core.errors import UsageError, unwritable
-from perfkit_core.language.messages import speaking
-from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import (
+from perfkit_core.base.language.messages import speaking
+from perfkit_core.base.system.paths import (
     as_path,
     harmless,
     identity,
@@ -27,13 +25,15 @@ from perfkit_core.system.paths import (
     replacing,
     without_secrets,
 )
-from perfkit_core.system.processes import shell_path, shell_word
+from perfkit_core.base.system.processes import shell_path, shell_word
+from perfkit_core.errors import UsageError, unwritable
+from perfkit_core.plugins.manager import get_plugins
 
 if TYPE_CHECKING:
-    from perfkit_core.model.report_data import Report
-    from perfkit_core.model.trace import Trace
     from perfkit_core.plugins.contracts import Renderer
     from perfkit_core.readers.read_options import ReadOptions
+    from perfkit_core.trace.model.report_data import Report
+    from perfkit_core.trace.model.trace import Trace
 
 FOR_PEOPLE: Final = ("text", "markdown", "html")
 """Formats that by default show only the first rows of long tables. The other formats show all rows."""
@@ -72,7 +72,7 @@ def emit(report: Report, chosen: Renderer, output: Path | None, brief: bool = Fa
     if terminal and chosen.name == "html":
         raise UsageError("refusing to write HTML to a terminal", "use -o FILE")
     if chosen.name == "text":
-        from perfkit_core.renderers import text
+        from perfkit_core.output.renderers import text
 
         columns = shutil.get_terminal_size((text.WIDEST_PIPE, text.SCREEN)).columns
         width = columns if terminal else min(columns, text.WIDEST_PIPE)
@@ -138,7 +138,7 @@ def refuse_overwriting(output: Path | None, sources: Iterable[Path]) -> None:
         here = not (is_remote(source) or is_remote(output)) and output.is_file() and is_folder(source)
         if here and Path(written).parent == Path(identity(source)):
             from perfkit_core.readers.load import files_of
-            from perfkit_core.storage.store import SUFFIX
+            from perfkit_core.trace.storage.store import SUFFIX
 
             cycles = list(source.glob(f"*{SUFFIX}"))
             read |= {identity(path) for path in cycles or files_of([source], get_plugins(), partial=True)[0]}
@@ -150,7 +150,7 @@ def refuse_overwriting_below(output: Path | None, folder: Path) -> None:
     """Raise UsageError if ``output`` is an existing profile below ``folder``."""
     if output is None or is_remote(output) or is_remote(folder) or not output.is_file():
         return
-    from perfkit_core.report.run_list import recognised
+    from perfkit_core.output.report.run_list import recognised
 
     if Path(identity(folder)) in Path(identity(output)).parents and recognised(output):
         raise _overwrites(output)

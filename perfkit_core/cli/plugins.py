@@ -20,7 +20,7 @@ def plugins(format_name: str | None) -> None:
     packages."""
     import pandas as pd
 
-    from perfkit_core.model.report_data import Report, Section
+    from perfkit_core.trace.model.report_data import Report, Section
 
     chosen = output.renderer(format_name)
     installed = get_plugins()

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perfkit_core.base.system import packages, paths, processes
 from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
 from perfkit_core.cli.output import echo
 from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
-from perfkit_core.system import packages, paths, processes
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Recorder, Recording
@@ -151,7 +151,7 @@ class Session:
 
     def tell_older(self) -> None:
         """Print a line if the run folder already has a recording, of which reports read only the latest."""
-        from perfkit_core.storage.store import SUFFIX
+        from perfkit_core.trace.storage.store import SUFFIX
 
         if paths.is_remote(self.run_dir):  # listing a store may take long
             return
@@ -162,7 +162,7 @@ class Session:
 
     def check_folder(self) -> None:
         """Raise CaptureError if the run folder is not writable."""
-        from perfkit_core.system import failures
+        from perfkit_core.base.system import failures
 
         reason = failures.why_unwritable(self.run_dir)
         if reason is not None:

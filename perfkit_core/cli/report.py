@@ -62,8 +62,8 @@ def write_page(
 ) -> None:
     """Write the page of one profile to ``output``. Raises SourceError and UsageError."""
     from perfkit_core.api import TOGETHER_BYTES
+    from perfkit_core.output.report.summary import read_from
     from perfkit_core.pages.profile import page_views, run_report
-    from perfkit_core.report.summary import read_from
 
     if output.suffix.lower() not in _SUFFIXES:
         hint = "use a name that ends in .html, or perfkit summary -o for other formats"

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import click
 
+from perfkit_core.base.language.messages import say
+from perfkit_core.base.system.paths import as_path, readable
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, echo, emit, refuse_overwriting_below, renderer, say_written, working
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import PerfkitError, UsageError
-from perfkit_core.language.messages import say
-from perfkit_core.system.paths import as_path, readable
-from perfkit_core.system.processes import shell_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +38,8 @@ def runs(
 
     The list shows the main figures of each run folder, Parquet file and trace file. If one cannot be read, the list
     shows the reason."""
-    from perfkit_core.model.report_data import Report, Section
-    from perfkit_core.report import run_list
+    from perfkit_core.output.report import run_list
+    from perfkit_core.trace.model.report_data import Report, Section
 
     chosen = renderer(format_name, output)
     refuse_overwriting_below(output, folder)

@@ -37,7 +37,7 @@ def scrub(
     perfkit cannot know every secret. Look at the result before you share it."""
     from perfkit_core.exporters import export
     from perfkit_core.exporters.scrub import scrub as scrubbed
-    from perfkit_core.storage.store import SUFFIX
+    from perfkit_core.trace.storage.store import SUFFIX
 
     refuse_overwriting(output, sources)
     if not all(text.strip() for text in remove):

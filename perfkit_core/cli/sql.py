@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, emit, reading, refuse_overwriting, renderer, say_written
 from perfkit_core.errors import UsageError
-from perfkit_core.system.processes import shell_path
 
 if TYPE_CHECKING:
     from perfkit_core.readers.read_options import ReadOptions
@@ -47,11 +47,11 @@ def sql(
 
     This needs an extra: pip install "perfkit[sql]". A SOURCE is a run folder, a trace file or a folder of trace files.
     Several sources are read as the ranks of one profile; the column rank tells them apart."""
+    from perfkit_core.integrations.sql import engine, table_list
+    from perfkit_core.integrations.sql import statement as statements
+    from perfkit_core.output.report.run_list import recognised
+    from perfkit_core.output.report.summary import ROWS
     from perfkit_core.readers.load import check_exists
-    from perfkit_core.report.run_list import recognised
-    from perfkit_core.report.summary import ROWS
-    from perfkit_core.sql import engine, table_list
-    from perfkit_core.sql import statement as statements
 
     atexit.register(gc.unfreeze)  # at exit, duckdb reports objects that no garbage collection can free
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perfkit_core.base.language.units import family, parse_quantity
 from perfkit_core.cli import options
 from perfkit_core.cli.output import FOR_PEOPLE, arguments, emit, refuse_overwriting, renderer
 from perfkit_core.errors import UsageError
-from perfkit_core.language.units import family, parse_quantity
+from perfkit_core.output.report import BRIEF_ROWS, DEFAULT_VIEWS
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.report import BRIEF_ROWS, DEFAULT_VIEWS
 
 if TYPE_CHECKING:
     from perfkit_core.readers.read_options import ReadOptions
@@ -89,8 +89,8 @@ def summary(
     --step, --filter, --kind and --device select the events that are counted. --show, --hide, --start, --trim, --depth
     and --min select the rows that are shown; totals still include the hidden rows. A REGEX uses RE2 syntax and matches
     anywhere in the text."""
-    from perfkit_core.report.display import Display
-    from perfkit_core.report.summary import ROWS, choose_views, cut, read_from, summary_report
+    from perfkit_core.output.report.display import Display
+    from perfkit_core.output.report.summary import ROWS, choose_views, cut, read_from, summary_report
 
     refuse_overwriting(output, sources)
     request = ViewRequest(

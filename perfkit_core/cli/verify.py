@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfkit_core.base.system.paths import is_remote
 from perfkit_core.cli import options
 from perfkit_core.cli.output import emit, refuse_overwriting, renderer, working
 from perfkit_core.errors import UsageError
-from perfkit_core.system.paths import is_remote
 
 if TYPE_CHECKING:
-    from perfkit_core.calibration.equal_runs import EqualRuns
+    from perfkit_core.measure.calibration.equal_runs import EqualRuns
 
 
 @click.command(epilog="Example: perfkit verify --base 'python train.py' --change 'python train.py --workers 4'")
@@ -67,10 +67,10 @@ def verify(
     Exit codes: 0 for the verdict "verified", 1 for "refuted", 3 for "cannot tell", 2 for an invalid command or option.
     """
     from perfkit_core.advice import experience
-    from perfkit_core.system import failures
-    from perfkit_core.verify import ledger as ledgers
-    from perfkit_core.verify import noise, outcome, prediction, runs
-    from perfkit_core.verify.metric import Metric
+    from perfkit_core.base.system import failures
+    from perfkit_core.measure.verify import ledger as ledgers
+    from perfkit_core.measure.verify import noise, outcome, prediction, runs
+    from perfkit_core.measure.verify.metric import Metric
 
     chosen = renderer(format_name, output, without=("html", "csv"))
     plan = runs.Plan(base, change, Metric(metric, higher_is_better, warmup_steps), rounds, warmup, timeout)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from perfkit_core.base.language.messages import say
+from perfkit_core.base.system.machine import has_display
+from perfkit_core.base.system.paths import as_path, identity, user_folder
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.cli import options
 from perfkit_core.cli.output import echo, refuse_overwriting, say_written
 from perfkit_core.cli.record import RUNS
 from perfkit_core.cli.report import write_page
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import say
-from perfkit_core.system.machine import has_display
-from perfkit_core.system.paths import as_path, identity, user_folder
-from perfkit_core.system.processes import shell_path
 
 if TYPE_CHECKING:
     from perfkit_core.readers.read_options import ReadOptions
@@ -53,7 +53,7 @@ def view(sources: tuple[Path, ...], output: Path | None, read_options: ReadOptio
 
 def newest_run() -> Path:
     """Return the newest run below the folder of ``perfkit record``. Raises UsageError."""
-    from perfkit_core.report.run_list import list_runs
+    from perfkit_core.output.report.run_list import list_runs
 
     paths = list_runs(RUNS)["path"].to_list() if Path(RUNS).is_dir() else []
     if not paths:

@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.compare import explanation, statistics
 from perfkit_core.compare.attribute.causes import by_layer, causes, explained, largest_first, waterfall
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.report import COLUMNS, labels, nullable, reasons, report_of, rows, source_of
-from perfkit_core.language.messages import SIDES, Message, mark, message, say
-from perfkit_core.model.report_data import Report, Section, declared
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.report_data import Report, Section, declared
+from perfkit_core.trace.model.trace import Trace
 
 Sides = tuple[Sequence[Trace], Sequence[Trace]]
 CAUSE: Final = ("operator", "category", "place", "phase", "family")

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from perfkit_core.base.system.paths import PathLike, as_path, exists, is_remote
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import as_trace
-from perfkit_core.system.paths import PathLike, as_path, exists, is_remote
+from perfkit_core.trace.model.trace import Trace
 
 
 def matching(text: PathLike) -> list[Path]:

@@ -17,19 +17,19 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import SIDES
+from perfkit_core.base.language.units import format_duration, format_ratio
+from perfkit_core.base.system.paths import PathLike
 from perfkit_core.compare.align import align, operator_owner
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.compare.captures import captures_of
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.compare.step_kinds import of_one_kind
-from perfkit_core.flops.peaks import DevicePeaks, peaks_of
-from perfkit_core.language.messages import SIDES
-from perfkit_core.language.units import format_duration, format_ratio
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.system.paths import PathLike
+from perfkit_core.plugins.flops.peaks import DevicePeaks, peaks_of
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import overview, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division

@@ -8,15 +8,15 @@ from typing import Final
 
 import pandas as pd
 
+from perfkit_core.base.language.messages import SIDES, Message, Text, mark, message, say
+from perfkit_core.base.language.units import format_count
 from perfkit_core.compare import comparison, slices
 from perfkit_core.compare.align.align import UNMATCHED, Alignment, align
 from perfkit_core.compare.align.fusion import SEPARATOR
 from perfkit_core.compare.attribute import attribute, leaves
 from perfkit_core.compare.attribute.causes import by_family, by_kernel, by_layer, causes, labels
-from perfkit_core.language.messages import SIDES, Message, Text, mark, message, say
-from perfkit_core.language.units import format_count
-from perfkit_core.model.report_data import Chart, Section
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.report_data import Chart, Section
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
 SHOWN_CAUSES, SHOWN_ROWS, SHOWN_UNMATCHED, DRAWN, NAMED, SHOWN_NAMES = 15, 30, 15, 8, 3, 6

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from perfkit_core.assembly.lost_records import CODES
+from perfkit_core.base.language.messages import Message, mark, message
+from perfkit_core.base.language.units import format_duration, format_ratio
 from perfkit_core.compare import comparison, statistics
 from perfkit_core.compare.align.align import UNMATCHED, Alignment
 from perfkit_core.compare.gate.conditions import CANNOT_TELL, FAILED, WITHIN_NOISE, Outcome
 from perfkit_core.compare.noise import GIVEN, MEASURED, Between
 from perfkit_core.compare.pair import Pair
-from perfkit_core.language.messages import Message, mark, message
-from perfkit_core.language.units import format_duration, format_ratio
-from perfkit_core.model.meta import may_lack_work
-from perfkit_core.model.timed_steps import NOTABLE
+from perfkit_core.trace.assembly.lost_records import CODES
+from perfkit_core.trace.model.meta import may_lack_work
+from perfkit_core.trace.model.timed_steps import NOTABLE
 
 _SURE: Final = {
     statistics.SLOWER: mark("Slower: the median recorded step takes {change}{interval}; {noise}."),

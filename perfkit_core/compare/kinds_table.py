@@ -7,12 +7,12 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.assembly.server_steps import KINDS
+from perfkit_core.base.language.messages import mark, say
 from perfkit_core.compare.comparison import with_difference
-from perfkit_core.language.messages import mark, say
-from perfkit_core.model.report_data import Section
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.assembly.server_steps import KINDS
+from perfkit_core.trace.model.report_data import Section
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import serving
 
 _MEASURES: Final = {

@@ -10,11 +10,11 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.language.messages import SIDES, Message, mark, message, say
-from perfkit_core.model.columns import DEVICE_NAME, NAME, RANK, count, keys, size
-from perfkit_core.model.report_data import Section
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import SIDES, Message, mark, message, say
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, NAME, RANK, count, keys, size
+from perfkit_core.trace.model.report_data import Section
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory import memory_categories, memory_peak
 

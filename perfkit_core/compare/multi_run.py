@@ -10,18 +10,18 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.language.messages import SIDES, mark, message, say
 from perfkit_core.compare import comparison, explanation, report, slices
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.headline import same_recording, step_sentence
 from perfkit_core.compare.pair import CompareOptions, Pair, pair
 from perfkit_core.compare.statistics import pooled
-from perfkit_core.language.messages import SIDES, mark, message, say
-from perfkit_core.model.columns import duration, key
-from perfkit_core.model.report_data import Report, Section, declared
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.report import source_facts
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.report import source_facts
+from perfkit_core.trace.model.columns import duration, key
+from perfkit_core.trace.model.report_data import Report, Section, declared
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 

@@ -23,10 +23,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms import sample_statistics
-from perfkit_core.calibration import equal_runs
+from perfkit_core.base.algorithms import sample_statistics
 from perfkit_core.compare.slices import EXCLUSIVE
-from perfkit_core.model.trace import Trace
+from perfkit_core.measure.calibration import equal_runs
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import activity, partition, step_rows
 
 QUARTERS: Final = 4
@@ -106,7 +106,7 @@ def between_runs(traces: Sequence[Trace], total_ns: int | None = None) -> Betwee
 
     Noise that was measured on the machine of a trace has precedence. Otherwise :data:`ON_HOST` is assumed for the time
     without device work, and :data:`ON_DEVICE` for the time with it. If all steps together take less than
-    :data:`~perfkit_core.calibration.equal_runs.MOMENT_NS`, the deviation on the host is larger."""
+    :data:`~perfkit_core.measure.calibration.equal_runs.MOMENT_NS`, the deviation on the host is larger."""
     every = (_between(trace, total_ns) for trace in traces)
     return max(every, key=lambda between: between.ratio, default=Between(ON_HOST))
 

@@ -14,16 +14,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, nesting
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import render
 from perfkit_core.compare.gate.conditions import Condition, Outcome, outcomes
 from perfkit_core.compare.noise import GIVEN, ON_DEVICE, ON_HOST, Between, between_runs
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, of_steps, pooled, samples_of, step_statistics
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import render
-from perfkit_core.model.meta import SAMPLE, TOKEN, WORK_KEYS
-from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model.meta import SAMPLE, TOKEN, WORK_KEYS
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.operator_work import operator_flops
 from perfkit_core.views.steps.step_rows import step_rows

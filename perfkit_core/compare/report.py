@@ -10,13 +10,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.language.messages import SIDES, mark, message, say, worded
 from perfkit_core.compare import comparison, explanation, headline, memory, noise
 from perfkit_core.compare.attribute.causes import causes, waterfall
 from perfkit_core.compare.gate import conditions as gate
 from perfkit_core.compare.pair import CompareOptions, Pair, distinguishing, pair, work_table
 from perfkit_core.compare.statistics import SampleStatistics, StepSamples, outliers
-from perfkit_core.language.messages import SIDES, mark, message, say, worded
-from perfkit_core.model.columns import (
+from perfkit_core.output.report.source_facts import source
+from perfkit_core.trace.model.columns import (
     CHANGE,
     DESCRIPTION,
     DEVICE,
@@ -31,9 +32,8 @@ from perfkit_core.model.columns import (
     text,
     words,
 )
-from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source, declared
-from perfkit_core.model.trace import Trace
-from perfkit_core.report.source_facts import source
+from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source, declared
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.activity import has_device_work
 
 _COMPARED: Final = (

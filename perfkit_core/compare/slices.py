@@ -26,12 +26,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
-from perfkit_core.system import memory_limit
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.base.system import memory_limit
+from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, OPTIMIZER, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select, tables
 from perfkit_core.views.steps import partition, step_rows
 from perfkit_core.views.steps.activity import Activities, activities, step_threads

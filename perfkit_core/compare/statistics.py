@@ -29,10 +29,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.algorithms.sample_statistics import outlying
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.algorithms.sample_statistics import outlying
 from perfkit_core.compare.noise import ON_HOST, Samples, Statistic, count, interval, noise_band, pool
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import rounded_division
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perfkit_core.assembly.server_steps import KINDS, of_kind, serving_steps
+from perfkit_core.base.language.messages import message
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.assembly.server_steps import KINDS, of_kind, serving_steps
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 
 
 def of_one_kind(runs: Sequence[Sequence[Trace]]) -> list[list[Trace]]:

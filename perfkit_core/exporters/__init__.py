@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from perfkit_core.base.system.packages import later
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
-from perfkit_core.system.packages import later
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.trace.model.trace import Trace
 
 CPU: Final = "cpu"
 DEVICE: Final = "device"

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.lanes import Lanes, instants, lanes
-from perfkit_core.model import meta, schema
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.trace.model import meta, schema
+from perfkit_core.trace.model.trace import Trace
 
 VERSION: Final = 1
 OWN_CATEGORY: Final = "perfkit."

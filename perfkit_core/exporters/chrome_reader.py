@@ -3,7 +3,7 @@ table, and skips the events that the exporter added for viewers.
 
 Parents, launches, steps and phases are read, not computed again. The file lacks what assembly needs for them: ids that
 operators share with launches, recorded trees, names of layers, and the range that was chosen as step. They may also
-come from several ranks. All cells pass the gate of :mod:`perfkit_core.model.checked_events`.
+come from several ranks. All cells pass the gate of :mod:`perfkit_core.trace.model.checked_events`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.algorithms.decimals import check_fits, span_ns
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.decimals import check_fits, span_ns
+from perfkit_core.base.language.messages import message
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.chrome import OF_LANE, OWN_CATEGORY, VERSION
 from perfkit_core.exporters.lanes import Lane
-from perfkit_core.language.messages import message
-from perfkit_core.model import schema
-from perfkit_core.model.checked_events import checked
-from perfkit_core.model.event_columns import ROW_REFERENCES
-from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.dialect import ChromeEvent, timed_events
 from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, skipped, strays
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.checked_events import checked
+from perfkit_core.trace.model.event_columns import ROW_REFERENCES
+from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 _SPANS: Final = ("X", "i")
 _ARGUMENTS: Final = tuple(

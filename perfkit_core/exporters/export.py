@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip
 
-from perfkit_core.algorithms import arrays, intervals, nesting
+from perfkit_core.base.algorithms import arrays, intervals, nesting
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.paths import as_path, replacing
 from perfkit_core.errors import UsageError, spelled_like, unwritable
-from perfkit_core.language.messages import message
-from perfkit_core.model import meta, schema
-from perfkit_core.model.sharing import shareable_trace
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.paths import as_path, replacing
+from perfkit_core.trace.model import meta, schema
+from perfkit_core.trace.model.sharing import shareable_trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps, span
 
 _GZIP: Final = ".gz"
@@ -49,7 +49,7 @@ def export(
       exported.
     - ``align``: whether to align the clocks of the ranks, using the collectives that they share.
     - ``keep_host``: whether to keep the host name, folders, and all keys of the header of a trace file. By default,
-      the file contains only the metadata that perfkit uses (:func:`perfkit_core.model.sharing.shareable`).
+      the file contains only the metadata that perfkit uses (:func:`perfkit_core.trace.model.sharing.shareable`).
 
     Raises UsageError if the format, the weight or a step is unknown, or if the file cannot be written."""
     target = as_path(path)

@@ -10,12 +10,12 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.algorithms.trees import Tree
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms.trees import Tree
 from perfkit_core.exporters import CPU
 from perfkit_core.exporters.stacks import LACKING, call_paths, cut_to, default, weigh
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.trace.model.trace import Trace
 
 _PIECE: Final = 1 << 20
 _MAX_CHARACTERS: Final = 1 << 29

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
-from perfkit_core.model import schema
-from perfkit_core.model.schema import Int64, Rank
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.schema import Int64, Rank
+from perfkit_core.trace.model.trace import Trace
 
 THREAD, PYTHON, CPP, STREAM, LABELS = range(5)
 """Groups of lanes: complete threads, Python parts of threads, C++ parts, streams, and labels of device work."""

@@ -16,13 +16,13 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from perfkit_core.algorithms.trees import Tree
+from perfkit_core.base.algorithms.trees import Tree
 from perfkit_core.errors import UsageError
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.stacks import Frame, call_paths, cut_to, frame, weigh
-from perfkit_core.model.schema import PYTHON
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
+from perfkit_core.trace.model.schema import PYTHON
+from perfkit_core.trace.model.trace import Trace
 
 _INT64, _UINT64, _STRING, _MESSAGE = 3, 4, 9, 11
 _REPEATED: Final = 3

@@ -13,15 +13,15 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import joined
+from perfkit_core.base.algorithms.arrays import joined
+from perfkit_core.base.language.messages import Message, Text, english
 from perfkit_core.exporters import CHROME_FORMAT
-from perfkit_core.flops.peaks import UNITS
-from perfkit_core.language.messages import Message, Text, english
-from perfkit_core.model import architecture, schema
-from perfkit_core.model.meta import Finding, StoredFinding, TraceMeta
-from perfkit_core.model.sharing import KNOWN_KEYS, shareable, shareable_finding
-from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.flops.peaks import UNITS
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model import architecture, schema
+from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.trace.model.sharing import KNOWN_KEYS, shareable, shareable_finding
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.user_code import Owner, owner_of
 
 _TEXTS: Final = tuple(column.name for column in schema.COLUMNS if pa.types.is_dictionary(column.type))

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import ByteArray, IntArray
+from perfkit_core.base.algorithms.arrays import ByteArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.exporters.chrome import as_bytes, number_member, objects
 from perfkit_core.exporters.lanes import instants, lanes
 from perfkit_core.exporters.stacks import frame
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.trace import Trace
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 _EVENTS: Final = 1 << 15

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from perfkit_core.algorithms import arrays, nesting, trees
-from perfkit_core.algorithms.arrays import filled
+from perfkit_core.base.algorithms import arrays, nesting, trees
+from perfkit_core.base.algorithms.arrays import filled
 from perfkit_core.exporters import BYTES, CALLS, CPU, DEVICE
 from perfkit_core.exporters.lanes import lanes
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.attribution import owners
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.user_code import SEPARATOR

@@ -7,10 +7,10 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.csv
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.system.spreadsheets import texts
 from perfkit_core.plugins.contracts import ExportOptions
-from perfkit_core.storage.store import write_table
-from perfkit_core.system.spreadsheets import texts
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import write_table
 
 _ROWS: Final = 1 << 15
 

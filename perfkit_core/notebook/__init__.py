@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perfkit_core.system.packages import later
+from perfkit_core.base.system.packages import later
 
 _SHOWN: Final = {
-    ("perfkit_core.model.trace", "Trace"): "trace",
+    ("perfkit_core.trace.model.trace", "Trace"): "trace",
     ("perfkit_core.advice.advice", "Advices"): "advices",
     ("perfkit_core.compare.comparison", "Comparison"): "comparison",
 }

@@ -9,12 +9,12 @@ from perfkit_core.advice.advice import Advices
 from perfkit_core.advice.text import step_or_recording
 from perfkit_core.compare.comparison import Comparison
 from perfkit_core.compare.report import comparison_report, first_look
-from perfkit_core.model.report_data import Report
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.renderers.html import fragment
+from perfkit_core.output.report import BRIEF_ROWS
+from perfkit_core.output.report.summary import PARTS, choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.renderers.html import fragment
-from perfkit_core.report import BRIEF_ROWS
-from perfkit_core.report.summary import PARTS, choose_views, summary_report
+from perfkit_core.trace.model.report_data import Report
+from perfkit_core.trace.model.trace import Trace
 
 
 def trace(shown: Trace) -> str:

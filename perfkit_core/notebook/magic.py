@@ -22,10 +22,10 @@ from IPython.core.getipython import get_ipython
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from perfkit_core.base.system import failures
+from perfkit_core.base.system.paths import printable
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
 from perfkit_core.plugins.manager import chosen_framework
-from perfkit_core.system import failures
-from perfkit_core.system.paths import printable
 
 if TYPE_CHECKING:
     from perfkit_core.cli.record import Session
@@ -221,9 +221,9 @@ def _show(session: Session, run_dir: Path, name: str, namespace: dict[str, Any])
     because the code of the cell may have raised an exception, which is shown below."""
     try:
         from perfkit_core.api import Summary
-        from perfkit_core.assembly.steps import PARTIAL
         from perfkit_core.notebook.displays import verdict
         from perfkit_core.readers.load import load
+        from perfkit_core.trace.assembly.steps import PARTIAL
 
         if not session.end():
             raise UsageError(f"{session.run_dir}: nothing was recorded")

@@ -10,11 +10,11 @@ import pandas as pd
 
 from perfkit_core.advice import explain, ledger, reports, text
 from perfkit_core.advice.advice import Advice, Advices
-from perfkit_core.language.messages import render, say
-from perfkit_core.model.report_data import Report, Section, declared
-from perfkit_core.model.trace import Trace
-from perfkit_core.report import source_facts
-from perfkit_core.verify.ledger import Record
+from perfkit_core.base.language.messages import render, say
+from perfkit_core.measure.verify.ledger import Record
+from perfkit_core.output.report import source_facts
+from perfkit_core.trace.model.report_data import Report, Section, declared
+from perfkit_core.trace.model.trace import Trace
 
 _ORDER: Final = ("action", "outcome", "evidence", "trust", "risks", "transform")
 

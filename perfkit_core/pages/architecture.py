@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import mark, say
-from perfkit_core.model.architecture import Architecture, Layer, TensorSpec
-from perfkit_core.model.columns import DEPTH, MODULE, NAME, count, description, operations, share, size
-from perfkit_core.model.report_data import Fact, Report, Section, Source
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.language.messages import mark, say
+from perfkit_core.trace.model.architecture import Architecture, Layer, TensorSpec
+from perfkit_core.trace.model.columns import DEPTH, MODULE, NAME, count, description, operations, share, size
+from perfkit_core.trace.model.report_data import Fact, Report, Section, Source
 
 _COUNTED: dict[str, Callable[[Layer], int | None]] = {
     "parameters": Layer.count,
@@ -135,7 +135,7 @@ class PrintedArchitecture(Architecture):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from perfkit_core.renderers.text import render
+        from perfkit_core.output.renderers.text import render
 
         return render(report(self))
 

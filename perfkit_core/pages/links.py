@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.model.cache import once
-from perfkit_core.model.report_data import Links, Marks
-from perfkit_core.model.schema import KERNEL
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.replay import critical_path
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.report_data import Links, Marks
+from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import code, grouping
 from perfkit_core.views.user_code import Owner, owner_of
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from perfkit_core.language.messages import mark, say
-from perfkit_core.model.columns import duration, key
-from perfkit_core.model.report_data import Chart, Links, Report, Section
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import mark, say
+from perfkit_core.output.report import display, headline, pictures, summary, timeline
 from perfkit_core.pages import links
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import LoadedProfile, Profile
-from perfkit_core.report import display, headline, pictures, summary, timeline
+from perfkit_core.trace.model.columns import duration, key
+from perfkit_core.trace.model.report_data import Chart, Links, Report, Section
+from perfkit_core.trace.model.trace import Trace
 
 FIRST: Final = 3
 """Number of advice rows at the top of the page. The combined saving has an additional row."""

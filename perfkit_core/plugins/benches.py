@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from perfkit_core.system.device_events import DeviceClock
+    from perfkit_core.base.system.device_events import DeviceClock
 
 Direction = Literal["htod", "dtoh"]
 Call = Callable[[], object]
@@ -62,7 +62,8 @@ class Calibrator:
     """Measures what tiny operators, launches and copies cost on a machine. Predictions use these costs.
 
     - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
-    - ``bench()`` returns what to measure (:func:`perfkit_core.calibration.calibrate.measured`), or raises CaptureError.
+    - ``bench()`` returns what to measure (:func:`perfkit_core.measure.calibration.calibrate.measured`), or raises
+      CaptureError.
     - ``recording_ns``: time that the framework's profiler takes to record an operator, in ns: the least, a likely and
       the longest. The key is an option of the profiler, such as ``record_shapes``, that adds to the time; "" is the
       time without options. It is used on machines that are not calibrated."""

@@ -7,24 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from perfkit_core.language.messages import Text, message
+from perfkit_core.base.language.messages import Text, message
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perfkit_core.flops.registry import OperatorFormula
-    from perfkit_core.model.columns import Column
-    from perfkit_core.model.compiled_graph import CompiledGraph
-    from perfkit_core.model.meta import Finding, TraceMeta
-    from perfkit_core.model.report_data import Report
-    from perfkit_core.model.trace import Trace
+    from perfkit_core.plugins.flops.registry import OperatorFormula
+    from perfkit_core.trace.model.columns import Column
+    from perfkit_core.trace.model.compiled_graph import CompiledGraph
+    from perfkit_core.trace.model.meta import Finding, TraceMeta
+    from perfkit_core.trace.model.report_data import Report
+    from perfkit_core.trace.model.trace import Trace
 
 RuleInput = TypeVar("RuleInput")
 Candidate = TypeVar("Candidate")
 
 
 class EventWriter(Protocol):
-    """The file to which a reader streams events (:class:`perfkit_core.storage.recorded_events.RecordedWriter`)."""
+    """The file to which a reader streams events
+    (:class:`perfkit_core.trace.storage.recorded_events.RecordedWriter`)."""
 
     rows: int
 
@@ -134,7 +135,7 @@ class ViewRequest:
     - ``pattern``, ``kind``, ``device``: filters by RE2 patterns, or None. ``kind`` matches the kind or the category.
     - ``native``: return the framework's own numbers if they differ from perfkit's (docs/semantics).
     - ``sort``: column to sort rows by, or None for the order of the view.
-    - ``peaks``: text of a file with peak rates of devices (:mod:`perfkit_core.flops.peaks`), or None."""
+    - ``peaks``: text of a file with peak rates of devices (:mod:`perfkit_core.plugins.flops.peaks`), or None."""
 
     by: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
@@ -207,7 +208,7 @@ class View:
       names end with the unit. A column with unknown values has a nullable type of pandas. A table with a column
       ``depth`` is a tree: its rows are in preorder, and roots have depth 0.
     - ``columns``: declarations of the columns, including those that only some requests add. A column without a
-      declaration is interpreted by its name (:func:`perfkit_core.model.columns.named`).
+      declaration is interpreted by its name (:func:`perfkit_core.trace.model.columns.named`).
     - ``groupings``: accepted values of ``request.by``.
     - ``order``: column to sort rows by, descending. In a tree, it sorts siblings. Of several columns, the first that
       has a value above 0 is used (:meth:`sorted_by`). Without columns, the rows keep their order.
@@ -239,7 +240,7 @@ class View:
 
     def column(self, name: str) -> Column:
         """Return the declaration of a column. If there is none, derive one from the name."""
-        from perfkit_core.model.columns import column  # imports pandas, which is slow
+        from perfkit_core.trace.model.columns import column  # imports pandas, which is slow
 
         return column(self.columns, name)
 

@@ -66,19 +66,23 @@ def perfkit_operator_names() -> contracts.OperatorNames:  # type: ignore[empty-b
     """A dictionary from framework to a function. The function maps an operator name of this framework to the canonical
     name, or to None if the name is unknown. perfkit stores the canonical names in column ``op_name`` of every trace.
 
-    ``perfkit_core/operators/families.toml`` lists the canonical names. The name of a gradient ends with ``_grad``. An
-    operator that only runs other operators is named ``control_flow``, ``compiled_region`` or ``custom_function``.
+    ``perfkit_core/base/operators/families.toml`` lists the canonical names. The name of a gradient ends with
+    ``_grad``. An operator that only runs other operators is named ``control_flow``, ``compiled_region`` or
+    ``custom_function``.
 
-    An adapter may keep its names in ``operator_names.toml`` (:func:`perfkit_core.operators.names.native_names`)."""
+    An adapter may keep its names in ``operator_names.toml``
+    (:func:`perfkit_core.base.operators.names.native_names`)."""
 
 
 @hookspec
 def perfkit_operator_formulas() -> contracts.OperatorFormulas:  # type: ignore[empty-body]
     """A dictionary from framework to a function. The function maps an operator name of this framework to the formula of
-    its FLOPs and bytes, with the roles of its recorded arguments, or to None (:mod:`perfkit_core.flops.registry`).
-    ``WRAPPER`` stands for the formula of an operator that only calls others.
+    its FLOPs and bytes, with the roles of its recorded arguments, or to None
+    (:mod:`perfkit_core.plugins.flops.registry`). ``WRAPPER`` stands for the formula of an operator that only calls
+    others.
 
-    An adapter may keep its formulas in ``operator_formulas.toml`` (:func:`perfkit_core.flops.registry.read_formulas`).
+    An adapter may keep its formulas in ``operator_formulas.toml``
+    (:func:`perfkit_core.plugins.flops.registry.read_formulas`).
     """
 
 

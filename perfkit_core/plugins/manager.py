@@ -17,9 +17,9 @@ from perfkit_core.plugins.entry_points import EntryPoint, entry_points
 from perfkit_core.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
-    from perfkit_core.flops.registry import OperatorFormula
-    from perfkit_core.language.messages import Text
+    from perfkit_core.base.language.messages import Text
     from perfkit_core.plugins import benches, checks, contracts
+    from perfkit_core.plugins.flops.registry import OperatorFormula
 
 DISABLE: Final = "PERFKIT_DISABLE_PLUGINS"
 """Environment variable: names of plugins that are not loaded, separated by commas. ``all`` stands for all plugins that
@@ -178,7 +178,7 @@ def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
     if unknown := names - {ALL} - {point.name for point in points}:
         import logging  # would slow down --help
 
-        from perfkit_core.system.failures import tell
+        from perfkit_core.base.system.failures import tell
 
         shown = ", ".join(map(repr, sorted(unknown)))
         installed = ", ".join(point.name for point in points)

@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from perfkit_core.base.language.messages import english, message
+from perfkit_core.base.system.paths import PathLike, as_path, open_binary, replacing
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.language.messages import english, message
-from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
-from perfkit_core.storage.checksums import crc
-from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system.paths import PathLike, as_path, open_binary, replacing
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.storage.checksums import crc
+from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"

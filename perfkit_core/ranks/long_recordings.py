@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.assembly.lost_records import CODES, lost_records
-from perfkit_core.model.event_columns import OutsidePartError
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.plugins.contracts import View
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.ranks.reduce import reduce_trace
+from perfkit_core.trace.assembly.lost_records import CODES, lost_records
+from perfkit_core.trace.model.event_columns import OutsidePartError
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.step_rows import step_rows
 
 PART_ROWS: Final = 1 << 21

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
+from perfkit_core.base.language.messages import Text
+from perfkit_core.base.system.paths import PathLike, exists, is_folder, reaching, readable
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import Text
-from perfkit_core.model.meta import Finding, TraceMeta
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks, load, run_folder
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
-from perfkit_core.storage import bytestream, store
-from perfkit_core.system.paths import PathLike, exists, is_folder, reaching, readable
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.storage import bytestream, store
 
 
 class RankFiles(msgspec.Struct, frozen=True):

@@ -12,10 +12,17 @@ from typing import Any, Final
 import msgspec
 import pandas as pd
 
+from perfkit_core.base.language.messages import Text, message
+from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system.paths import PathLike, absolute, as_path, is_remote
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import DEVICE
-from perfkit_core.model.meta import (
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.ranks import files, long_recordings, reduce, run
+from perfkit_core.ranks.plan import Job, Partial, Plan, RankSummary, plan
+from perfkit_core.readers import join_ranks, load
+from perfkit_core.readers.read_options import DEFAULT, ReadOptions
+from perfkit_core.trace.model.columns import DEVICE
+from perfkit_core.trace.model.meta import (
     NO_DEVICE,
     Finding,
     TraceMeta,
@@ -25,14 +32,7 @@ from perfkit_core.model.meta import (
     united,
     waits_not_known,
 )
-from perfkit_core.model.trace import Trace
-from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.ranks import files, long_recordings, reduce, run
-from perfkit_core.ranks.plan import Job, Partial, Plan, RankSummary, plan
-from perfkit_core.readers import join_ranks, load
-from perfkit_core.readers.read_options import DEFAULT, ReadOptions
-from perfkit_core.system import memory_limit
-from perfkit_core.system.paths import PathLike, absolute, as_path, is_remote
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
 

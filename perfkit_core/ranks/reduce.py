@@ -12,17 +12,17 @@ import pandas as pd
 import pyarrow as pa
 from msgspec import structs
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.assembly.chosen_steps import with_steps_on
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.system.paths import as_path
 from perfkit_core.errors import PerfkitError, UsageError
-from perfkit_core.model import schema
-from perfkit_core.model.event_columns import ROW_REFERENCES
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Failed, Job, Partial, RankFiles, RankSummary
 from perfkit_core.readers import join_ranks, load
-from perfkit_core.system.paths import as_path
+from perfkit_core.trace.assembly.chosen_steps import with_steps_on
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import ROW_REFERENCES
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import step_numbers
 

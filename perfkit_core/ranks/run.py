@@ -13,10 +13,10 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
+from perfkit_core.base.system.paths import as_path, is_remote
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
 from perfkit_core.ranks.plan import Failed, Job, Partial, Plan, RankFiles
 from perfkit_core.ranks.reduce import reduce_rank
-from perfkit_core.system.paths import as_path, is_remote
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfkit_core.assembly.kernel_calls import origins, with_graphs
+from perfkit_core.base.language.messages import Message, message
+from perfkit_core.base.system import paths
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import Message, message
-from perfkit_core.model.compiled_graph import CompiledGraph
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import Plugins
-from perfkit_core.system import paths
+from perfkit_core.trace.assembly.kernel_calls import origins, with_graphs
+from perfkit_core.trace.model.compiled_graph import CompiledGraph
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 
 
 def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Path] = ()) -> Trace:

@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from perfkit_core.assembly import graph_capture
-from perfkit_core.assembly.server_steps import serving_steps
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.paths import as_path, exists, is_folder, reaching, readable
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
-from perfkit_core.system.paths import as_path, exists, is_folder, reaching, readable
+from perfkit_core.trace.assembly import graph_capture
+from perfkit_core.trace.assembly.server_steps import serving_steps
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 
 FOLDER: Final = "capture_traces"
 DETAILS: Final = "execution_details.json"
@@ -43,7 +43,7 @@ def is_beside(file: Path, files: Iterable[Path]) -> bool:
 
 
 def with_operators(trace: Trace, path: Path, requested: Sequence[str], read: Callable[[Path], Trace]) -> Trace:
-    """Return the trace with the operators of captured graphs (:mod:`perfkit_core.assembly.graph_capture`). Raises
+    """Return the trace with the operators of captured graphs (:mod:`perfkit_core.trace.assembly.graph_capture`). Raises
     SourceError if a ``requested`` file does not exist, cannot be read or has no captured graph. A file that only lies
     next to the trace may belong to something else. If it cannot be read, a note says so."""
     if not requested and not _SUFFIX.search(path.name):  # a stored run has the operators, and reads columns on demand

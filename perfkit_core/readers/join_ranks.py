@@ -11,15 +11,15 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from perfkit_core.base.language.messages import plural
+from perfkit_core.base.system.machine import host_digest
+from perfkit_core.base.system.paths import readable
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import plural
-from perfkit_core.model.meta import Finding, TraceMeta, hull, left_out
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
-from perfkit_core.storage import bytestream
-from perfkit_core.system.machine import host_digest
-from perfkit_core.system.paths import readable
-from perfkit_core.system.processes import shell_path
+from perfkit_core.trace.model.meta import Finding, TraceMeta, hull, left_out
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.storage import bytestream
 
 T = TypeVar("T")
 

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfkit_core.assembly import server_steps
-from perfkit_core.assembly.chosen_steps import with_steps_on
+from perfkit_core.base.language.units import SIZES, parse_quantity
+from perfkit_core.base.system import memory_limit, paths
 from perfkit_core.errors import SourceError, UsageError, unwritable
-from perfkit_core.language.units import SIZES, parse_quantity
-from perfkit_core.model.meta import Finding, about_job
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import Plugins, get_plugins
 from perfkit_core.readers import compile_info, graph_captures, join_ranks, overflow_check, trace_folder
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
-from perfkit_core.storage import store
-from perfkit_core.storage.bytestream import UTF_16, head
-from perfkit_core.storage.checksums import MAGIC as PARQUET_MAGIC
-from perfkit_core.storage.recorded_events import RecordedWriter
-from perfkit_core.storage.store import PARTIAL_SUFFIX
-from perfkit_core.system import memory_limit, paths
+from perfkit_core.trace.assembly import server_steps
+from perfkit_core.trace.assembly.chosen_steps import with_steps_on
+from perfkit_core.trace.model.meta import Finding, about_job
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import store
+from perfkit_core.trace.storage.bytestream import UTF_16, head
+from perfkit_core.trace.storage.checksums import MAGIC as PARQUET_MAGIC
+from perfkit_core.trace.storage.recorded_events import RecordedWriter
+from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 
 _OWN_PAGE = b'<meta name="generator" content="perfkit">'
 """Tag near the beginning of every HTML page that perfkit writes."""

@@ -6,13 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import constant
-from perfkit_core.algorithms.decimals import span_ns
+from perfkit_core.base.algorithms.arrays import constant
+from perfkit_core.base.algorithms.decimals import span_ns
+from perfkit_core.base.language.messages import message
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message
-from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 
 MOST: Final = 2**62 - 1
 """Largest sum of absolute values of a column. Rounded divisions double a sum, so one bit of 64 is left free."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from perfkit_core.system.paths import PathLike, absolute
+from perfkit_core.base.system.paths import PathLike, absolute
 
 
 class ReadOptions(msgspec.Struct, frozen=True):

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
+from perfkit_core.base.language.messages import message, plural
+from perfkit_core.base.system.paths import is_folder
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.join_ranks import numbered_processes, one_job, read_each, recording_of_name
-from perfkit_core.storage import bytestream, checksums, store, stored_file, unwritten
-from perfkit_core.storage.unwritten import Pending
-from perfkit_core.system.paths import is_folder
-from perfkit_core.system.processes import shell_path
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import bytestream, checksums, recorded_events, store, stored_file, unwritten
+from perfkit_core.trace.storage.unwritten import Pending
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
 
@@ -35,13 +38,38 @@ def read(path: Path, partial: bool = False) -> Trace:
     and damaged files in a folder are left out. Raises SourceError if they are unreadable or not of one job."""
 
     def stored(file: Path) -> Trace:
-        return store.read_stored(file, check=partial).with_meta(source=str(file))
+        return read_stored(file, check=partial).with_meta(source=str(file))
 
     if not is_folder(path):
         return stored(path)
     files, findings = cycles(path, partial)
     traces, lost = read_each(files, stored, partial)
     return one_job(traces).with_meta(source=str(path)).with_findings(*findings, *lost)
+
+
+def read_stored(path: Path, check: bool = False) -> Trace:
+    """Read a file that :func:`~perfkit_core.trace.storage.store.write_trace` or a ``RecordedWriter`` wrote. The
+    columns of a trace are read on demand. If ``check`` is set, they are checked at once. The events of a
+    ``RecordedWriter`` are read and assembled at once. Raises SourceError for other files."""
+    file = stored_file.read_footer(path)
+    stored = file.stored
+    if stored.stage == "trace":
+        quality = tuple(finding.finding() for finding in stored.quality)
+        columns = stored_file.stored_columns(file)
+        if check:
+            columns.check()
+        return Trace(columns, *store.with_step_times(stored.meta, quality, path))
+    try:
+        plugins = get_plugins()
+        completing = (source.complete for source in plugins.sources() if source.name == stored.reader)
+        complete = next(filter(None, completing), None)
+        if stored.reader and complete is None:
+            text = f"{path}: no installed plugin can read the events in this file: reader {stored.reader!r} is missing"
+            raise SourceError(text, "run perfkit plugins to see what is broken or missing")
+        operator_names = plugins.operator_names(stored.meta.framework)
+        return recorded_events.read_recorded(file, operator_names, complete)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise stored_file.unreadable(path, error) from None
 
 
 def peek(path: Path) -> int | None:

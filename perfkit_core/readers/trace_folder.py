@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.base.language.messages import plural
+from perfkit_core.base.system.paths import is_file, is_folder, readable
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import plural
-from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.readers import graph_captures, join_ranks, run_folder
-from perfkit_core.storage import bytestream, store
-from perfkit_core.system.paths import is_file, is_folder, readable
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.storage import bytestream, store
 
 _NUMBERS: Final = re.compile(r"(\D*)(\d{0,18})")
 _EXACT_FIRST: Final = (".pb", ".pb.gz", ".json", ".json.gz", ".sqlite")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.architecture import Architecture, CallLog, to_extra
 from perfkit_core.recording import signals
 from perfkit_core.recording.layer_framework import LayerFramework
+from perfkit_core.trace.model.architecture import Architecture, CallLog, to_extra
 
 Model = TypeVar("Model")
 

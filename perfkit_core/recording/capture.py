@@ -20,10 +20,10 @@ from typing import Final
 
 import msgspec
 
+from perfkit_core.base.system import paths
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, host, peer
 from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
-from perfkit_core.system import paths
 
 SILENT_S: Final = 300.0
 """Without a time limit, give up on processes that have neither begun a step nor reported a file for this time."""

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.base.system import paths
+from perfkit_core.base.system.machine import host_digest
 from perfkit_core.errors import CaptureError
-from perfkit_core.system import paths
-from perfkit_core.system.machine import host_digest
 
 FOLDER: Final = ".capture"
 SUFFIX: Final = ".perfkit"

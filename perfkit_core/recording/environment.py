@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from perfkit_core.model.meta import CORES, DTYPE, HOST, INSTRUCTIONS, PROCESSES, THREADS
-from perfkit_core.system.machine import processor_flags, usable_cpus
+from perfkit_core.base.system.machine import processor_flags, usable_cpus
+from perfkit_core.trace.model.meta import CORES, DTYPE, HOST, INSTRUCTIONS, PROCESSES, THREADS
 
 _REDUCED: Final = re.compile(r"\b(amx_bf16|amx_fp16|avx512_bf16|avx512_fp16|bf16|i8mm|fphp|asimdhp)\b")
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")

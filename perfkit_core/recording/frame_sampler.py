@@ -12,7 +12,7 @@ import time
 from types import CodeType
 from typing import Final
 
-from perfkit_core.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.frame_samples import FrameSamples
 
 _SECONDS: Final = 0.005
 """Time between two samples."""

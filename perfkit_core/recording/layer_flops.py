@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfkit_core.flops import matrix
-from perfkit_core.flops.arguments import Tensor
-from perfkit_core.model.architecture import Flops, Signature
+from perfkit_core.plugins.flops import matrix
+from perfkit_core.plugins.flops.arguments import Tensor
+from perfkit_core.trace.model.architecture import Flops, Signature
 
 
 def linear(call: Signature, outputs: int) -> Flops:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar, NamedTuple
 
-from perfkit_core.assembly.labels import module_label
-from perfkit_core.model import architecture
-from perfkit_core.model.architecture import Architecture, CallLog, Flops, Layer, Parameter, Signature, TensorSpec
-from perfkit_core.system.failures import logger, raised_by_signal
+from perfkit_core.base.system.failures import logger, raised_by_signal
+from perfkit_core.trace.assembly.labels import module_label
+from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model.architecture import Architecture, CallLog, Flops, Layer, Parameter, Signature, TensorSpec
 
 Named = tuple[str, Any]
 """The path of a layer, and the layer itself."""

@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
+from perfkit_core.base.system import failures, paths
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.capture_socket import FOLDER, CaptureSocket, host, processes
 from perfkit_core.recording.step_clock import Action
-from perfkit_core.storage import background
-from perfkit_core.system import failures, paths
+from perfkit_core.trace.storage import background
 
 STEPS: Final = 10
 """Number of steps that SIGUSR2 and ``perfkit capture`` record by default."""

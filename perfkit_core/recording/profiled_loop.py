@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from perfkit_core.base.system import failures, paths
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.recording.schedule import step_range
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
-from perfkit_core.system import failures, paths
 
 WINDOW: Final = (10, 19)
 _EXAMPLE: Final = 'example: perfkit.profile(loader, "runs/baseline", window=(10, 19))'

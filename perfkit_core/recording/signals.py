@@ -33,9 +33,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
+from perfkit_core.base.system import failures
 from perfkit_core.errors import CaptureError
-from perfkit_core.storage import background
-from perfkit_core.system import failures
+from perfkit_core.trace.storage import background
 
 _SHELL_BASE: Final = 128
 """A shell reports the exit status 128 + N after signal N."""

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from perfkit_core.base.system import failures
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.system import failures
 
 OPTION: Final = "step_on"
 """Option of a recorder. Its value is a :class:`StepCalls`, or the name of a range that the script labels."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.base.system.machine import processor_ticks, usable_cpus
 from perfkit_core.recording import signals
 from perfkit_core.recording.frame_sampler import FrameSampler
-from perfkit_core.storage import background
-from perfkit_core.system.machine import processor_ticks, usable_cpus
+from perfkit_core.trace.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.storage import background
 
 Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]

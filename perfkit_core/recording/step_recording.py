@@ -17,15 +17,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
+from perfkit_core.base.language.messages import Text, render
+from perfkit_core.base.system import failures
+from perfkit_core.base.system.paths import absolute, as_path
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.language.messages import Text, render
 from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.schedule import StepWindow, WindowsOnDemand, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.writer import CycleWriter, callbacks
-from perfkit_core.system import failures
-from perfkit_core.system.paths import absolute, as_path
 
 P = ParamSpec("P")
 

@@ -24,15 +24,15 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from perfkit_core.base.language.units import counted
+from perfkit_core.base.system import failures, owner, paths
 from perfkit_core.errors import UsageError
-from perfkit_core.language.units import counted
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.trace import Trace
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.on_demand import OnDemand, Report
 from perfkit_core.recording.step_clock import StepClock
-from perfkit_core.storage import background, store, unwritten
-from perfkit_core.system import failures, owner, paths
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import background, store, unwritten
 
 Result = TypeVar("Result")
 Profiler = TypeVar("Profiler")

@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay.graph import BATCH, Edges, Graph, edges
 from perfkit_core.replay.host_segments import Segments, matching
+from perfkit_core.trace.model.schema import DATALOADER, OPERATOR, RUNTIME, STEP, SYNC
+from perfkit_core.trace.model.trace import Trace
 
 _LONG: Final = 0.5
 _LONGEST: Final = 0.9

@@ -17,16 +17,16 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import OPERATOR, RUNTIME, STEP, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.system import memory_limit
 from perfkit_core.replay.batches import batch_waits
 from perfkit_core.replay.device_work import device_work, queue_limits, work_edges
 from perfkit_core.replay.graph import CHAIN, HANDOFF, Graph, Replay, edges, ordered
 from perfkit_core.replay.host_segments import Segments, host_segments
 from perfkit_core.replay.joint_ranks import meet
 from perfkit_core.replay.waits import stream_waits, sync_records, waits
-from perfkit_core.system import memory_limit
+from perfkit_core.trace.model.schema import OPERATOR, RUNTIME, STEP, SYNC
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
 
 _EVENT_BYTES: Final = 500

@@ -13,22 +13,22 @@ from typing import Annotated, Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
-from perfkit_core.algorithms.trees import parents, preorder
-from perfkit_core.language.messages import Text, mark, message
-from perfkit_core.model import columns
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
+from perfkit_core.base.algorithms.trees import parents, preorder
+from perfkit_core.base.language.messages import Text, mark, message
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.base.system.paths import readable
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.replay import build, graph, played_steps
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import Graph, Replay
 from perfkit_core.replay.played_steps import Steps
 from perfkit_core.replay.waits import RETURN_NS
-from perfkit_core.runtime.compiled import Out, compiled
-from perfkit_core.system.paths import readable
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.select import check_groupings, in_steps
 from perfkit_core.views.tables import categorical, group, integers, without_categoricals

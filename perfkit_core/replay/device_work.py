@@ -20,13 +20,13 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.assembly.graph_capture import graph_launches
-from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.replay.graph import EVENT, LAUNCH, QUEUE, STREAM, Edges, Waits, all_edges, edges
 from perfkit_core.replay.host_segments import Segments
+from perfkit_core.trace.assembly.graph_capture import graph_launches
+from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.trace import Trace
 
 UNEXPLAINED_NS: Final = 20_000
 """Device work has a lag after its launch and a lag after the previous work of its stream. If both exceed their usual

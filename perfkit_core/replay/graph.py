@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from perfkit_core.algorithms.arrays import BoolArray, ByteArray, IntArray
+from perfkit_core.base.algorithms.arrays import BoolArray, ByteArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.errors import PerfkitError
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.trace import Trace
 
 T = TypeVar("T")
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import NESTED_KINDS
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.schema import NESTED_KINDS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import threads
 
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay import graph
 from perfkit_core.replay.device_work import DeviceWork
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.clock_model import MOST_CROSSING_NS, clock_offsets, meetings
 from perfkit_core.views.communication.instances import UNMATCHED, instances, matched
 from perfkit_core.views.select import ranks

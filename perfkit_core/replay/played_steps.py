@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import BATCH, Graph, Replay
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
 
 

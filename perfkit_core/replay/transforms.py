@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from perfkit_core.algorithms import intervals, nesting
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text
+from perfkit_core.base.algorithms import intervals, nesting
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import Text
+from perfkit_core.base.system import memory_limit
 from perfkit_core.replay.device_work import Queued, device_work
 from perfkit_core.replay.graph import BATCH, CHAIN, HANDOFF, LAUNCH, STREAM, WAIT, Graph, Replay, edges
-from perfkit_core.system import memory_limit
 from perfkit_core.views.select import marked
 
 

@@ -17,10 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms.sample_statistics import FloatArray
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms.sample_statistics import FloatArray
 from perfkit_core.replay.graph import Graph, Replay
 from perfkit_core.replay.transforms import Quantity
+from perfkit_core.trace.model import schema
 
 _WEIGHTS: Final = {
     **dict.fromkeys(schema.NESTED_KINDS, 1.0), schema.PYTHON: 0.5, schema.SYNC: 0.0, schema.MEMORY: 0.5,

@@ -19,12 +19,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
-from perfkit_core.model.schema import MEMCPY, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, ByteArray, IntArray
 from perfkit_core.replay import graph
 from perfkit_core.replay.device_work import DeviceWork, Queued, device_work
 from perfkit_core.replay.host_segments import Segments, matching
+from perfkit_core.trace.model.schema import MEMCPY, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 
 _STREAM: Final = "wait_on_stream"
 _RECORDED_BY: Final = "wait_on_cuda_event_record_corr_id"

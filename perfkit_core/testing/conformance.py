@@ -2,7 +2,7 @@
 
 =====================  ==============================================================================================
 check_source           A reader recognises only its own files; a damaged file raises a SourceError that names the file.
-check_trace            The event table follows the rules of :mod:`perfkit_core.model.schema`.
+check_trace            The event table follows the rules of :mod:`perfkit_core.trace.model.schema`.
 check_plugin           A plugin imports no framework, and its hooks return objects of the documented types.
 check_exporter         For each stack weight, exporting a trace twice gives the same bytes. For a trace without
                        events, the exporter returns a sentence about the missing data.
@@ -26,16 +26,16 @@ from typing import BinaryIO, Final, cast
 
 import pandas as pd
 
+from perfkit_core.base.operators.names import is_canonical
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import is_canonical
 from perfkit_core.plugins import benches, checks, contracts
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
 from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins, load
 from perfkit_core.readers.load import read_with
-from perfkit_core.storage.bytestream import GZIP_MAGIC, head
 from perfkit_core.testing.traces import check_round_trip, check_trace, require
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import GZIP_MAGIC, head
 
 __all__ = ["check_exporter", "check_plugin", "check_round_trip", "check_source", "check_trace", "check_view"]
 

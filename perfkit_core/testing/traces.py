@@ -12,13 +12,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.model import schema
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY, NESTED_KINDS, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import is_canonical
-from perfkit_core.storage.store import SUFFIX, read_stored, write_trace
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.operators.names import is_canonical
+from perfkit_core.readers.run_folder import read_stored
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.schema import DEVICE_WORK, MEMORY, NESTED_KINDS, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import SUFFIX, write_trace
 
 
 def require(condition: bool, message: str) -> None:

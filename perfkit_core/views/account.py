@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from perfkit_core.language.messages import message
-from perfkit_core.model import account
-from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.columns import count, duration, key
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model import account
+from perfkit_core.trace.model.account import ReadEvents
+from perfkit_core.trace.model.columns import count, duration, key
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 
 

@@ -17,11 +17,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import DEVICE_WORK, MEMORY, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.tables import categorical
 
 

@@ -19,16 +19,27 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, filled
-from perfkit_core.algorithms.trees import Tree, heaviest_first, merge, preorder
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.columns import CALLS, CPU, DEPTH, HOST, NAME, ON_DEVICE, SELF_CPU, SELF_DEVICE, Share, share
-from perfkit_core.model.schema import NESTED_KINDS
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, filled
+from perfkit_core.base.algorithms.trees import Tree, heaviest_first, merge, preorder
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    SELF_CPU,
+    SELF_DEVICE,
+    Share,
+    share,
+)
+from perfkit_core.trace.model.schema import NESTED_KINDS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import ratio

@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, groupby, nesting, trees
-from perfkit_core.algorithms.arrays import filled
-from perfkit_core.language.messages import Message, Sentence, Text, mark, message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, groupby, nesting, trees
+from perfkit_core.base.algorithms.arrays import filled
+from perfkit_core.base.language.messages import Message, Sentence, Text, mark, message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import fluid_overhead, select, tables
 from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, launches, thread_numbers
 from perfkit_core.views.operators.calls import is_call

@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, nesting, trees
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting, trees
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.fluid_overhead import GROUP, direction, total_time
 

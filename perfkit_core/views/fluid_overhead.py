@@ -16,16 +16,16 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
-from perfkit_core.language.messages import message
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
-from perfkit_core.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import CANONICAL, GRADIENT_SUFFIX
+from perfkit_core.base.algorithms import groupby, intervals, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.operators.names import CANONICAL, GRADIENT_SUFFIX
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
+from perfkit_core.trace.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import selected, threads
 from perfkit_core.views.tables import in_order_of, ratio

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.algorithms import nesting, trees
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KINDS, PYTHON
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
+from perfkit_core.trace.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KINDS, PYTHON
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import calls
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import categorical, text_column_at, texts

@@ -1,7 +1,8 @@
 """The merge of the tables of several ranks into one table.
 
 Rows with equal keys become one row. In a tree, rows with equal paths become one row. Each column is merged by the rule
-in its declaration (:mod:`perfkit_core.model.columns`). Integer sums are exact, so the order of ranks has no effect."""
+in its declaration (:mod:`perfkit_core.trace.model.columns`). Integer sums are exact, so the order of ranks has no
+effect."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, trees
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.algorithms import groupby, trees
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.errors import SourceError
-from perfkit_core.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import MergedRows, Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import APART, FIRST, MIN, SUM, Average, Column, Share, column
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.tables import Groups, concat, group, integers, ratio, rounded_division
 
 _DEPTH: Final = "depth"

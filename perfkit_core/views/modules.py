@@ -13,17 +13,29 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
-from perfkit_core.algorithms.trees import parents, preorder
-from perfkit_core.assembly.labels import ModuleLabel, parse_module_label
-from perfkit_core.assembly.layers import CALL_SEPARATOR, labelled
-from perfkit_core.language.messages import mark, message
-from perfkit_core.model import architecture, columns, schema
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import CALLS, CPU, DEPTH, DEVICE, FIRST, FLOPS, HOST, NAME, ON_DEVICE, Share, share
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.base.algorithms.trees import parents, preorder
+from perfkit_core.base.language.messages import mark, message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.assembly.labels import ModuleLabel, parse_module_label
+from perfkit_core.trace.assembly.layers import CALL_SEPARATOR, labelled
+from perfkit_core.trace.model import architecture, columns, schema
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import (
+    CALLS,
+    CPU,
+    DEPTH,
+    DEVICE,
+    FIRST,
+    FLOPS,
+    HOST,
+    NAME,
+    ON_DEVICE,
+    Share,
+    share,
+)
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import BoolArray, IntArray, matches
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, matches
 from perfkit_core.errors import UsageError
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 
 THREAD_KEY = ("rank", "pid", "tid")
 """Columns that identify a thread."""

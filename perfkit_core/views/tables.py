@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, Codes, IntArray
-from perfkit_core.system import memory_limit
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray
+from perfkit_core.base.system import memory_limit
 
 _GROUPING_BYTES: Final = 24
 """Memory for each row that is grouped."""

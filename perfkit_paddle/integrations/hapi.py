@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfkit_core.throughput.trainer_metrics import TrainerMetrics
+from perfkit_core.recording.throughput.trainer_metrics import TrainerMetrics
 from perfkit_paddle import framework, record
 from perfkit_paddle.throughput import Throughput
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from perfkit_core.throughput.trainer_metrics import TrainerMetrics, samples_in
+from perfkit_core.recording.throughput.trainer_metrics import TrainerMetrics, samples_in
 from perfkit_torch.record import TorchRecording
 from perfkit_torch.throughput import LoaderThroughput
 

@@ -14,14 +14,14 @@ from perfkit_core.advice.advice import Advices, Prediction
 from perfkit_core.advice.engine import advise, ids, what_ifs
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.text import how_sure, saves
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
+from perfkit_core.measure.verify.prediction import one_of
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import CHAIN, Graph, Replay, all_edges, edges
 from perfkit_core.replay.transforms import Case, Quantity, Remove, Scale, Transform
-from perfkit_core.verify.prediction import one_of
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 Found = Callable[[RuleInput], Sequence[Candidate]]

@@ -15,11 +15,11 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import document
 from perfkit_core.advice.predict import step_ns
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import Remove, transformed
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 

@@ -11,8 +11,7 @@ import pytest
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.predict import limit, most_ns, predict
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import (
@@ -30,6 +29,7 @@ from perfkit_core.replay.transforms import (
     Unblock,
     transformed,
 )
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 US = 1_000

@@ -18,9 +18,9 @@ import pytest
 from perfkit_core import load
 from perfkit_core.advice.advice import Advice
 from perfkit_core.advice.engine import advise
-from perfkit_core.model.meta import CORES, HOST, THREADS
+from perfkit_core.measure.verify import ledger
 from perfkit_core.recording.environment import cores
-from perfkit_core.verify import ledger
+from perfkit_core.trace.model.meta import CORES, HOST, THREADS
 from tests.support.paths import EXAMPLES
 
 FOLDER = EXAMPLES / "advice"

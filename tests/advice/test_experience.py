@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.experience import _TAIL, Experience, _quantile, experience, gain, miss, outcomes, saving
-from perfkit_core.verify.ledger import Record
+from perfkit_core.measure.verify.ledger import Record
 
 REPLAYED = (0.2, 0.3, 0.4)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.frames import frames
-from perfkit_core.model.frame_samples import FrameSamples, joined
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.frame_samples import FrameSamples, joined
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import op, steps
 
 LOOP = "/env/lib/python3.11/site-packages/torch/functional.py(3): add;/home/train.py(7): loop;/home/train.py(20): main"

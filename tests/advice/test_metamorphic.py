@@ -10,14 +10,14 @@ import pytest
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import document
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.schema import KERNEL, MEMCPY, OPERATOR
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.output.renderers import json
 from perfkit_core.readers.load import load
-from perfkit_core.renderers import json
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
 from perfkit_core.replay.transforms import Insert, Remove, Scale, Transform, transformed
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.model.schema import KERNEL, MEMCPY, OPERATOR
+from perfkit_core.trace.storage.store import write_cycle
 
 FILES = (
     "torch/pairs/resnet50-workers0.json.gz", "torch/mi300x-resnet-act-checkpoint-steps.json.gz",

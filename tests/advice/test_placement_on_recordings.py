@@ -11,8 +11,8 @@ import pytest
 from perfkit_core.advice.advice import Advice
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.operators import operator_order
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH
 from tests.support.invented_device import KERNEL_NS, Role, with_device
 from tests.support.paddle_executor import run_in_one_thread

@@ -10,9 +10,9 @@ import pytest
 
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.remedies import mode, remedied
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.user_code import innermost
 from tests.support.events import device, host, trace
 

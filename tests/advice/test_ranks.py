@@ -13,12 +13,12 @@ import pytest
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import document
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Load, Shorten, Transform, transformed
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import host, trace
 
 HOURS_NS = 3 * 3600 * 10**9

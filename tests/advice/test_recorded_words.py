@@ -12,11 +12,11 @@ from perfkit_core.advice.advice import Remedied
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.remedies import recorded_words, remedied
 from perfkit_core.advice.rules.per_tensor_optimizer import class_of
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 NVIDIA = {"computeMinor": 0, "warpSize": 32}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.remedies import read_remedies, recorded_words
+from perfkit_core.base.system.packages import read_toml
 from perfkit_core.plugins.contracts import VERIFY, Remedy
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system.packages import read_toml
 from tests.support.events import host, trace
 from tests.support.remedy_code import RULES, filled, ident
 

@@ -17,16 +17,16 @@ from perfkit_core.advice.advice import Prediction
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.rule_input import Candidate
 from perfkit_core.advice.text import expected
-from perfkit_core.model.report_data import Report, Section
-from perfkit_core.model.trace import Trace, with_rank
+from perfkit_core.output.renderers import csv, markdown, text
+from perfkit_core.output.renderers.html import page as html
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import Rule
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
-from perfkit_core.renderers import csv, markdown, text
-from perfkit_core.renderers.html import page as html
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.model.report_data import Report, Section
+from perfkit_core.trace.model.trace import Trace, with_rank
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.small_trace import HOSTILE

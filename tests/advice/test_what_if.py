@@ -6,7 +6,7 @@ import pytest
 
 from perfkit_core.advice.what_if import what_if
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import US, call, copy, kernel, op, steps
 from tests.support.events import device
 from tests.support.events import trace as made

@@ -14,8 +14,8 @@ from perfkit_core.advice import text as words
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
 from perfkit_core.advice.rule_input import Assumption
+from perfkit_core.output.renderers import text
 from perfkit_core.readers.load import load
-from perfkit_core.renderers import text
 from perfkit_core.replay.transforms import (
     Batch,
     Case,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from perfkit_core.cli.main import main
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.small_trace import small_trace
 
 

@@ -15,10 +15,10 @@ from perfkit_core import load
 from perfkit_core.advice.engine import what_ifs
 from perfkit_core.advice.explain import report
 from perfkit_core.cli.main import FAILED
-from perfkit_core.model.trace import with_rank
-from perfkit_core.renderers import text
-from perfkit_core.storage.store import write_cycle
-from perfkit_core.verify.ledger import Record, append
+from perfkit_core.measure.verify.ledger import Record, append
+from perfkit_core.output.renderers import text
+from perfkit_core.trace.model.trace import with_rank
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.events import host, trace
 
 MS = 1_000_000

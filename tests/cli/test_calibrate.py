@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.calibration import equal_runs
-from perfkit_core.verify import runs
-from perfkit_core.verify.step_times import StepTimes
+from perfkit_core.measure.calibration import equal_runs
+from perfkit_core.measure.verify import runs
+from perfkit_core.measure.verify.step_times import StepTimes
 
 
 def timed(*medians_ms: int) -> list[runs.Timed]:

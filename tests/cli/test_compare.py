@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.stepped_trace import stepped_trace
 
 STEADY = [20.0, 20.1, 20.0, 19.9, 20.0, 20.1, 20.0, 19.9]

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from perfkit_core.base.system import failures, spreadsheets
 from perfkit_core.cli.main import main
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.system import failures, spreadsheets
 from tests.support.terminal import in_terminal, plain
 
 EVIL = "\x1b]0;owned\x07\x1b[8m\x9b31m\x7f\x08\u202eevil\u2028\ud800\x85"

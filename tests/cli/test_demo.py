@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfkit_core.base.system.packages import installed
 from perfkit_core.cli import demo
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.measure.verify import ledger
 from perfkit_core.plugins.contracts import Demo
-from perfkit_core.system.packages import installed
-from perfkit_core.verify import ledger
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from tests.support.small_trace import small_trace
 
 README = Path(__file__).parents[2] / "README.md"

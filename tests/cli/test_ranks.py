@@ -11,10 +11,10 @@ import pytest
 
 from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.meta import Finding, united
 from perfkit_core.ranks import files, profile
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.model.meta import Finding, united
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support import chrome
 from tests.support.events import host, trace
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.cli.record import imported_by, profiles_itself
-from perfkit_core.storage.store import SUFFIX
+from perfkit_core.trace.storage.store import SUFFIX
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """

@@ -20,10 +20,10 @@ import pytest
 import perfkit_core
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, with_rank
-from perfkit_core.storage.store import SUFFIX, write_cycle, write_trace
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace, with_rank
+from perfkit_core.trace.storage.store import SUFFIX, write_cycle, write_trace
 from tests.support.chrome import event, write
 from tests.support.paths import DATA
 from tests.support.small_trace import small_trace

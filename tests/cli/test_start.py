@@ -60,8 +60,8 @@ def test_a_summary_imports_no_framework_or_page_renderer(traces: Path, tmp_path:
     assert {name for name in found if name.startswith("perfkit_paddle")} <= {
         "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.operator_names", "perfkit_paddle.operator_formulas",
     }  # fmt: skip
-    assert "perfkit_core.renderers.json" in found
-    assert "perfkit_core.renderers.html.page" not in found
+    assert "perfkit_core.output.renderers.json" in found
+    assert "perfkit_core.output.renderers.html.page" not in found
 
 
 def test_garbage_is_collected_rarely_in_commands_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import perfkit_core
-from perfkit_core.model.trace import with_rank
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.model.trace import with_rank
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare

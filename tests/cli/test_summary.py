@@ -12,9 +12,9 @@ import pytest
 import perfkit_core
 from perfkit_core.cli.summary import _minimum
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import with_rank
-from perfkit_core.report.summary import choose_views
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.output.report.summary import choose_views
+from perfkit_core.trace.model.trace import with_rank
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.verify.ledger import read
+from perfkit_core.measure.verify.ledger import read
 
 Perfkit = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.cli.main import main
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.events import host, trace
 
 

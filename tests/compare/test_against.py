@@ -9,8 +9,8 @@ import pytest
 from perfkit_core.compare.against import Change, against_report, change, new_causes, new_layers
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.pair import CompareOptions, pair
-from perfkit_core.model.report_data import Report
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.report_data import Report
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.compare.align.align import LEVELS, UNMATCHED, Alignment, align
 from perfkit_core.compare.align.layer_match import aligned
-from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.schema import DEVICE_WORK, OPERATOR_KINDS
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 NAMES = {"mm": "matmul", "addmm": "linear", "add": "add", "act": "relu", "gelu": "gelu", "cp": "copy", "sum": "sum",

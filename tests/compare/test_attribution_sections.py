@@ -12,10 +12,10 @@ from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import REST, by_family, by_kernel, by_layer, causes, waterfall
 from perfkit_core.compare.explanation import MEAN, attribution_sections, explained
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.model.report_data import Report, Section
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.renderers.html import charts
 from perfkit_core.readers.load import load
-from perfkit_core.renderers.html import charts
+from perfkit_core.trace.model.report_data import Report, Section
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
 

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit_core.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.language.units import format_ratio
 from perfkit_core.compare.comparison import compare, operator_time
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.language.units import format_ratio
-from perfkit_core.model.schema import OPERATOR_KINDS
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.schema import OPERATOR_KINDS
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
 from tests.support.rendered import rendered
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from perfkit_core.base.language.messages import render
 from perfkit_core.compare.align.align import align
 from perfkit_core.compare.explanation import fused_operators
-from perfkit_core.language.messages import render
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch.operator_names import operator_name
 from tests.support.events import host, trace
 

@@ -23,7 +23,7 @@ from perfkit_core.compare.gate.conditions import (
 )
 from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace

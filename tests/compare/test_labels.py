@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from perfkit_core.base.language.messages import speaking
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN
 from perfkit_core.compare.attribute.causes import labels
 from perfkit_core.compare.attribute.leaves import nothing_before
 from perfkit_core.compare.pair import LONGEST, distinguishing
-from perfkit_core.language.messages import speaking
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.compared_examples import BASE, FRAMEWORKS, MODELS, PLAIN, PLANTS, VARIANTS, record, recorded, stored
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

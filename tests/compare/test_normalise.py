@@ -24,10 +24,10 @@ from perfkit_core.compare.pair import (
 )
 from perfkit_core.compare.statistics import StepSamples
 from perfkit_core.errors import UsageError
-from perfkit_core.flops.peaks import peaks_of
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
+from perfkit_core.plugins.flops.peaks import peaks_of
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.small_trace import small_trace
 

@@ -18,7 +18,7 @@ import pytest
 from perfkit_core.compare.against import new_causes, new_layers
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.attribute.causes import by_layer, causes
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.compared_examples import BASE, FRAMEWORKS, PLANTS, stored
 
 OTHER_FRAMEWORK = dict(zip(FRAMEWORKS, reversed(FRAMEWORKS), strict=True))

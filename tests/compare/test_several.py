@@ -9,9 +9,9 @@ from perfkit_core.compare.gate.conditions import parsed
 from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import CompareOptions
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.model.report_data import Report
-from perfkit_core.renderers import markdown, text
-from perfkit_core.renderers.html import page
+from perfkit_core.output.renderers import markdown, text
+from perfkit_core.output.renderers.html import page
+from perfkit_core.trace.model.report_data import Report
 from tests.support.rendered import rendered
 from tests.support.small_trace import small_trace
 from tests.support.stepped_trace import stepped_trace

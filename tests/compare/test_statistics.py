@@ -23,7 +23,7 @@ from perfkit_core.compare.statistics import (
     samples_of,
     step_statistics,
 )
-from perfkit_core.model.trace import concat_traces, with_rank
+from perfkit_core.trace.model.trace import concat_traces, with_rank
 from tests.support.small_trace import small_trace
 
 MS = 1_000_000

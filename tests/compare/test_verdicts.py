@@ -14,10 +14,10 @@ import pytest
 from perfkit_core.compare.multi_run import Run, multi_run_report
 from perfkit_core.compare.pair import CompareOptions, pair
 from perfkit_core.compare.report import comparison_report
-from perfkit_core.model.report_data import Report
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.report_data import Report
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
 from tests.support.stepped_trace import MS, stepped_trace

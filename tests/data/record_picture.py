@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import write_trace
+from perfkit_core.trace.storage.store import write_trace
 from perfkit_torch.record import DEMO
 from tools.pictures import RECORDING
 

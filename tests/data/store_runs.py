@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow
 
-from perfkit_core.model import schema
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.readers.load import load, stream
-from perfkit_core.storage import store
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.storage import store
 
 DATA = Path(__file__).parent
 RECORDINGS = ("torch-mlp.json.gz", "paddle-mlp.json.gz")

@@ -12,8 +12,8 @@ import pytest
 from perfkit_core import export, load
 from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from tests.support import chrome_check
 from tests.support.chrome import raw
 from tests.support.events import device, host, trace

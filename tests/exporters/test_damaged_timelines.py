@@ -12,9 +12,9 @@ import pytest
 from perfkit_core import export, load
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
-from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.trace import concat_traces, with_rank
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.trace import concat_traces, with_rank
 from tests.support.chrome import raw
 from tests.support.events import codes
 from tests.support.small_trace import small_trace

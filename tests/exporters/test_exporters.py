@@ -19,9 +19,9 @@ import pytest
 from perfkit_core import UsageError, export, load
 from perfkit_core.exporters import EXPORTERS
 from perfkit_core.exporters.export import choose, writing
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Exporter, ExportOptions
 from perfkit_core.testing.conformance import check_exporter
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.small_trace import HOSTILE, small_trace
 

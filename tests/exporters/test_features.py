@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import perfkit_core
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support import chrome_check
 from tests.support.paths import DATA
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core import export, load
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from tests.support import chrome_check
 from tests.support.trace_processor import query
 

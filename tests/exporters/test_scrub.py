@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import perfkit
-from perfkit_core.model import architecture
-from perfkit_core.model.compiled_graph import CompiledGraph, KernelCall
-from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.meta import Device, StoredFinding, TraceMeta
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import write_trace
+from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall
+from perfkit_core.trace.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.meta import Device, StoredFinding, TraceMeta
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import write_trace
 from tests.exporters.test_sharing import EXPORTS, numbers
 from tests.support.allocator import Allocator, stack, written
 from tests.support.events import device, host, trace

@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import perfkit
+from perfkit_core.base.system.machine import host_digest, is_this_host
 from perfkit_core.cli.main import main
 from perfkit_core.exporters.export import export
-from perfkit_core.model.meta import Finding, TraceMeta
-from perfkit_core.model.sharing import file_name, shareable, shareable_finding
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load
-from perfkit_core.system.machine import host_digest, is_this_host
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.sharing import file_name, shareable, shareable_finding
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
 
 HOST, USER, TOKEN = "aurora-gpu17", "mallory", "hf_" + "Q7x" * 10

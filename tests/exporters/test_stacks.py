@@ -15,7 +15,7 @@ import pytest
 from perfkit_core import export, load
 from perfkit_core.exporters import WEIGHTS
 from perfkit_core.exporters.stacks import frame
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from tests.support import wire
 from tests.support.events import device, host, trace
 

@@ -17,9 +17,9 @@ import pytest
 
 import perfkit_paddle
 import perfkit_torch
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.storage import store
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import store
 
 STEPS = 14
 

@@ -22,8 +22,8 @@ import perfkit_paddle
 import perfkit_torch
 from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.native_nodes import Node, paddle_nodes, roots_of, torch_nodes
 from tests.support.paddle_summary import tables, time
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.api import summarize
+from perfkit_core.output.report import pictures
 from perfkit_core.readers.load import load
-from perfkit_core.report import pictures
 from tests.support.torch_models import MODELS
 
 

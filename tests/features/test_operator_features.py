@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core import load, summarize
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 
 Record = Callable[..., Trace]
 

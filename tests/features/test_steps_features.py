@@ -19,7 +19,7 @@ import pytest
 import perfkit_core
 import perfkit_paddle
 import perfkit_torch
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.native_ranges import (
     COPIES,
     HOST,

@@ -14,8 +14,8 @@ import pytest
 import perfkit_core
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
 
 FILES = {"torch": DATA / "torch-mlp.json.gz", "paddle": DATA / "paddle-mlp.pb"}

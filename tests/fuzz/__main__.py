@@ -27,8 +27,8 @@ _ROOM: Final = 16 << 20
 _GUIDED: Final = ("filter", "fail-on", "metric", "ledger", "peaks", "snapshot", "partial-results")
 """Targets in Python, where atheris sees which code an input reaches."""
 _SEEN: Final = (
-    "perfkit_core.compare.gate", "perfkit_core.flops", "perfkit_core.language", "perfkit_core.ranks",
-    "perfkit_core.verify", "perfkit_torch.memory_snapshot",
+    "perfkit_core.compare.gate", "perfkit_core.plugins.flops", "perfkit_core.base.language", "perfkit_core.ranks",
+    "perfkit_core.measure.verify", "perfkit_torch.memory_snapshot",
 )  # fmt: skip
 """Modules whose code atheris sees. numba could not compile functions that atheris has changed."""
 
@@ -134,8 +134,8 @@ def _attack(name: str, arguments: argparse.Namespace, seconds: float) -> tuple[i
 def _work(arguments: argparse.Namespace) -> int:
     """Run one target in this process, until the time is over or an input is handled wrongly."""
     (name,) = arguments.target
-    from perfkit_core.runtime import build
-    from perfkit_core.runtime.compiled import Mode
+    from perfkit_core.base.runtime import build
+    from perfkit_core.base.runtime.compiled import Mode
     from tests.fuzz import targets
 
     guided = arguments.repeat is None and name in _GUIDED and importlib.util.find_spec("atheris") is not None

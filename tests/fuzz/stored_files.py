@@ -20,14 +20,15 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.api import summarize
 from perfkit_core.errors import PerfkitError
 from perfkit_core.exporters.export import export
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
+from perfkit_core.readers import run_folder
 from perfkit_core.readers.load import load, stream
-from perfkit_core.storage import recorded_events, store, writer
-from perfkit_core.storage.stored_file import KEY, Stored
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import recorded_events, store, writer
+from perfkit_core.trace.storage.stored_file import KEY, Stored
 from tests.fuzz.target import FindingError, Target
 from tests.support.device_steps import Op, training
 from tests.support.paths import DATA
@@ -72,7 +73,7 @@ class FlippedBits(Target):
     def run(self, data: bytes) -> bool:
         self._path.write_bytes(data)
         try:
-            found = store.read_stored(self._path, check=True)
+            found = run_folder.read_stored(self._path, check=True)
         except PerfkitError:
             return False
         expected = self._expected[1]

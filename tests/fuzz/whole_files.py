@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfkit_core.base.runtime.build import checked as checking_indices
+from perfkit_core.base.runtime.compiled import Mode, in_python
 from perfkit_core.cli.main import main
 from perfkit_core.errors import PerfkitError
-from perfkit_core.flops.peaks import read_peaks
-from perfkit_core.model.trace import Trace
+from perfkit_core.measure.verify import ledger
+from perfkit_core.plugins.flops.peaks import read_peaks
 from perfkit_core.ranks import files as partial_results
 from perfkit_core.readers.load import load_one
 from perfkit_core.readers.read_options import ReadOptions
-from perfkit_core.runtime.build import checked as checking_indices
-from perfkit_core.runtime.compiled import Mode, in_python
-from perfkit_core.verify import ledger
+from perfkit_core.trace.model.trace import Trace
 from tests.fuzz.event_texts import extents
 from tests.fuzz.mutation import mutated
 from tests.fuzz.target import FindingError, Target

@@ -11,7 +11,7 @@ from perfkit_core.advice.predict import identity
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.text import profiler_time
 from perfkit_core.compare.comparison import compare
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.gpu_data import PROGRAMS, file, live, native, native_steps, of
 from tests.support.kineto_events import read_again
 

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import kernels, memcpy
 from perfkit_core.views.operators import annotations, operators
 from perfkit_core.views.operators.operators import span_table

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.gpu_data import CHECKS, GPU, PROGRAMS, file, live, native
 from tests.support.kineto_events import RANGE, read_again
 

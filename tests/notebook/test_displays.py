@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import perfkit
-from perfkit_core.model.report_data import Chart, Section
-from perfkit_core.model.trace import Trace
-from perfkit_core.renderers.html import bars, fragment
+from perfkit_core.output.renderers.html import bars, fragment
+from perfkit_core.trace.model.report_data import Chart, Section
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
 from tests.support.small_trace import HOSTILE, small_trace
 

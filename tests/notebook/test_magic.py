@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.manager import chosen_framework
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import write_trace
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.storage.store import write_trace
 from tests.support.stepped_trace import stepped_trace
 
 pytest.importorskip("IPython", reason="notebooks need IPython")

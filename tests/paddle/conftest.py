@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paddle_executor import run_in_one_thread
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly import labels
-from perfkit_core.assembly.labels import COLLECTIVE_KEY, HOST, Collective
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.assembly import labels
+from perfkit_core.trace.assembly.labels import COLLECTIVE_KEY, HOST, Collective
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.communication import clocks, collectives, point_to_point, stragglers
 from tests.support.recording_scripts import succeed
 
@@ -163,7 +163,7 @@ def test_what_is_no_label() -> None:
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
 def test_sizes(dtype: str | None, expected: int | None) -> None:
-    from perfkit_core.assembly.draft import RecordedEvents
+    from perfkit_core.trace.assembly.draft import RecordedEvents
 
     name = labels.collective_label(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}

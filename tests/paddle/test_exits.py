@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.recording_scripts import run
 
 pytest.importorskip("paddle", reason="needs Paddle: pip install 'perfkit[paddle]'")

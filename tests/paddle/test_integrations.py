@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
-from perfkit_core.storage import store
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import store
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.fake_clock import Clock
 
 pytestmark = pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # from paddle.Model

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
-from perfkit_core.storage.bytestream import head
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import head
 from perfkit_paddle import json_source
 from perfkit_paddle.json_dialect import offset as offset_ns
 from perfkit_paddle.json_dialect import refine

@@ -14,8 +14,8 @@ from paddle import nn  # noqa: E402
 
 import perfkit  # noqa: E402
 import perfkit.paddle  # noqa: E402
-from perfkit_core.model.architecture import Layer  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
+from perfkit_core.trace.model.architecture import Layer  # noqa: E402
 from perfkit_core.views import modules  # noqa: E402
 
 pytestmark = pytest.mark.live

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_rank
 from perfkit_core.recording.step_calls import StepCalls
-from perfkit_core.storage import store
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import store
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from perfkit_paddle import on_trace_ready, trace_handler
 from perfkit_paddle.record import DEMO, ScriptRecording
 

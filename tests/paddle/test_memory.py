@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
 from tests.support.paddle_summary import tables
 

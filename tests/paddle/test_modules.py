@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.model.trace import Trace
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support import paddle_layers
 
 pytestmark = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.operators.names import is_canonical, native_names
+from perfkit_core.base.operators.names import is_canonical, native_names
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_paddle.names import EVENT_TYPES, MEMORY_TYPES, copy_kind, is_known, label, place_device
 from perfkit_paddle.operator_names import operator_name

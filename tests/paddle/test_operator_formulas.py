@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.flops.registry import UNUSED, read_formulas
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.flops.registry import UNUSED, read_formulas
 from perfkit_core.readers.load import load
 from perfkit_core.views.hardware import gemm
 from perfkit_core.views.operators.operator_work import operator_work

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import device, kernels, memcpy
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import operator_tree, operators

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import distributed
 from perfkit_core.views.devices import device
 from perfkit_core.views.steps import overview, step_phases

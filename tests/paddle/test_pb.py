@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
-from perfkit_core.storage.bytestream import head
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import head
 from perfkit_paddle.names import EVENT_TYPES
 from perfkit_paddle.pb_rows import rows
 from perfkit_paddle.pb_source import read_pb, trace_of

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.model.schema import DEVICE_WORK, MEMORY
-from perfkit_core.runtime import parallel
-from perfkit_core.storage.bytestream import head
+from perfkit_core.base.runtime import parallel
+from perfkit_core.trace.model.schema import DEVICE_WORK, MEMORY
+from perfkit_core.trace.storage.bytestream import head
 from perfkit_paddle import on_trace_ready, pb_rows, pb_wire
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import MISSING, OWNER, Table

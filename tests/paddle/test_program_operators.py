@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly.draft import RecordedEvents
+from perfkit_core.trace.assembly.draft import RecordedEvents
 from perfkit_paddle import program_order
 from perfkit_paddle.program_operators import Run, described
 from perfkit_paddle.program_order import UNCERTAIN, order_of

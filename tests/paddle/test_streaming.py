@@ -11,12 +11,12 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import stream
 from perfkit_core.testing.traces import plain
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import pb_source
 from tests.support.paths import DATA
 

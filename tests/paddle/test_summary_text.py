@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import trace_handler
 from tests.support.paddle_parity import TABLES, Line, facts, flat_operator, mine, theirs, threads
 from tests.support.paddle_summary import Table, tables

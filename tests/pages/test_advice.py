@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.events import host, trace
 from tests.support.page_moments import hold, release
 from tests.support.paths import EXAMPLES

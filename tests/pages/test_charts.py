@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 import perfkit_core
-from perfkit_core.model.report_data import Chart, Report, Section, Source
+from perfkit_core.output.renderers.html.page import render
 from perfkit_core.pages.profile import run_report
-from perfkit_core.renderers.html.page import render
+from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
 
 HOSTILE = "<b>bold</b></script><img src=x onerror=1>"
 TREE = pd.DataFrame(

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
 from perfkit_core.readers.load import load
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support.stepped_trace import stepped_trace
 
 Opened = Callable[[Path], Any]

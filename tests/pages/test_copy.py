@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 from playwright.sync_api import expect
 
-from perfkit_core.model.report_data import Report, Section, Source
-from perfkit_core.renderers.html.page import render
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.trace.model.report_data import Report, Section, Source
 from tests.support.page_moments import hold, release
 
 CODE = "loader = DataLoader(num_workers=4)\nmodel = '</script><b>'\n"

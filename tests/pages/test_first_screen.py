@@ -12,11 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 import perfkit_core
+from perfkit_core.base.language.units import format_duration, format_ratio
 from perfkit_core.cli.main import main
-from perfkit_core.language.units import format_duration, format_ratio
+from perfkit_core.output.renderers.html.page import render
 from perfkit_core.pages.profile import run_report
 from perfkit_core.ranks import profile
-from perfkit_core.renderers.html.page import render
 
 FILES = (
     "torch/pairs/resnet50-workers0.json.gz",

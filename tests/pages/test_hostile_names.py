@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.report_data import Chart, Fact, Report, Section, Source
-from perfkit_core.renderers.cells import visible
-from perfkit_core.renderers.html.page import render
+from perfkit_core.output.renderers.cells import visible
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source
 from tests.support.hostile_files import EVIL, named, sound
 
 Open = Callable[[Path], Any]

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 import perfkit
 from perfkit_core.cli.main import main
 from perfkit_core.notebook import displays
-from perfkit_core.renderers.cells import visible
+from perfkit_core.output.renderers.cells import visible
 from tests.support.hostile_files import EVIL, FILE, named, paddle_recording, recording, sound
 from tests.support.paths import EXAMPLES
 

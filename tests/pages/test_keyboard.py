@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.model.report_data import Chart, Report, Section
-from perfkit_core.renderers.html.page import render
-from perfkit_core.report.timeline import timeline_section
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.output.report.timeline import timeline_section
+from perfkit_core.trace.model.report_data import Chart, Report, Section
 from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"

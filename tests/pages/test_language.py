@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.language.messages import speaking
+from perfkit_core.base.language.messages import speaking
+from perfkit_core.output.renderers.html.page import render
 from perfkit_core.pages.profile import run_report
 from perfkit_core.readers.load import load
-from perfkit_core.renderers.html.page import render
 from tests.support.paths import DATA
 
 TORCH = DATA / "torch-mlp.json.gz"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.algorithms.trees import parents
+from perfkit_core.base.algorithms.trees import parents
 from perfkit_core.errors import SourceError
+from perfkit_core.output.renderers.html import page as html
 from perfkit_core.pages.profile import LONGEST, run_report
 from perfkit_core.readers.load import load
-from perfkit_core.renderers.html import page as html
 from tests.support.events import host, trace
 from tests.support.linked_trace import HOSTILE, linked
 

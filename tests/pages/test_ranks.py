@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
-from perfkit_core.model.report_data import Report, Section, Source
-from perfkit_core.renderers.html.page import render
-from perfkit_core.report.pictures import with_ranks
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.output.report.pictures import with_ranks
+from perfkit_core.trace.model.report_data import Report, Section, Source
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.model.report_data import Report, Section, Source
-from perfkit_core.renderers.html.page import render
-from perfkit_core.renderers.table_columns import by_worth, columns
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.output.renderers.table_columns import by_worth, columns
+from perfkit_core.trace.model.report_data import Report, Section, Source
 
 HOSTILE = (
     "</script><script>document.title = 1</script>",

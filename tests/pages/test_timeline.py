@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import expect
 
 import perfkit_core
-from perfkit_core.model.report_data import Report
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.output.report.timeline import timeline_section
 from perfkit_core.pages.profile import run_report
-from perfkit_core.renderers.html.page import render
-from perfkit_core.report.timeline import timeline_section
+from perfkit_core.trace.model.report_data import Report
 from tests.support.events import host, trace
 from tests.support.timeline_page import NAMES, details, point, seen, small
 

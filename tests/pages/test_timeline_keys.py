@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.model.report_data import Report
-from perfkit_core.model.trace import Trace
-from perfkit_core.renderers.html.page import render
-from perfkit_core.report.timeline import timeline_section
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.output.report.timeline import timeline_section
+from perfkit_core.trace.model.report_data import Report
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit_core.language.units import FAMILIES, format_count, format_in, format_quantity
-from perfkit_core.model.report_data import Chart, Report, Section, Source
-from perfkit_core.renderers.html.page import render
+from perfkit_core.base.language.units import FAMILIES, format_count, format_in, format_quantity
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
 
 EDGES = (
     0.0,

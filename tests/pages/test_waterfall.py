@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from perfkit_core.compare.report import COLUMNS
-from perfkit_core.model.report_data import Chart, Report, Section, Source
-from perfkit_core.renderers.html.page import render
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
 
 TABLE = pd.DataFrame(
     {

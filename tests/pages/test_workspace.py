@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.model.columns import key
-from perfkit_core.model.report_data import Chart, Report, Section, Source
+from perfkit_core.output.renderers.html import colours
+from perfkit_core.output.renderers.html.page import render
 from perfkit_core.pages.profile import run_report
-from perfkit_core.renderers.html import colours
-from perfkit_core.renderers.html.page import render
+from perfkit_core.trace.model.columns import key
+from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
 from tests.support.linked_trace import HOSTILE, linked
 
 CATEGORIES = (key("category", "Category", words="ids"),)

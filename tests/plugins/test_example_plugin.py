@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.algorithms import intervals
+from perfkit_core.base.algorithms import intervals
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
 from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_exporter
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host
 from tests.support.events import trace as made
 from tests.support.paths import ROOT

@@ -12,12 +12,12 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
 from perfkit_core.ranks.plan import plan
 from perfkit_core.ranks.profile import LoadedProfile, PerRankProfile, opened
 from perfkit_core.readers.load import load
 from perfkit_core.recording.environment import ProcessRank
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import codes, host, trace
 
 SECOND = 10**9

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.meta import Finding, spelled, united
-from perfkit_core.model.trace import concat_traces
+from perfkit_core.output.report.summary import choose_views
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
-from perfkit_core.report.summary import choose_views
+from perfkit_core.trace.model.meta import Finding, spelled, united
+from perfkit_core.trace.model.trace import concat_traces
 from tests.support import chrome
 
 ROUND, LOST, MORE = Finding("round", "rounded"), Finding("lost", "3 lost"), Finding("lost", "4 lost")

@@ -13,14 +13,14 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import UsageError
-from perfkit_core.model.event_columns import OutsidePartError
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks import long_recordings
 from perfkit_core.ranks.plan import Job, Partial
 from perfkit_core.ranks.profile import LoadedProfile
-from perfkit_core.storage import store, writer
+from perfkit_core.trace.model.event_columns import OutsidePartError
+from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.trace.storage import store, writer
 from perfkit_core.views.select import step_numbers
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA

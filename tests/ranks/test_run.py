@@ -21,7 +21,7 @@ import pytest
 
 import perfkit_core
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.model.trace import Trace, with_rank
+from perfkit_core.output.report.summary import choose_views
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks import files, reduce
@@ -32,8 +32,8 @@ from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
 from perfkit_core.readers.read_options import ReadOptions
-from perfkit_core.report.summary import choose_views
-from perfkit_core.storage.store import write_cycle
+from perfkit_core.trace.model.trace import Trace, with_rank
+from perfkit_core.trace.storage.store import write_cycle
 from tests.support import chrome, extreme
 from tests.support.paths import DATA
 from tests.support.rank_files import write_ranks

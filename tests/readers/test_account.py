@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.model import account
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import reader
-from perfkit_core.storage.bytestream import head
+from perfkit_core.trace.model import account
+from perfkit_core.trace.storage.bytestream import head
 
 TRACES = Path(os.environ.get("PERFKIT_TRACES", "../shared/traces"))
 OWN = Path(__file__).parents[1] / "data"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome import event_list
 from perfkit_core.readers.chrome.reader import ChromeFile
 from perfkit_core.readers.load import load
-from perfkit_core.storage.bytestream import Window
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import Window
 from perfkit_torch import source
 from tests.support.chrome import HEADER, event, raw, write
 

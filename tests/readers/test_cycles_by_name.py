@@ -8,8 +8,8 @@ import pytest
 
 import perfkit
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.join_ranks import process_of_name
+from perfkit_core.trace.model.trace import Trace
 from tests.support.chrome import event, write
 
 FIRST, SECOND = 1_795_896_474_130_822_077, 1_795_896_474_132_782_772

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Source
 from perfkit_core.readers.load import load, read_with, stream
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.scanned import NEVER, both, reading

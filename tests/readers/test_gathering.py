@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.algorithms import arrays
+from perfkit_core.base.algorithms import arrays
 from perfkit_core.readers.chrome import row_table
 from perfkit_core.readers.chrome.row_table import Gathering, RowTable
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origin, Origins, Rows, Vocabulary

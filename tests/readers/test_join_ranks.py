@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace, with_rank
 from perfkit_core.readers.join_ranks import one_job
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace, with_rank
 from tests.support.events import host, trace
 from tests.support.paths import DATA
 

@@ -10,7 +10,7 @@ import pytest
 from perfkit_core.readers.chrome import repair
 from perfkit_core.readers.chrome.reader import ChromeFile
 from perfkit_core.readers.load import load
-from perfkit_core.storage.bytestream import Window
+from perfkit_core.trace.storage.bytestream import Window
 from tests.support.chrome import event, raw, write
 
 BLANKS = b" " * (12 << 20)

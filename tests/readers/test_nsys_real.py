@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load, reader, stream
-from perfkit_core.storage.bytestream import head
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.bytestream import head
 from tests.support.events import rows
 
 pytestmark = pytest.mark.bare

@@ -10,11 +10,11 @@ import pytest
 
 from perfkit_core import load
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers import overflow_check
-from perfkit_core.storage.store import write_trace
-from perfkit_core.storage.stored_file import StoredFile
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import write_trace
+from perfkit_core.trace.storage.stored_file import StoredFile
 from tests.support.chrome import event, write
 from tests.support.extreme import all_named_apart, trace_of
 

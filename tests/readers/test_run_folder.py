@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfkit_core.base.system import owner
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace, with_rank
+from perfkit_core.output.report.summary import choose_views
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
-from perfkit_core.report.summary import choose_views
-from perfkit_core.storage import store, unwritten
-from perfkit_core.storage.stored_file import StoredFile
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK
-from perfkit_core.system import owner
+from perfkit_core.trace.model.trace import Trace, with_rank
+from perfkit_core.trace.storage import store, unwritten
+from perfkit_core.trace.storage.stored_file import StoredFile
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.events import codes, host, trace
 from tests.support.small_trace import small_trace
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from perfkit_core.base.runtime import parallel
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.scanned_rows import Portion
 from perfkit_core.readers.load import load
-from perfkit_core.runtime import parallel
 from perfkit_torch import source
 from tests.fuzz.mutation import mutated
 from tests.support.chrome import event, write

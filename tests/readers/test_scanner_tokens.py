@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfkit_core.algorithms.decimals import to_ns
+from perfkit_core.base.algorithms.decimals import to_ns
+from perfkit_core.base.runtime import build
 from perfkit_core.readers.scanner import members, tokens
 from perfkit_core.readers.scanner.scanner import padded
-from perfkit_core.runtime import build
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**19), 10**19) | st.floats(allow_nan=False, allow_infinity=False)

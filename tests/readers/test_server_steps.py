@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from perfkit_core import UsageError, load, summarize
-from perfkit_core.assembly.server_steps import ServingStep, serving_steps
-from perfkit_core.model.trace import Trace
 from perfkit_core.testing import traces as promises
+from perfkit_core.trace.assembly.server_steps import ServingStep, serving_steps
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch.server_ranges import serving_step
 from tests.support.events import host, trace
 from tests.support.server_trace import Server, decode_and_prefill

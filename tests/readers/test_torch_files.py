@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import kernels, memcpy
 
 COLUMNS = {

@@ -10,15 +10,15 @@ import pytest
 
 from perfkit_core.advice import reports
 from perfkit_core.advice.engine import advise
-from perfkit_core.assembly import process_ranks
-from perfkit_core.language.messages import render
-from perfkit_core.model import account
-from perfkit_core.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EVENTS, may_lack_work
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import render
+from perfkit_core.output.report import summary
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load, stream
-from perfkit_core.report import summary
-from perfkit_core.storage.store import read_stored
+from perfkit_core.readers.run_folder import read_stored
+from perfkit_core.trace.assembly import process_ranks
+from perfkit_core.trace.model import account
+from perfkit_core.trace.model.meta import NO_DEVICE, PROCESSES_MIXED, UNKNOWN_EVENTS, may_lack_work
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.scanned import both

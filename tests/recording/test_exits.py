@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.readers.load import load
+from perfkit_core.readers.run_folder import read_stored
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
-from perfkit_core.storage.store import SUFFIX, read_stored
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.store import SUFFIX
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 from tests.support.small_trace import small_trace
 
@@ -34,7 +35,8 @@ ENDS = {
     "by sys.exit": ("with Profile(writer): sys.exit(7)", 7),
     "in atexit": ("import atexit; atexit.register(writer, None)", 0),
     "in atexit, in several row groups": (
-        "from perfkit_core.storage import store; store._ROW_GROUP = 3; import atexit; atexit.register(writer, None)",
+        "from perfkit_core.trace.storage import store; store._ROW_GROUP = 3; import atexit; "
+        "atexit.register(writer, None)",
         0,
     ),
     "while another thread records": ("threading.Thread(target=lambda: (time.sleep(0.2), writer(None))).start()", 0),
@@ -77,7 +79,7 @@ def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) 
 def late():
     time.sleep(0.3)
     CycleWriter(sys.argv[1], slow)(None)
-import perfkit_core.storage.background as background
+import perfkit_core.trace.storage.background as background
 background.shared.cache_clear()
 threading.Thread(target=late).start()
 """
@@ -456,7 +458,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_new_handler_removes_the_temporary_files_of_a_killed_process(tmp_path: Path) -> None:
     script = """
-from perfkit_core.storage import writer as parquet
+from perfkit_core.trace.storage import writer as parquet
 parquet.write = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 writer(None)
 writer.flush()

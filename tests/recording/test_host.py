@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perfkit_core.base.system.machine import usable_cpus
 from perfkit_core.recording import environment
-from perfkit_core.system.machine import usable_cpus
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from perfkit_core.model.architecture import Flops, Signature, TensorSpec
 from perfkit_core.recording import layer_flops
+from perfkit_core.trace.model.architecture import Flops, Signature, TensorSpec
 
 
 def call(

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError, UsageError
+from perfkit_core.readers.run_folder import read_stored
 from perfkit_core.recording import capture, capture_socket, environment, on_demand, schedule, signals
 from perfkit_core.recording.capture import CaptureClient, CaptureResult
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
-from perfkit_core.storage.store import read_stored
 from tests.support.demanded_loop import NATIVE, Loop, asked, handler, while_running
 from tests.support.small_trace import small_trace
 

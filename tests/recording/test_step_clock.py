@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
 from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
-from perfkit_core.storage.store import STEPS_SUFFIX
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import STEPS_SUFFIX
 from tests.support.advised import op, steps
 
 OFF, WARM_UP, RECORD = Action.OFF, Action.WARM_UP, Action.RECORD

@@ -14,7 +14,7 @@ from perfkit_core.recording.schedule import StepWindow, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import Ending, StepRecording
 from perfkit_core.recording.writer import CycleWriter
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 
 

@@ -15,9 +15,8 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.text import replayed
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.replay import build
@@ -27,6 +26,7 @@ from perfkit_core.replay.graph import QUEUE, Waits, edges, play
 from perfkit_core.replay.host_segments import Segments
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.replay.waits import RETURN_NS
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 MS = 1_000_000

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.replay.build import build
 from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Remove, Scale, Transform, Unblock, transformed
 from perfkit_core.replay.waits import sync_records
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 US = 1_000

@@ -11,9 +11,9 @@ from perfkit_core.advice.identity import identities
 from perfkit_core.advice.predict import identity
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.text import replayed
-from perfkit_core.model.trace import Trace
 from perfkit_core.replay.build import build
 from perfkit_core.replay.played_steps import unexplained_ratio
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Batch, Insert, Overlap, Remove, Scale, Transform, transformed
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import host, trace
 from tests.support.recordings import recordings
 

@@ -10,7 +10,6 @@ import pytest
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.operators import kernels
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.critical_path import contradiction
@@ -18,6 +17,7 @@ from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Scale, transformed
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.server_trace import Server
 

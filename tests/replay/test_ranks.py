@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import Replay, play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Insert, Remove, Scale, Transform, transformed
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL, collective
 from tests.support.ranks import rank as of_rank

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.load import load
 from perfkit_core.replay.build import build
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
 from perfkit_core.replay.transforms import Insert, Load, Remove, Scale, Transform, transformed
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from perfkit_core.advice.recording_cost import recording_cost
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
-from perfkit_core.model.trace import Trace
 from perfkit_core.replay.transforms import Quantity
 from perfkit_core.replay.unprofiled import charges, unprofiled
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import call, kernel, op, steps
 
 COST = Quantity(500, 1_000, 4_000, "a test")

@@ -11,7 +11,7 @@ import pytest
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.thresholds import Thresholds
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.events import device, host, trace

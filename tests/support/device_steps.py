@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 HOST_NS, LAUNCH_NS, QUEUED_NS = 10_000, 2_000, 7_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.assembly.assemble import OperatorNames, assemble
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 
 def host(name: str, kind: str, start: int, dur: int, tid: int = 1, **more: Any) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.model import schema
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 STEP_NS = 1000
 

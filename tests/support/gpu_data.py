@@ -10,8 +10,8 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Final
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.chrome_check import ns
 from tests.support.paths import DATA
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from perfkit_core.assembly.assemble import OperatorNames
-from perfkit_core.model.schema import OPERATOR, OPERATOR_DETAIL, STEP
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.assembly.assemble import OperatorNames
+from perfkit_core.trace.model.schema import OPERATOR, OPERATOR_DETAIL, STEP
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 Role = Literal["kernel", "small kernel", "to host", "to device", "host"]

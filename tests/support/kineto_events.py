@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import live_events, on_trace_ready, operator_names
 from tests.support.gpu_data import DEVICE_WORK, Native, live, native
 

@@ -3,7 +3,7 @@ a data loader on the training thread, which is worth advice."""
 
 from __future__ import annotations
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.device_steps import Op, steps_of
 
 HOSTILE = 'void gemm<float, 1>(a/b "c" <i>&amp;%20)'

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 MS = 1_000_000

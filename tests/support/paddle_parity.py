@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit_core.api import summarize
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paddle_summary import Table, time
 
 Line = tuple[tuple[str, ...], dict[str, str]]

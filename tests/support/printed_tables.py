@@ -9,7 +9,7 @@ from typing import Final
 from perfkit_core.advice.rule_input import Assumption, Candidate
 from perfkit_core.advice.rules.loader_workers import CONTENTION, HANDOVER_NS, MAKING
 from perfkit_core.advice.transfers import HOST_NS, LAUNCH_NS
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, Quantity, value
 
 COPY_NS: Final = Quantity(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PLUGIN = ("-p", "perfkit_core.pytest_plugin.hooks")
+PLUGIN = ("-p", "perfkit_core.integrations.pytest_plugin.hooks")
 CHANGE_THE_OUTPUT = ("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PY_COLORS", "FORCE_COLOR", "NO_COLOR")
 """Variables that change what pytest prints. With CI or BUILD_NUMBER, for example, it prints messages in full."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL128(ncclDevKernelArgsStorage<4096ul>)"

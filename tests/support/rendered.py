@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perfkit_core.language.messages import Text, render
+from perfkit_core.base.language.messages import Text, render
 
 
 def rendered(texts: Iterable[Text]) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from perfkit_core.errors import PerfkitError
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome import event_list
 from perfkit_core.readers.load import load_one
 from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.readers.scanner import chunks
+from perfkit_core.trace.model.trace import Trace
 
 NEVER = 1 << 28
 OTHER_FAULT = "a timestamp is not a 64-bit number"

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.storage import writer
-from perfkit_core.storage.stored_file import KEY
+from perfkit_core.trace.storage import writer
+from perfkit_core.trace.storage.stored_file import KEY
 
 
 def shorten(source: Path, path: Path, name: str, beyond: int, row: int = 7) -> None:

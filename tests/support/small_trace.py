@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 KERNEL = "void cutlass::Kernel2<" + "very_long_name_" * 60 + ">(Params)"
 HOSTILE = "</script><script>alert(1)</script> \"'`|\n\x1b[31m\u202e\u0000<img src=x onerror=alert(2)>"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.assembly.draft import RecordedEvents
-from perfkit_core.model.meta import TraceMeta
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 MS = 1_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.page_moments import drawn
 

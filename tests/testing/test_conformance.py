@@ -17,15 +17,11 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import Source, View
 from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.manager import Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load, load_one
-from perfkit_core.storage.bytestream import head
 from perfkit_core.testing.conformance import (
     check_operator_name,
     check_plugin,
@@ -34,6 +30,10 @@ from perfkit_core.testing.conformance import (
     check_view,
 )
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.trace.storage.bytestream import head
 from tests.support.events import column, device, host, trace
 from tests.support.paths import DATA, ROOT
 

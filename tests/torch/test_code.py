@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.algorithms.trees import parents  # noqa: E402
+from perfkit_core.base.algorithms.trees import parents  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.views import code  # noqa: E402

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from perfkit_core.assembly.labels import COLLECTIVE_KEY, Collective, with_description
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.assembly.labels import COLLECTIVE_KEY, Collective, with_description
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clocks, distributed, imbalance, pipeline, point_to_point, stragglers
 from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import table as collectives_table

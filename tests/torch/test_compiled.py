@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.cli.main import main
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import compiled
 from tests.support import compiled_models
 from tests.support.paths import ROOT

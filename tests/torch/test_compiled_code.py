@@ -10,15 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.assembly.kernel_calls import origins, with_graphs
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters import stacks
-from perfkit_core.model.compiled_graph import common_stack
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import compile_info
 from perfkit_core.readers.load import load
+from perfkit_core.trace.assembly.kernel_calls import origins, with_graphs
+from perfkit_core.trace.model.compiled_graph import common_stack
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
 from perfkit_core.views.operators import compiled

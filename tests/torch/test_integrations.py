@@ -17,10 +17,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.errors import UsageError  # noqa: E402
-from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_core.storage import store  # noqa: E402
-from perfkit_core.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
+from perfkit_core.trace.model.trace import Trace  # noqa: E402
+from perfkit_core.trace.storage import store  # noqa: E402
+from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """A function that trains and returns the step numbers that the training framework counted."""

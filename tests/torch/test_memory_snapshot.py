@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.report.pictures import category_section, memory_section
 from perfkit_core.readers.load import load
-from perfkit_core.report.pictures import category_section, memory_section
 from perfkit_core.testing.conformance import check_round_trip, check_source
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import plain_pickle
 from perfkit_torch.plugin import perfkit_sources
 from tests.support.allocator import LIBRARY, MIB, NATIVE, START_US, Allocator, stack, written

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import perfkit_core as perfkit
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import annotate, describe, trace_handler
 from perfkit_torch.layers import TorchHooks
 from tests.support.torch_layers import Net, picture

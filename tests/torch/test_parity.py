@@ -17,9 +17,9 @@ from perfkit_core.views.operators.operators import span_table
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
-from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
+from perfkit_core.trace.model.trace import Trace  # noqa: E402
 from perfkit_core.views.devices import device, memcpy  # noqa: E402
 from perfkit_core.views.operators import annotations as user_annotations  # noqa: E402
 from perfkit_core.views.operators import operators  # noqa: E402

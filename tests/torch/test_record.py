@@ -13,9 +13,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
-from perfkit_core.model.trace import Trace  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.recording.step_calls import StepCalls  # noqa: E402
+from perfkit_core.trace.model.trace import Trace  # noqa: E402
 from perfkit_torch import section  # noqa: E402
 from perfkit_torch.record import DEMO, ScriptRecording  # noqa: E402
 

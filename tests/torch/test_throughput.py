@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import perfkit_torch
-from perfkit_core.throughput.costs import Costs
+from perfkit_core.recording.throughput.costs import Costs
 from tests.support.fake_clock import Clock
 from tests.support.paths import ROOT
 

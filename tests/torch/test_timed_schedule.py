@@ -14,9 +14,9 @@ import perfkit_torch
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.frames import frames
 from perfkit_core.api import summarize
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
+from perfkit_core.trace.model.trace import Trace
 from perfkit_torch.on_trace_ready import _unrecorded_threads
 from tests.support.events import host
 from tests.support.events import trace as made

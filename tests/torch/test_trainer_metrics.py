@@ -13,7 +13,7 @@ import pytest
 
 import perfkit_torch
 from perfkit_core.readers.load import load
-from perfkit_core.throughput.trainer_metrics import TrainerMetrics, samples_in
+from perfkit_core.recording.throughput.trainer_metrics import TrainerMetrics, samples_in
 from perfkit_torch.throughput import LoaderThroughput
 from tests.support.fake_clock import Clock
 from tests.torch.test_throughput import Slow

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.api import summarize
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import code
 from tests.support.events import device, host, trace
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from perfkit_core.api import summarize
-from perfkit_core.model.columns import DEVICE, Average, Share
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.ranks.reduce import split
+from perfkit_core.trace.model.columns import DEVICE, Average, Share
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views import VIEWS
 from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace

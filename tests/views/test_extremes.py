@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from perfkit_core import summarize
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model.trace import Trace
 from tests.support import extreme
 
 MADE = {

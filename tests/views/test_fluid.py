@@ -16,10 +16,10 @@ import pytest
 
 from perfkit_core.api import summarize
 from perfkit_core.errors import UsageError
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import VIEWS
 from perfkit_core.views.fluid_overhead import OVERHEAD
 from tests.support.events import device, host, trace

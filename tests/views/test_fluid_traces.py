@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.api import summarize
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import VIEWS
 
 THREAD = ["rank", "pid", "tid"]

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks.reduce import split
 from perfkit_core.readers.load import load_one
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
 from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace

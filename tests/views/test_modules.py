@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.algorithms import nesting
-from perfkit_core.assembly.labels import backward_label, module_label
+from perfkit_core.base.algorithms import nesting
 from perfkit_core.errors import UsageError
-from perfkit_core.model.architecture import Architecture, Layer, Parameter, to_extra
-from perfkit_core.model.schema import DEVICE_WORK, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.assembly.labels import backward_label, module_label
+from perfkit_core.trace.model.architecture import Architecture, Layer, Parameter, to_extra
+from perfkit_core.trace.model.schema import DEVICE_WORK, OPERATOR_KINDS
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import modules
 from tests.support.events import device, host, trace
 

@@ -22,8 +22,8 @@ import torch
 from benchmarks.advice.pairs import Pair, Side
 from benchmarks.advice.truth import Truth
 from benchmarks.gpu.training import Place, Training, record
-from perfkit_core.system.machine import this_machine
-from perfkit_core.verify import runs
+from perfkit_core.base.system.machine import this_machine
+from perfkit_core.measure.verify import runs
 
 STEPS = 12
 """Number of recorded steps of each side."""

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Remove
+from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication, instances
 from perfkit_core.views.select import rows_of_rank
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from perfkit_core.advice.operators import matching, operator_order
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
 
 _WITHOUT: Final = Quantity(
     0.90, 0.97, 1.0, message("estimate: preparing a backward pass takes at most a tenth of the time of the operators")

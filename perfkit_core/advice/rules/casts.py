@@ -12,11 +12,11 @@ import numpy as np
 
 from perfkit_core.advice.operators import launched_within, matching, operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import DATALOADER, KERNEL, MEMCPY
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.schema import DATALOADER, KERNEL, MEMCPY
+from perfkit_core.trace.model.trace import Trace
 
 _CASTS_LEFT: Final = Quantity(
     0.0, 0.25, 0.75, message("estimate: the loss and single-precision weights still need casts")

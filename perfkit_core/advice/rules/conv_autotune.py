@@ -11,10 +11,10 @@ import numpy as np
 
 from perfkit_core.advice.matrix_products import matrix_kernels
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.trace import Trace
 
 _KERNEL_FACTOR: Final = Quantity(
     0.7, 0.95, 1.0, message("estimate: the library's guess is often already the fastest algorithm")

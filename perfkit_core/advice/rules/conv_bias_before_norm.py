@@ -9,11 +9,11 @@ import numpy as np
 
 from perfkit_core.advice import operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import FORWARD
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Remove
+from perfkit_core.trace.model.schema import FORWARD
+from perfkit_core.trace.model.trace import Trace
 
 
 def find(facts: RuleInput) -> list[Candidate]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.advice.operators import Shapes, operator_order, per_row
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
 
 _LAST: Final = Quantity(0.6, 0.85, 1.0, message("estimate: the library reorders fewer inputs and results"))

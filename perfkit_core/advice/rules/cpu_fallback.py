@@ -9,7 +9,7 @@ from typing import Final
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume, listed
-from perfkit_core.language.messages import message, plural
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Move, Quantity
 
 _BYTE_NS: Final = Quantity(

@@ -12,7 +12,7 @@ import numpy as np
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import idle_gaps
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.batches import in_workers
 from perfkit_core.replay.transforms import Quantity, Shorten
 

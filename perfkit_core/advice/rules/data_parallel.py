@@ -11,7 +11,7 @@ import numpy as np
 
 from perfkit_core.advice.operators import kernels, matching, outermost
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.views.select import marked, ranks
 
 _REPLICAS: Final = re.compile(

@@ -12,9 +12,9 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, listed
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import DEVICE_WORK, RUNTIME, SYNC
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Remove
+from perfkit_core.trace.model.schema import DEVICE_WORK, RUNTIME, SYNC
 
 _ALLOCATES: Final = re.compile(
     r"^(cuda|hip|musa|xpu|acl(rt)?)_?(Ext)?(Malloc(?!Async|FromPool)|Free(?!Async)|Host(Alloc|Malloc|Free|Register))"

@@ -8,9 +8,9 @@ import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import SYNC
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay import transforms, waits
+from perfkit_core.trace.model.schema import SYNC
 
 
 def find(facts: RuleInput) -> list[Candidate]:

@@ -13,12 +13,12 @@ from perfkit_core.advice import operators
 from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import DTYPE
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import BoolArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.meta import DTYPE
+from perfkit_core.trace.model.trace import Trace
 
 _SINGLE: Final = Quantity(
     0.4, 0.55, 0.8, message("single precision has half the bytes, and vector units process twice as many numbers")

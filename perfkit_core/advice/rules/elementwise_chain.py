@@ -13,10 +13,10 @@ import numpy as np
 from perfkit_core.advice.calls import call_ns
 from perfkit_core.advice.operators import backward_of, matching, operator_order, operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, DATALOADER, KERNEL, OPTIMIZER
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay import device_work, transforms
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, KERNEL, OPTIMIZER
 
 _OPERATORS: Final = {
     "relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "softplus", "dropout", "add",

@@ -12,10 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching, operator_order, operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import HOST, INSTRUCTIONS
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
+from perfkit_core.trace.model.meta import HOST, INSTRUCTIONS
 
 _SINGLE: Final = Quantity(
     0.04, 0.15, 0.6, message("estimate: emulated products take several times as long as products in single precision")

@@ -13,10 +13,10 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching
 from perfkit_core.advice.rule_input import Assumption, Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms import intervals, nesting
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
+from perfkit_core.base.algorithms import intervals, nesting
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay import batches, transforms
+from perfkit_core.trace.model.schema import DATALOADER, NESTED_KINDS, PYTHON, STEP
 
 _SLOW: Final = re.compile(r"DataLoaderIterMultiProcess", re.IGNORECASE)
 """Loaders whose persistent workers need half a second to begin a new epoch."""

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Assumption, Candidate, RuleInput
-from perfkit_core.algorithms import intervals
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.steps.activity import activities
 

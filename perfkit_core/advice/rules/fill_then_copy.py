@@ -10,7 +10,7 @@ import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume, listed
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Move, Quantity
 
 _FILLS: Final = ("fill", "arange", "random", "triangular", "one_hot")

@@ -18,11 +18,11 @@ from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import Gaps, idle_gaps
 from perfkit_core.advice.operators import compiled_regions, name_of, operators, outermost
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume, numbered_steps
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.sample_statistics import LEAST_TIMES
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms.sample_statistics import LEAST_TIMES
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Shorten
+from perfkit_core.trace.model import schema
 from perfkit_core.views.code import frame_names
 
 _LONG_FACTOR: Final = Quantity(

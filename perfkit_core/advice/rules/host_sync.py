@@ -13,11 +13,11 @@ import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, listed
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import Text, message, plural
-from perfkit_core.model.schema import BACKWARD, OPTIMIZER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import Text, message, plural
 from perfkit_core.replay.transforms import Insert, Remove, Transform, Unblock
+from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import message
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Remove, Unblock
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.operators import matching, operators, within
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms import arrays, groupby, intervals, nesting
-from perfkit_core.algorithms.intervals import Intervals
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.base.algorithms.intervals import Intervals
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Batch, Quantity, Shorten
+from perfkit_core.trace.model.schema import COMMUNICATION, DATALOADER, KERNEL, MEMCPY, OPERATOR, RUNTIME, SYNC
+from perfkit_core.trace.model.trace import Trace
 
 _KERNEL_NS: Final = Quantity(
     300, 2_500, 6_000,

@@ -12,10 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.operators import kernels, launched, launched_within, matching, operators, within
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.trace import Trace
 
 _CONVERSIONS_LEFT: Final = Quantity(0.0, 0.1, 0.5, message("estimate: the batch and some results are still converted"))
 _COPIES_LEFT: Final = Quantity(0.0, 0.25, 0.8, message("estimate: some kernels can only read contiguous tensors"))

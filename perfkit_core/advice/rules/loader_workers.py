@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
+from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.errors import UsageError
-from perfkit_core.language.messages import Message, message, plural
-from perfkit_core.model.meta import THREADS
-from perfkit_core.model.schema import STEP
 from perfkit_core.replay.batches import in_thread, in_workers
 from perfkit_core.replay.transforms import Load, Quantity, Scale, Transform
+from perfkit_core.trace.model.meta import THREADS
+from perfkit_core.trace.model.schema import STEP
 
 WORKERS: Final = 4
 _MOST_WORKERS: Final = 1024

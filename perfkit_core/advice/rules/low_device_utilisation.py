@@ -7,8 +7,8 @@ from __future__ import annotations
 from perfkit_core.advice.decode_steps import is_served
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.memory_near_limit import peaks
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import DATALOADER
+from perfkit_core.base.language.messages import message
+from perfkit_core.trace.model.schema import DATALOADER
 
 
 def find(facts: RuleInput) -> list[Candidate]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import PROFILE_MEMORY
-from perfkit_core.model.schema import CPU
+from perfkit_core.base.language.messages import message
+from perfkit_core.trace.model.meta import PROFILE_MEMORY
+from perfkit_core.trace.model.schema import CPU
 from perfkit_core.views.memory.events import MISSING, explain_empty, levels, memory_events
 
 

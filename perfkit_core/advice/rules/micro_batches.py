@@ -11,11 +11,11 @@ import numpy as np
 from perfkit_core.advice.calls import calling_factor
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms import groupby
-from perfkit_core.language.messages import message
-from perfkit_core.model.meta import THREADS
-from perfkit_core.model.schema import BACKWARD, FORWARD, OPTIMIZER
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.meta import THREADS
+from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPTIMIZER
 
 _WORK: Final = Quantity(
     0.2, 0.4, 0.9, message("estimate: the threads divide the work of large batches better, but these need more memory")

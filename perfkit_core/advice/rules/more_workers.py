@@ -8,7 +8,7 @@ from typing import Final
 
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import HANDOVER_NS, cores_text
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay import batches, transforms
 
 _FASTER: Final = transforms.Quantity(

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, numbered_steps
-from perfkit_core.algorithms import arrays, sample_statistics
-from perfkit_core.algorithms.arrays import filled
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import KERNEL, STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, sample_statistics
+from perfkit_core.base.algorithms.arrays import filled
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.batches import waited
+from perfkit_core.trace.model.schema import KERNEL, STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
 
 _OUTSIDE: Final = "time outside all recorded events"

@@ -12,9 +12,9 @@ import numpy as np
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.matrix_products import cuda_major
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.language.messages import message
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Remove, Scale, Unblock
+from perfkit_core.trace.model.trace import Trace
 
 _CALL_NS: Final = Quantity(
     5_000, 8_000, 17_000, message("measured: calls of asynchronous copies from pinned memory in public recordings")

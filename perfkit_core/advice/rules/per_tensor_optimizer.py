@@ -17,12 +17,12 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching, name_of, operators, outermost, within
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import KERNEL, OPTIMIZER, OTHER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Transform
+from perfkit_core.trace.model.schema import KERNEL, OPTIMIZER, OTHER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import marked
 from perfkit_core.views.steps.step_phases import CLEARS_GRADIENTS
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.advice.transfers import round_trips
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Remove
 
 

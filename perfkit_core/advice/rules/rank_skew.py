@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.advice.rule_input import Assumption, Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import DATALOADER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.graph import MEETING, play
 from perfkit_core.replay.transforms import Quantity, Scale, Transform, transformed
+from perfkit_core.trace.model.schema import DATALOADER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.select import ranks
 

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from perfkit_core.advice.operators import matching, names_of, operator_order, shapes_of
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, DATALOADER, OPTIMIZER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Remove
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 
 _CREATES: Final = ("arange", "fill")
 _ALLOCATES: Final = re.compile(r"(?:^|::)(?:empty|resize_)$")

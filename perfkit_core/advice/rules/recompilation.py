@@ -13,10 +13,10 @@ import numpy as np
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.operators import distinct_names, matching, outermost
 from perfkit_core.advice.rule_input import Candidate, RuleInput, numbered_steps
-from perfkit_core.algorithms import arrays, groupby
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
+from perfkit_core.base.algorithms import arrays, groupby
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Remove
+from perfkit_core.trace.model.schema import ANNOTATION, OPERATOR, OPERATOR_DETAIL, PYTHON, STEP
 from perfkit_core.views.select import rank_codes
 
 _COMPILES: Final = re.compile(

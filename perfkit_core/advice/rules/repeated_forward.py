@@ -12,11 +12,11 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching, operator_order
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Remove
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, OPERATOR_DETAIL, OPTIMIZER
 
 _FEWEST: Final = 6
 """Minimum number of operators of a repeated sequence."""

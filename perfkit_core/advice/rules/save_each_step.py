@@ -9,7 +9,7 @@ from typing import Final
 from perfkit_core.advice.frames import frames
 from perfkit_core.advice.gaps import filled
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
 _LEFT: Final = Quantity(0.0, 0.03, 0.2, message("estimate: at most every fifth step still does it"))

@@ -13,11 +13,11 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching, name_of, operators, outermost
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms import arrays, groupby, nesting
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, groupby, nesting
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPERATOR_DETAIL, OPTIMIZER, STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import threads
 
 _SELECTING_FACTOR: Final = Quantity(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from perfkit_core.advice.decode_steps import decode_steps
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.assembly.server_steps import serving_steps
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
+from perfkit_core.trace.assembly.server_steps import serving_steps
 
 
 def find(facts: RuleInput) -> list[Candidate]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from perfkit_core.advice.matrix_products import HALF, PLAIN, SINGLE, by_peaks, cores_and_kernels, slow_products
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.language.messages import message
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity
 
 _SINGLE_FACTOR: Final = Quantity(

@@ -14,10 +14,10 @@ import numpy as np
 from perfkit_core.advice.gaps import filled
 from perfkit_core.advice.operators import matching, operator_order
 from perfkit_core.advice.rule_input import NO_ROWS, Candidate, RuleInput, assume
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.schema import DATALOADER
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.replay.transforms import Quantity, Shorten, Transform
+from perfkit_core.trace.model.schema import DATALOADER
 
 _ARRAY: Final = Quantity(0.02, 0.15, 0.6, message("estimate: copying an array, compared with reading Python objects"))
 _RECEIVES: Final = re.compile(r"lift_fresh|assign_value|copy_from_cpu|set_value")

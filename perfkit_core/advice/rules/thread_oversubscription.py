@@ -12,10 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import cores_text
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.meta import CORES, PROCESSES, THREADS
-from perfkit_core.model.schema import STEP
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.meta import CORES, PROCESSES, THREADS
+from perfkit_core.trace.model.schema import STEP
 
 _FEWER: Final = Quantity(
     0.3, 0.6, 0.95, message("estimate: threads of one operator wait for each other while some of them have no core")

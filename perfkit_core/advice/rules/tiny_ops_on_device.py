@@ -13,10 +13,10 @@ import numpy as np
 
 from perfkit_core.advice import operators, transfers
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume, listed
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import KERNEL
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Insert, Move, Quantity, Remove, Transform
+from perfkit_core.trace.model.schema import KERNEL
 from perfkit_core.views.devices.kernels import parameters
 
 _READ_NS: Final = Quantity(500, 1_000, 2_000, message("estimate: reading a number in host memory needs no copy"))

@@ -9,9 +9,9 @@ import numpy as np
 from perfkit_core.advice.operators import operator_order
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
 from perfkit_core.advice.rules.loader_workers import cores_text
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model.meta import CORES, THREADS
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.meta import CORES, THREADS
 
 _DIVIDED: tuple[float, float, float] = (0.95, 0.7, 0.15)
 """Share of the work that all threads divide: in the best, a likely and the worst case."""

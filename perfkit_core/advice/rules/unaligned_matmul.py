@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from perfkit_core.advice import matrix_products, operators
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.trace import Trace
 
 MULTIPLE: Final = 8
 """Half-precision numbers per 16-byte read of tensor cores (NVIDIA, Matrix Multiplication Background)."""

@@ -14,8 +14,8 @@ from perfkit_core.advice.gaps import Gaps
 from perfkit_core.advice.loops import Loop, backward_loops, forward_loops, outermost_loops
 from perfkit_core.advice.operators import backward_of, name_of, names_of, operator_order, per_row, shapes_of
 from perfkit_core.advice.rule_input import Candidate, RuleInput, assume
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message, plural
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message, plural
 from perfkit_core.replay.transforms import Quantity, Scale, Shorten
 from perfkit_core.views.select import marked
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from perfkit_core.advice.operators import backward_of, launched_within, matching, operator_order, per_row
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import FORWARD
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Quantity, Scale
+from perfkit_core.trace.model.schema import FORWARD
+from perfkit_core.trace.model.trace import Trace
 
 _FUSED: Final = Quantity(
     0.25, 0.4, 0.9, message("Dao et al., FlashAttention, NeurIPS 2022: 2 to 4 times as fast, less for short sequences")

@@ -12,10 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.operators import name_of, operators, within
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.algorithms import arrays, groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import filled
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
+from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.base.algorithms.arrays import filled
+from perfkit_core.base.language.messages import message
+from perfkit_core.trace.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR, RUNTIME, SYNC
 
 _CLOCK_NS: Final = 1_000
 """Resolution of the coarsest clocks in recordings. Shorter calls may have the recorded duration 0."""

@@ -12,10 +12,10 @@ import numpy as np
 
 from perfkit_core.advice.operators import matching, operators
 from perfkit_core.advice.rule_input import Candidate, NotEvaluableError, RuleInput, assume
-from perfkit_core.algorithms import nesting
-from perfkit_core.language.messages import message
-from perfkit_core.model.schema import OPTIMIZER
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.replay.transforms import Case, InCases, Insert, Quantity, Remove, Scale, Transform
+from perfkit_core.trace.model.schema import OPTIMIZER
 from perfkit_core.views.steps.step_phases import CLEARS_GRADIENTS
 
 _ZEROS: Final = re.compile(r"(?<![a-z])(zero|fill|full)(?![a-z])", re.IGNORECASE)

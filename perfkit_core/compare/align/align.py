@@ -24,17 +24,17 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.language.messages import SIDES
+from perfkit_core.base.language.units import counted, format_ratio
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.compare.align.fusion import FUSED, FUSION, fused, with_fusions
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.align.operator_owner import Owners, owner_times, owners, piece_phases
 from perfkit_core.compare.slices import Windows, middle_steps, shared_out, slices, whole_run
-from perfkit_core.language.messages import SIDES
-from perfkit_core.language.units import counted, format_ratio
-from perfkit_core.model.schema import DEVICE_WORK, OTHER
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps, step_numbers
 from perfkit_core.views.steps.step_rows import step_rows
 from perfkit_core.views.tables import group

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import Codes
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import GRADIENT_SUFFIX
+from perfkit_core.base.algorithms.arrays import Codes
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.compiled import kernels
 
 FUSED: Final = "fused"

@@ -20,12 +20,12 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import FloatArray, IntArray
-from perfkit_core.assembly.layers import CALL_SEPARATOR, LABEL_SEPARATOR
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import FloatArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.compare.align.operator_owner import owners
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.assembly.layers import CALL_SEPARATOR, LABEL_SEPARATOR
+from perfkit_core.trace.model.trace import Trace
 
 LEAST_LIKENESS: Final = 0.35
 """Two layers match only if their similarity, from 0 to 1, is at least this value."""

@@ -20,13 +20,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.operators.names import family, is_container
 from perfkit_core.compare.slices import Slices
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER, OTHER
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import family, is_container
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, FORWARD, OPTIMIZER, OTHER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.families import event_families
 

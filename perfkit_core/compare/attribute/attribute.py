@@ -21,13 +21,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.algorithms import groupby, nesting, trees
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.language.messages import SIDES, mark
 from perfkit_core.compare.align.layer_match import match_layers
 from perfkit_core.compare.attribute.leaves import CATEGORY, Leaves, leaves
 from perfkit_core.compare.slices import EXCLUSIVE, Windows, middle_steps, shared_out, whole_run
-from perfkit_core.language.messages import SIDES, mark
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import activity, step_rows
 
 STEP, RUN = "step", "run"

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.language.messages import mark, say
 from perfkit_core.compare.attribute.attribute import BESIDE_MEDIAN, with_effects
 from perfkit_core.compare.attribute.leaves import NO_LAYER, OUTSIDE, TRANSLATED, UNLAUNCHED, bare, nothing_before
-from perfkit_core.language.messages import mark, say
 
 TIMES: Final = ("base_ns", "other_ns", "difference_ns")
 SUMMED: Final = (*TIMES, "count_effect_ns", "per_call_effect_ns")

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import NO_ROW, Codes, IntArray
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray
+from perfkit_core.base.language.messages import mark
 from perfkit_core.compare.align.operator_owner import owners, piece_phases
 from perfkit_core.compare.slices import Slices, Windows, categories_of_events, slices
-from perfkit_core.language.messages import mark
-from perfkit_core.model import schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.calls import NO_LAUNCH
 from perfkit_core.views.steps.activity import activities
 

@@ -28,18 +28,18 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.language import units
+from perfkit_core.base.language.messages import say
 from perfkit_core.compare.gate import view_samples
 from perfkit_core.compare.gate.view_samples import Number
 from perfkit_core.compare.statistics import SampleStatistics, step_statistics
 from perfkit_core.errors import UsageError
-from perfkit_core.language import units
-from perfkit_core.language.messages import say
-from perfkit_core.model import columns
-from perfkit_core.model.report_data import Section
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.report import summary
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.reduce import split
-from perfkit_core.report import summary
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.report_data import Section
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 
 Kind = Literal["change", "difference", "budget"]

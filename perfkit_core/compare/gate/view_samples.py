@@ -18,12 +18,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import DEVICE, Column, keys
-from perfkit_core.model.schema import MEMORY
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import plan, profile
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import DEVICE, Column, keys
+from perfkit_core.trace.model.schema import MEMORY
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.tables import concat

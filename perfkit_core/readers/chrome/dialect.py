@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.algorithms.decimals import to_ns
-from perfkit_core.assembly.labels import Collective
-from perfkit_core.assembly.server_steps import ServingStep
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.errors import SourceError
-from perfkit_core.model import schema
+from perfkit_core.trace.assembly.labels import Collective
+from perfkit_core.trace.assembly.server_steps import ServingStep
+from perfkit_core.trace.model import schema
 
 
 class ChromeEvent(msgspec.Struct, gc=False):

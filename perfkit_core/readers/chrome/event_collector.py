@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly import draft, labels, server_steps
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome import reference_rows, row_table
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
@@ -24,6 +22,8 @@ from perfkit_core.readers.chrome.process_ids import ProcessIds
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
 from perfkit_core.readers.chrome.scanned_rows import Portion, Skipped, Translation
 from perfkit_core.readers.chrome.unlabelled import Link
+from perfkit_core.trace.assembly import draft, labels, server_steps
+from perfkit_core.trace.model import schema
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from perfkit_core.base.system import memory_limit
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome import repair
 from perfkit_core.readers.chrome.dialect import DECODER, SCAN_FROM_BYTES, UNDECODABLE, ChromeEvent, Dialect
 from perfkit_core.readers.chrome.scanned_rows import Portion
-from perfkit_core.storage.bytestream import CHUNK_BYTES, Window
-from perfkit_core.system import memory_limit
+from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, Window
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.chunks import ScanAhead

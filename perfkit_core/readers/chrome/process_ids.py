@@ -13,8 +13,8 @@ import re
 import zlib
 from typing import Any, Final
 
-from perfkit_core.assembly.process_ranks import SEVERAL_NUMBERS
 from perfkit_core.readers.chrome.dialect import integer
+from perfkit_core.trace.assembly.process_ranks import SEVERAL_NUMBERS
 
 _BEFORE_NUMBER: Final = re.compile(r"(.*?)(\d{1,15})\D*", re.DOTALL)
 _RANKED: Final = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]|(?<![a-z])(?:rank|worker|[tdpec]p)[ _:=#-]?\d", re.IGNORECASE)
@@ -52,7 +52,7 @@ class ProcessIds:
 
     def rank(self, token: Any) -> int | None:
         """Return the rank that a text says, as in the column ``rank`` before
-        :func:`~perfkit_core.assembly.process_ranks.with_ranks`. Return None for other ids."""
+        :func:`~perfkit_core.trace.assembly.process_ranks.with_ranks`. Return None for other ids."""
         if not isinstance(token, str):
             return None
         if token not in self._ranks:

@@ -12,19 +12,19 @@ from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
+from perfkit_core.base.language.messages import Message, message, plural
+from perfkit_core.base.system import memory_limit
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import Message, message, plural
-from perfkit_core.model import account
-from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.meta import Finding
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome import repair, scanned_rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
-from perfkit_core.storage.bytestream import BYTE_ORDER_MARK
-from perfkit_core.storage.recorded_events import ROW_GROUP
-from perfkit_core.system import memory_limit
+from perfkit_core.trace.model import account
+from perfkit_core.trace.model.account import ReadEvents
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.storage.bytestream import BYTE_ORDER_MARK
+from perfkit_core.trace.storage.recorded_events import ROW_GROUP
 
 AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome import rows
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label, integer
 from perfkit_core.readers.chrome.process_ids import ProcessIds
+from perfkit_core.trace.model import schema
 
 _COUNTER: Final = "C"
 _INTEGERS: Final = ("offset_ns", *rows.ARGUMENT_INTEGERS)

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms import arrays
-from perfkit_core.algorithms.decimals import check_fits, span_ns
-from perfkit_core.assembly.draft import by_time, texts_taken
+from perfkit_core.base.algorithms import arrays
+from perfkit_core.base.algorithms.decimals import check_fits, span_ns
+from perfkit_core.base.runtime import parallel
+from perfkit_core.base.system import memory_limit
 from perfkit_core.readers.chrome.rows import (
     ARGUMENT_TEXTS,
     INTEGERS,
@@ -26,8 +27,7 @@ from perfkit_core.readers.chrome.rows import (
     encoded,
     validity,
 )
-from perfkit_core.runtime import parallel
-from perfkit_core.system import memory_limit
+from perfkit_core.trace.assembly.draft import by_time, texts_taken
 
 _TABLE_BYTES: Final = 64
 """Memory of a row that the conversion needs in addition: the dictionary columns, and the order of the rows."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.arrays import BLOCK, BoolArray, IntArray, spread
+from perfkit_core.base.algorithms.arrays import BLOCK, BoolArray, IntArray, spread
 
 NULL: Final = -(2**63)
 """Stands for null in integer columns. An argument with this value is stored in ``args``, not in its column."""

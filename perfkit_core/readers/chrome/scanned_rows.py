@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect, Label
 from perfkit_core.readers.chrome.process_ids import ProcessIds
 from perfkit_core.readers.chrome.reference_rows import RowLists, as_text, origin_of, thread_of

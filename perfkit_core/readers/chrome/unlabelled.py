@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
-from perfkit_core.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
-from perfkit_core.assembly.labels import replaced
-from perfkit_core.model import schema
-from perfkit_core.model.meta import TraceMeta
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
 from perfkit_core.readers.chrome.dialect import Label
+from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
+from perfkit_core.trace.assembly.labels import replaced
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import TraceMeta
 
 DERIVED: Final = "derived-events"
 """Code of the finding on events that are sums of other events."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from perfkit_core.base.system.paths import is_remote, open_binary
 from perfkit_core.errors import SourceError
-from perfkit_core.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAGIC, open_bytes
-from perfkit_core.system.paths import is_remote, open_binary
+from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAGIC, open_bytes
 
 BATCH_ROWS: Final = 1 << 14
 LEAST_FREE_BYTES: Final = 1 << 30

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Final, NamedTuple
 
-from perfkit_core.model import schema
 from perfkit_core.plugins.contracts import RangeMeaning
 from perfkit_core.readers.nsys.database import Database
 from perfkit_core.readers.nsys.kernel_names import gnu_name
+from perfkit_core.trace.model import schema
 
 LOW_BITS: Final = (1 << 24) - 1
 """A ``globalTid`` holds the thread in its lower 24 bits, the process id in the next 24, and the machine above them."""

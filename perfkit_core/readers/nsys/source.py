@@ -21,24 +21,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms.decimals import check_fits, span_ns
-from perfkit_core.assembly.assemble import assemble_ranks
-from perfkit_core.assembly.draft import RECORDED_TYPES, RecordedEvents
-from perfkit_core.assembly.lost_records import reported
+from perfkit_core.base.algorithms.decimals import check_fits, span_ns
+from perfkit_core.base.language.messages import message, plural
+from perfkit_core.base.system.paths import is_remote
+from perfkit_core.base.system.processes import shell_path
 from perfkit_core.errors import SourceError
-from perfkit_core.language.messages import message, plural
-from perfkit_core.model import schema
-from perfkit_core.model.account import ReadEvents
-from perfkit_core.model.meta import Device, Finding, TraceMeta
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks
 from perfkit_core.readers.chrome.reader import negative_durations, without_start
 from perfkit_core.readers.nsys import event_tables as tables
 from perfkit_core.readers.nsys.database import HINT, Database, may_be_export, opened
-from perfkit_core.system.paths import is_remote
-from perfkit_core.system.processes import shell_path
+from perfkit_core.trace.assembly.assemble import assemble_ranks
+from perfkit_core.trace.assembly.draft import RECORDED_TYPES, RecordedEvents
+from perfkit_core.trace.assembly.lost_records import reported
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.account import ReadEvents
+from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
 
 FORMAT: Final = "nsys"
 MAGIC: Final = b"SQLite format 3\0"

@@ -19,15 +19,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import allocate
+from perfkit_core.base.algorithms.arrays import allocate
+from perfkit_core.base.runtime import parallel
+from perfkit_core.base.system import memory_limit
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect, Label
 from perfkit_core.readers.chrome.scanned_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.scanner import Scanned, Scanner
 from perfkit_core.readers.scanner.tokens import PAD
-from perfkit_core.runtime import parallel
-from perfkit_core.storage.bytestream import Window
-from perfkit_core.system import memory_limit
+from perfkit_core.trace.storage.bytestream import Window
 
 CHUNK_BYTES: Final = 6 << 20
 """Size of a chunk. Threads need Python's lock between chunks, and would wait for each other if chunks were small."""

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit_core.algorithms.addresses import load8, put_bytes
+from perfkit_core.base.algorithms.addresses import load8, put_bytes
+from perfkit_core.base.runtime.compiled import compiled, inlined
+from perfkit_core.base.runtime.primitives import byte, int32, int64, put_byte, put_int32, put_int64
 from perfkit_core.readers.chrome.rows import NULL
 from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.scanner import state, tokens
 from perfkit_core.readers.scanner.state import FULL, intern, number_of, slice_end
 from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, microseconds, past_space, string, value
-from perfkit_core.runtime.compiled import compiled, inlined
-from perfkit_core.runtime.primitives import byte, int32, int64, put_byte, put_int32, put_int64
 
 _QUOTE, _COMMA, _COLON, _MINUS, _ZERO, _NINE = 0x22, 0x2C, 0x3A, 0x2D, 0x30, 0x39
 _OPEN, _CLOSE, _OPEN_LIST, _LETTER_N = 0x7B, 0x7D, 0x5B, 0x6E

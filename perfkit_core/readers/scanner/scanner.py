@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.arrays import allocate
-from perfkit_core.model import schema
+from perfkit_core.base.algorithms.arrays import allocate
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, COPIED, NULL
 from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
+from perfkit_core.trace.model import schema
 
 _MIN_ROWS: Final = 1 << 13
 _MAX_ROWS: Final = 1 << 15

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from perfkit_core.algorithms.addresses import put_bytes
+from perfkit_core.base.algorithms.addresses import put_bytes
+from perfkit_core.base.runtime.compiled import compiled, inlined
+from perfkit_core.base.runtime.primitives import int32, int64, put_int32, put_int64, put_uint64, uint64
 from perfkit_core.readers.scanner.tokens import PAD, equal, hashed
-from perfkit_core.runtime.compiled import compiled, inlined
-from perfkit_core.runtime.primitives import int32, int64, put_int32, put_int64, put_uint64, uint64
 
 FULL: Final = -1
 """Result of :func:`intern` and :func:`number_of` if there is no room for a new item."""

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms.addresses import load8, put_bytes
-from perfkit_core.runtime.compiled import compiled, inlined
-from perfkit_core.runtime.primitives import byte, put_byte, trailing_zeros
+from perfkit_core.base.algorithms.addresses import load8, put_bytes
+from perfkit_core.base.runtime.compiled import compiled, inlined
+from perfkit_core.base.runtime.primitives import byte, put_byte, trailing_zeros
 
 PAD: Final = 16
 

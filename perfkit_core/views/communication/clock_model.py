@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.views.communication.instances import UNMATCHED
 
 SYNCHRONOUS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from perfkit_core.language.messages import Message, Sentence, message
-from perfkit_core.model.columns import MAX, RANK, Column, count, duration, text
-from perfkit_core.model.meta import Finding
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import Message, Sentence, message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import MAX, RANK, Column, count, duration, text
+from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
 from perfkit_core.views.select import check_groupings

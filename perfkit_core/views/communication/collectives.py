@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows

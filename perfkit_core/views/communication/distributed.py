@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import intervals, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, RATIO, added_by, count, duration, key, size
-from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import intervals, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE, RATIO, added_by, count, duration, key, size
+from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.attribution import native_owners
 from perfkit_core.views.communication.instances import communication, instances
 from perfkit_core.views.select import accounted, check_groupings, in_steps, ranks, selected, span

@@ -13,16 +13,16 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.flops.arguments import SIZES, arguments, number_type
-from perfkit_core.flops.work import flat
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import RANK, count, duration, key, operations, share, size
-from perfkit_core.model.schema import BACKWARD
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.flops.arguments import SIZES, arguments, number_type
+from perfkit_core.plugins.flops.work import flat
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import RANK, count, duration, key, operations, share, size
+from perfkit_core.trace.model.schema import BACKWARD
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.communication.instances import DETAILS
 from perfkit_core.views.communication.messages import detailed

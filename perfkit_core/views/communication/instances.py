@@ -24,14 +24,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
-from perfkit_core.assembly.labels import HOST, described
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.assembly.labels import HOST, described
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps, marked, ranks, selected
 from perfkit_core.views.steps.step_rows import step_frame, step_rows
 from perfkit_core.views.tables import integers
@@ -104,7 +104,7 @@ _UNKNOWN: Final = -1
 @once
 def descriptions(trace: Trace) -> pd.DataFrame:
     """Return the recorded descriptions of collectives. The index has the rows of the described events. The columns are
-    the fields of :class:`perfkit_core.assembly.labels.Collective`, None if unknown, and ``call``, the row of the
+    the fields of :class:`perfkit_core.trace.assembly.labels.Collective`, None if unknown, and ``call``, the row of the
     outermost host call around the event or its launch, -1 if none."""
     talk = communication(trace)
     candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)

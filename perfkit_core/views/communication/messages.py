@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.assembly.labels import DEVICE
-from perfkit_core.model.cache import once
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.assembly.labels import DEVICE
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.instances import (
     DETAILS,

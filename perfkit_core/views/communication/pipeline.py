@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import intervals
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.language.messages import Text
-from perfkit_core.model.columns import RANK, count, duration, key, share
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.language.messages import Text
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import RANK, count, duration, key, share
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import POINT_TO_POINT, Partial, instances, together
 from perfkit_core.views.communication.messages import messages
 from perfkit_core.views.communication.point_to_point import NO_MESSAGES

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import count, duration, key, rate, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import count, duration, key, rate, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.communication.collectives import per_second
 from perfkit_core.views.communication.messages import reduce_each

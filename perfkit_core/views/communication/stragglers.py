@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import MAX, MIN, RANK, count, duration, key, share, text
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.model.columns import MAX, MIN, RANK, count, duration, key, share, text
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows, rounded_division

@@ -19,13 +19,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.assembly.lost_records import measured
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
-from perfkit_core.model.schema import DEVICE_WORK, KERNEL, MEMCPY
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.assembly.lost_records import measured
+from perfkit_core.trace.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
+from perfkit_core.trace.model.schema import DEVICE_WORK, KERNEL, MEMCPY
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, select
 from perfkit_core.views.merging import merge_tables
 from perfkit_core.views.steps import step_rows

@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, TEXT, IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
-from perfkit_core.model.schema import KERNEL
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, TEXT, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
+from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.operators.calls import operator_names
 from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals

@@ -8,11 +8,22 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, DEVICE, DEVICE_NAME, KIND, ON_DEVICE, added_by, duration, key, rate, size
-from perfkit_core.model.schema import MEMCPY, MEMSET
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model.columns import (
+    CALLS,
+    DEVICE,
+    DEVICE_NAME,
+    KIND,
+    ON_DEVICE,
+    added_by,
+    duration,
+    key,
+    rate,
+    size,
+)
+from perfkit_core.trace.model.schema import MEMCPY, MEMSET
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.tables import group, integers, texts, without_categoricals

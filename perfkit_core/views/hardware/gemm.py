@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.flops.work import Product
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.columns import OPERATOR_NAME, key
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.flops.work import Product
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import OPERATOR_NAME, key
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators.calls import operator_names

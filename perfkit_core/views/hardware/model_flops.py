@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import BoolArray, FloatArray, IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import RANK, STEP, Column, count, duration, operations, share, text
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import PRODUCT_FAMILIES, family, is_product
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import BoolArray, FloatArray, IntArray
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.operators.names import PRODUCT_FAMILIES, family, is_product
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import RANK, STEP, Column, count, duration, operations, share, text
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
 from perfkit_core.views.modules import layer_flops

@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.flops.arguments import Argument, Tensor, arguments
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model import columns
-from perfkit_core.model.columns import OPERATOR_NAME, SHAPES
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.flops.arguments import Argument, Tensor, arguments
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import OPERATOR_NAME, SHAPES
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators import calls

@@ -14,16 +14,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
-from perfkit_core.flops.peaks import TERA, DevicePeaks, peaks_of, shows_tf32
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.columns import CALLS, Column, Share, duration, key, share
-from perfkit_core.model.meta import Device
-from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, FloatArray, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.flops.peaks import TERA, DevicePeaks, peaks_of, shows_tf32
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.columns import CALLS, Column, Share, duration, key, share
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.devices.kernels import operator_rows

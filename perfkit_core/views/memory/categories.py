@@ -14,15 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import mark
-from perfkit_core.model import architecture
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import key
-from perfkit_core.model.schema import BACKWARD, DATALOADER, FORWARD, MEMORY, NESTED_KINDS, OPTIMIZER
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import family
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.language.messages import mark
+from perfkit_core.base.operators.names import family
+from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import key
+from perfkit_core.trace.model.schema import BACKWARD, DATALOADER, FORWARD, MEMORY, NESTED_KINDS, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING, NEVER, Blocks, MemoryEvents
 

@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import BoolArray, IntArray
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.cache import once
-from perfkit_core.model.meta import ALL_THREADS, PROFILE_MEMORY
-from perfkit_core.model.schema import MEMORY, STATE
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.meta import ALL_THREADS, PROFILE_MEMORY
+from perfkit_core.trace.model.schema import MEMORY, STATE
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import selected
 from perfkit_core.views.steps.step_rows import step_rows
 

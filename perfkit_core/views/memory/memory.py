@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
-from perfkit_core.language.messages import mark
-from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, added_by, count, key, size
-from perfkit_core.model.schema import STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
+from perfkit_core.base.language.messages import mark
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
+from perfkit_core.trace.model.columns import DEVICE_NAME, OPERATOR_NAME, added_by, count, key, size
+from perfkit_core.trace.model.schema import STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping, select
 from perfkit_core.views.memory.events import MemoryEvents, explain_empty, memory_events
 from perfkit_core.views.operators import calls

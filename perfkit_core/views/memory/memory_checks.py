@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.columns import DEVICE_NAME, RANK, count, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, RANK, count, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory.events import MISSING, blocks, explain_empty, levels, memory_events, pool_table
 from perfkit_core.views.select import selected
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import Text, message
-from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, added_by, count, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, added_by, count, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import NEVER, StepEnds
 from perfkit_core.views.memory.memory import by_owner, chosen

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import matches
-from perfkit_core.language.messages import mark
-from perfkit_core.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, RATIO, added_by, count, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import matches
+from perfkit_core.base.language.messages import mark
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, OPERATOR_NAME, RANK, RATIO, added_by, count, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING
 from perfkit_core.views.memory.memory import by_owner

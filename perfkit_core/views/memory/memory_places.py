@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.model.columns import DEVICE_NAME, POSITION, RANK, Column, count, share, size
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, POSITION, RANK, Column, count, share, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING, memory_events
 from perfkit_core.views.memory.memory import chosen, innermost, names

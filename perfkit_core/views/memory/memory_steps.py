@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE_NAME, RANK, count, key, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.columns import DEVICE_NAME, RANK, count, key, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import MISSING, StepEnds
 from perfkit_core.views.select import accounted, in_steps

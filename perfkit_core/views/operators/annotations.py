@@ -6,12 +6,12 @@ from typing import Final
 
 import pandas as pd
 
-from perfkit_core.assembly.layers import labelled
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
-from perfkit_core.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.assembly.layers import labelled
+from perfkit_core.trace.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
+from perfkit_core.trace.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.operators import GROUPINGS, SPAN_COLUMNS, span_table
 from perfkit_core.views.steps import step_rows
 

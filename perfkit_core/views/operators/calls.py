@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import (
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import (
     NO_ROW,
     BoolArray,
     Codes,
@@ -28,11 +28,11 @@ from perfkit_core.algorithms.arrays import (
     matches,
     new_array,
 )
-from perfkit_core.language.messages import mark
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
-from perfkit_core.model.trace import Trace
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.base.language.messages import mark
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import DEVICE_WORK, NESTED_KINDS, OPERATOR_DETAIL, OPERATOR_KINDS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.select import marked, threads
 from perfkit_core.views.tables import texts

@@ -14,18 +14,18 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.assembly.kernel_calls import NO_CALL, origins
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import CALLS, CPU, DEVICE, FIRST, HOST, NAME, ON_DEVICE, Share, added_by, share
-from perfkit_core.model.compiled_graph import KernelCall
-from perfkit_core.model.schema import KERNEL
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.assembly.kernel_calls import NO_CALL, origins
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, FIRST, HOST, NAME, ON_DEVICE, Share, added_by, share
+from perfkit_core.trace.model.compiled_graph import KernelCall
+from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping, select
 from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals
 

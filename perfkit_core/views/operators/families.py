@@ -17,14 +17,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
-from perfkit_core.language.messages import mark, message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.cache import once
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import FAMILIES, family, kernel_family
+from perfkit_core.base.algorithms import nesting, trees
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
+from perfkit_core.base.language.messages import mark, message
+from perfkit_core.base.operators.names import FAMILIES, family, kernel_family
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.operators import calls

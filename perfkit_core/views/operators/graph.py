@@ -18,14 +18,14 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.cache import once
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import GRADIENT_SUFFIX
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
+from perfkit_core.base.language.messages import message
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.select import check_groupings, marked, selected, step_numbers, threads

@@ -12,13 +12,24 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, nesting
-from perfkit_core.algorithms.arrays import filled
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, KIND, ON_DEVICE, OPERATOR_NAME, Share, added_by, share
-from perfkit_core.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, nesting
+from perfkit_core.base.algorithms.arrays import filled
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model.columns import (
+    CALLS,
+    CPU,
+    DEVICE,
+    HOST,
+    KIND,
+    ON_DEVICE,
+    OPERATOR_NAME,
+    Share,
+    added_by,
+    share,
+)
+from perfkit_core.trace.model.schema import ANNOTATION, DEVICE_WORK, OPERATOR, OPERATOR_DETAIL, RUNTIME
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping, select
 from perfkit_core.views.operators import calls
 from perfkit_core.views.steps import step_rows

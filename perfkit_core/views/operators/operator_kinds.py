@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, trees
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, trees
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model import columns
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.operators import calls, operators
 from perfkit_core.views.tables import Groups, categorical, group, integers, ratio, without_categoricals

@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting, trees
-from perfkit_core.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting, trees
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping
 from perfkit_core.views.operators import calls
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops

@@ -1,7 +1,7 @@
 """FLOPs and bytes of each operator of a trace, from its recorded arguments.
 
-An operator counts if its arguments determine its FLOPs (:mod:`perfkit_core.flops`). Operators inside a counted operator
-are a part of it and do not count again. Not counted are
+An operator counts if its arguments determine its FLOPs (:mod:`perfkit_core.plugins.flops`). Operators inside a counted
+operator are a part of it and do not count again. Not counted are
 
 - wrappers: operators that only call others, such as autograd nodes,
 - logical operators, whose recorded shapes are not those of the tensors that are computed (:func:`_logical`),
@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.algorithms import groupby, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.flops.registry import WRAPPER, OperatorFormula, by_canonical_name
-from perfkit_core.flops.work import Work
-from perfkit_core.model.cache import once
-from perfkit_core.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, RUNTIME
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import is_product
+from perfkit_core.base.algorithms import groupby, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.operators.names import is_product
+from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.plugins.flops.registry import WRAPPER, OperatorFormula, by_canonical_name
+from perfkit_core.plugins.flops.work import Work
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, RUNTIME
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 
 _VALUES: Final = r'"Concrete Inputs": ?(?P<values>\[(?:"(?:[^"\\]|\\.)*"(?:, ?)?)*\])'

@@ -15,15 +15,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled, spread
-from perfkit_core.language.messages import message
-from perfkit_core.model import columns, schema
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import DEVICE, HOST, Share, size
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled, spread
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, NativeTables, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import DEVICE, HOST, Share, size
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping, select
 from perfkit_core.views.memory.events import counted_bytes, memory_events
 from perfkit_core.views.operators import calls

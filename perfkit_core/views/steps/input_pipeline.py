@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, groupby, intervals, nesting
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import count, duration, share, size, text
-from perfkit_core.model.schema import MEMCPY
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, groupby, intervals, nesting
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import count, duration, share, size, text
+from perfkit_core.trace.model.schema import MEMCPY
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import OF_STEP, chosen_steps, position, step_frame, step_rows
 

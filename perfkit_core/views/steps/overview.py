@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import arrays, groupby, intervals
-from perfkit_core.assembly import lost_records
-from perfkit_core.language.messages import message
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
-from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, KINDS
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import arrays, groupby, intervals
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.assembly import lost_records
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
+from perfkit_core.trace.model.schema import COMMUNICATION, DEVICE_WORK, KINDS
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.attribution import native_counted
 from perfkit_core.views.communication.distributed import distinct, native_communication

@@ -26,13 +26,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.assembly.lost_records import incomplete_steps, lost_records
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, duration, key
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.assembly.lost_records import incomplete_steps, lost_records
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import DEVICE, duration, key
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities, exclusive_ns, has_device_work
 from perfkit_core.views.tables import integers, with_columns

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.model.columns import duration
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import duration
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select, tables
 from perfkit_core.views.communication.instances import needs_several_ranks
 from perfkit_core.views.steps import partition

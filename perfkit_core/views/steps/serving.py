@@ -1,7 +1,7 @@
 """View ``serving``: the steps of an inference server, by what they compute (prefill, decode, both, denoising).
 
 The names of the ranges say what a step computes. The time of a step and the gap before it are defined in
-:mod:`perfkit_core.assembly.server_steps`. They are unknown for the first step.
+:mod:`perfkit_core.trace.assembly.server_steps`. They are unknown for the first step.
 
 - Busy: union of the device work that the step launched.
 - Shares of families: device time of the family, divided by all device time that the steps launched.
@@ -16,16 +16,27 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.algorithms.arrays import NO_ROW
-from perfkit_core.assembly.graph_capture import replayed
-from perfkit_core.assembly.lost_records import incomplete_steps
-from perfkit_core.assembly.server_steps import KINDS, serving_steps
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import DEVICE, DUR, RANK, Average, Column, count, description, duration, key, share
-from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals
+from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.assembly.graph_capture import replayed
+from perfkit_core.trace.assembly.lost_records import incomplete_steps
+from perfkit_core.trace.assembly.server_steps import KINDS, serving_steps
+from perfkit_core.trace.model.columns import (
+    DEVICE,
+    DUR,
+    RANK,
+    Average,
+    Column,
+    count,
+    description,
+    duration,
+    key,
+    share,
+)
+from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.operators.families import event_families

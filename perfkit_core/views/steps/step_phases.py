@@ -27,14 +27,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals, nesting
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.language.messages import message
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
-from perfkit_core.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPTIMIZER, OTHER, PHASES, STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals, nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
+from perfkit_core.trace.model.schema import (
+    DATALOADER,
+    DEVICE_WORK,
+    KERNEL,
+    NESTED_KINDS,
+    OPTIMIZER,
+    OTHER,
+    PHASES,
+    STEP,
+)
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, tables
 from perfkit_core.views.select import in_steps, marked, rank_codes, threads, union_ns
 from perfkit_core.views.steps.step_rows import chosen_steps, native_steps, position, step_rows

@@ -12,14 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.algorithms.arrays import NO_ROW, BoolArray, IntArray
-from perfkit_core.model.cache import once
-from perfkit_core.model.columns import DUR, MAX, MIN, RANK, RATIO, Average, Column, Share, by_name, count, duration, key
-from perfkit_core.model.schema import DEVICE_WORK, OTHER, STEP
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.plugins.contracts import Reduction, ViewRequest
-from perfkit_core.runtime.compiled import Out, compiled
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.columns import (
+    DUR,
+    MAX,
+    MIN,
+    RANK,
+    RATIO,
+    Average,
+    Column,
+    Share,
+    by_name,
+    count,
+    duration,
+    key,
+)
+from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER, STEP
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, select
 from perfkit_core.views.tables import concat, ratio, rounded_division
 

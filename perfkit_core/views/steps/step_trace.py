@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.language.messages import message
-from perfkit_core.model.columns import duration, key, text
-from perfkit_core.model.schema import BACKWARD, FORWARD, PHASES
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby
+from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import duration, key, text
+from perfkit_core.trace.model.schema import BACKWARD, FORWARD, PHASES
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import step_phases, step_rows
 
 IN_STEPS: Final = (

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import groupby, intervals
-from perfkit_core.assembly.lost_records import incomplete_steps
-from perfkit_core.assembly.steps import WITHOUT_STEPS
-from perfkit_core.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
-from perfkit_core.model.schema import DEVICE_WORK, OTHER, PHASES
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.trace.assembly.lost_records import incomplete_steps
+from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
+from perfkit_core.trace.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
+from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER, PHASES
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
 from perfkit_core.views.tables import concat, integers

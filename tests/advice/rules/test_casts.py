@@ -8,7 +8,7 @@ import torch
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.casts import casts, differ, find
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.on_trace_ready import place, take
 from perfkit_torch.operator_names import operator_name as torch_name

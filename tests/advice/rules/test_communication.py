@@ -15,7 +15,7 @@ from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.accumulation_sync import find as every_pass
 from perfkit_core.advice.rules.data_parallel import find as replicas
 from perfkit_core.advice.rules.exposed_communication import find as exposed
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.events import device, host, trace

@@ -9,8 +9,8 @@ import pytest
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.recompilation import find as compiled_again
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.paddle_executor import run_in_one_thread
 

@@ -8,9 +8,9 @@ from perfkit_core.advice.rules.cpu_fallback import find as host_fallback
 from perfkit_core.advice.rules.fill_then_copy import find as filled_on_host
 from perfkit_core.advice.rules.pageable_copies import find as pageable_copies
 from perfkit_core.advice.rules.ping_pong_copies import find as round_trips
-from perfkit_core.calibration.bench import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
-from perfkit_core.model.meta import Device
+from perfkit_core.measure.calibration.bench import LARGE, SMALL, SOURCE, Calibration, Measurement, copy_name
 from perfkit_core.replay.transforms import Quantity
+from perfkit_core.trace.model.meta import Device
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 TO = {"torch": "aten::to", "paddle": "memcpy_h2d"}
@@ -82,7 +82,7 @@ def test_factor_from_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     times = ((SMALL, 0.0), (LARGE, LARGE / 50))
     copies = tuple(Measurement(copy_name("htod", size, True), ns, ns, ns, 9) for size, ns in times)
     measured = Calibration("fw", "1", "cpu", 2, "H200", 2, "today", copies)
-    monkeypatch.setattr("perfkit_core.calibration.calibrate.newest", lambda framework, device: measured)
+    monkeypatch.setattr("perfkit_core.measure.calibration.calibrate.newest", lambda framework, device: measured)
     slow = steps([call("cudaMemcpyAsync", 0, 52, 1), copy("HtoD pageable", 2_000_000, 2, 400, 1)])
     (candidate,) = found(pageable_copies, slow.with_meta(devices=(Device("cuda:0", "H200"),)))
     (factor_,) = [one for one in candidate.assumptions if one.name == "copy_factor"]

@@ -9,7 +9,7 @@ import pytest
 from perfkit_core import load
 from perfkit_core.advice.advice import Advices
 from perfkit_core.advice.engine import advise
-from perfkit_core.language.messages import english
+from perfkit_core.base.language.messages import english
 from tests.support.server_trace import Server, decode_and_prefill
 
 RULES = ("decode-gap", "decode-without-graph", "small-decode-batch")

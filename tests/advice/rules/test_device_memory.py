@@ -9,8 +9,8 @@ import pytest
 
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.device_malloc import find as device_malloc
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not
 from tests.support.events import device, host, trace
 

@@ -10,10 +10,10 @@ import pytest
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.explain import report
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.renderers import text
 from perfkit_core.readers.load import load
-from perfkit_core.renderers import text
 from perfkit_core.replay.batches import begins_epoch, loads
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import Rows, found, predicted, why_not
 from tests.support.events import host, trace
 

@@ -21,8 +21,8 @@ from perfkit_core.advice.rules.repeated_forward import find as repeated
 from perfkit_core.advice.rules.save_each_step import find as saving
 from perfkit_core.advice.rules.tensors_from_lists import find as conversions
 from perfkit_core.advice.rules.too_few_threads import find as threads
-from perfkit_core.model.frame_samples import FrameSamples
-from perfkit_core.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.model.frame_samples import FrameSamples
+from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 WORDS = {

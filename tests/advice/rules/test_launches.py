@@ -6,7 +6,7 @@ import pytest
 
 from perfkit_core.advice.rules.elementwise_chain import find as chains
 from perfkit_core.advice.rules.launch_bound import find as launch_bound
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 NAME = {"torch": "aten::add", "paddle": "add dygraph"}

@@ -15,9 +15,9 @@ from perfkit_core.advice.rules.loader_workers import find as no_workers
 from perfkit_core.advice.rules.low_device_utilisation import find as low_utilisation
 from perfkit_core.advice.rules.more_workers import find as more_workers
 from perfkit_core.advice.rules.outlier_steps import find as outliers
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Shorten
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
 from tests.support.events import host, trace
 
@@ -80,7 +80,7 @@ def test_cores_are_named_where_workers_are_too_few() -> None:
 
 def test_a_recording_of_this_process_has_its_cores(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from perfkit_core.system.machine import usable_cpus
+    from perfkit_core.base.system.machine import usable_cpus
     from perfkit_torch import trace_handler
 
     handler = trace_handler(tmp_path)

@@ -10,8 +10,8 @@ from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.select_loop import find as select_loops
 from perfkit_core.advice.rules.select_loop import find_rounds
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
 
 WORDS = {

@@ -9,8 +9,8 @@ import pytest
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.memory_near_limit import find, peaks
-from perfkit_core.model.meta import Device
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.meta import Device
 from tests.support.events import host, trace
 
 GPU = Device("cuda:0", "NVIDIA A100", 1000)

@@ -12,8 +12,8 @@ from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.per_tensor_optimizer import find as per_tensor
 from perfkit_core.advice.rules.per_tensor_optimizer import tensors_of
 from perfkit_core.advice.rules.zero_fill_gradients import find as zeroed_gradients
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
 
 SPAN = {"torch": "Optimizer.step#AdamW.step", "paddle": "Optimization Step"}

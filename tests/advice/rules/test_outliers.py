@@ -11,8 +11,8 @@ from perfkit_core.advice.remedies import remedied
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.advice.thresholds import overridden
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
 US = 1000

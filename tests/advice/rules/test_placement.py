@@ -8,9 +8,9 @@ import pytest
 
 from perfkit_core.advice.rules.host_tensor_in_graph import find as host_tensors
 from perfkit_core.advice.rules.tiny_ops_on_device import find as tiny_operators
-from perfkit_core.calibration.bench import SOURCE, Calibration, Measurement
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
+from perfkit_core.measure.calibration.bench import SOURCE, Calibration, Measurement
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
 
 MADE = {"torch": "aten::fill_", "paddle": "full dygraph"}
@@ -157,7 +157,9 @@ def test_host_times_of_the_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both operators take 5 µs on the host according to the calibration, so the step takes 5 + 5 + 1 + 40 µs. The
     calibration is not used for recordings of other devices."""
     measured = {"H200": calibration(5_000)}
-    monkeypatch.setattr("perfkit_core.calibration.calibrate.newest", lambda framework, device: measured.get(device))
+    monkeypatch.setattr(
+        "perfkit_core.measure.calibration.calibrate.newest", lambda framework, device: measured.get(device)
+    )
     here = of_device(steps(control_flow("torch")), "H200")
     (candidate,) = found(tiny_operators, here)
     assert predicted(here, candidate)[1] == 51_000

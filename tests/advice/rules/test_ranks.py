@@ -9,7 +9,7 @@ import pytest
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.rank_skew import find as skewed
-from perfkit_core.model.trace import Trace, concat_traces
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL
 

@@ -10,10 +10,10 @@ from perfkit_core.advice.matrix_products import by_peaks, tensor_cores_of
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Quantity
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, MI300, P100, V100, Op, training

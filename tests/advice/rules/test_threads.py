@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfkit_core.advice.rules.thread_oversubscription import find as oversubscribed
-from perfkit_core.model.timed_steps import TimedStep, TimedSteps
-from perfkit_core.model.trace import Trace
+from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import found, op, predicted, steps, why_not
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from perfkit_core.storage import checksums
+from perfkit_core.trace.storage import checksums
 
 Timeline = dict[str, Any]
 Change = Callable[[Timeline], None]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfkit_core.advice.rule_input import Candidate, RuleInput
-from perfkit_core.model.schema import KERNEL
 from perfkit_core.plugins.contracts import Remedy, Rule
 from perfkit_core.replay.transforms import Remove
+from perfkit_core.trace.model.schema import KERNEL
 
 NAME = "TransData"
 

@@ -7,11 +7,11 @@ from typing import BinaryIO
 import numpy as np
 import pandas as pd
 
-from perfkit_core.algorithms import intervals
-from perfkit_core.model.columns import CALLS, DEVICE, duration, key
-from perfkit_core.model.schema import KERNEL
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms import intervals
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, View, ViewRequest
+from perfkit_core.trace.model.columns import CALLS, DEVICE, duration, key
+from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.trace.model.trace import Trace
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:

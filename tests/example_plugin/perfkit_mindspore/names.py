@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core.model import schema
-from perfkit_core.operators.names import GRADIENT_SUFFIX
+from perfkit_core.base.operators.names import GRADIENT_SUFFIX
+from perfkit_core.trace.model import schema
 
 _FORWARD: Final = {
     "MatMul": "matmul",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfkit_core.assembly.assemble import assemble
-from perfkit_core.model.meta import Device, TraceMeta
-from perfkit_core.model.trace import Trace
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import ChromeFile, file_findings
+from perfkit_core.trace.assembly.assemble import assemble
+from perfkit_core.trace.model.meta import Device, TraceMeta
+from perfkit_core.trace.model.trace import Trace
 from perfkit_mindspore.dialect import DEVICE, MindSporeDialect, with_stream
 from perfkit_mindspore.names import operator_name
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import clocks, collectives, instances, stragglers
 from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import bus_factors, size_class

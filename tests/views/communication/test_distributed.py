@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import distributed
 from perfkit_core.views.steps import partition
 from tests.support.events import device, host, trace

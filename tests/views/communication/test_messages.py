@@ -10,9 +10,9 @@ import msgspec
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import imbalance, pipeline, point_to_point, stragglers
 from perfkit_core.views.communication.messages import messages
 from tests.support.events import device, host, trace

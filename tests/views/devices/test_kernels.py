@@ -7,9 +7,9 @@ import json
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import kernels, memcpy
 from perfkit_core.views.operators import memory_manipulation
 from tests.support.events import device, host, trace

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.cli.main import main
-from perfkit_core.model.meta import Device
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.meta import Device
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.hardware import gemm, model_flops, roofline
 from tests.support.events import device, host, trace
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
 from tests.support.events import host, trace
 

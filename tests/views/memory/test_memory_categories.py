@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from perfkit_core.api import summarize
-from perfkit_core.model import architecture
-from perfkit_core.model.architecture import Architecture, Layer, Parameter
-from perfkit_core.model.schema import NESTED_KINDS
-from perfkit_core.model.trace import Trace
+from perfkit_core.output.report import pictures
 from perfkit_core.readers.load import load
-from perfkit_core.report import pictures
+from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model.architecture import Architecture, Layer, Parameter
+from perfkit_core.trace.model.schema import NESTED_KINDS
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 
 KEPT = 10**9

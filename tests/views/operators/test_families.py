@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
 from perfkit_core.views.merging import reduction
 from tests.support.events import device, host, trace

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.algorithms.arrays import IntArray
-from perfkit_core.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR
-from perfkit_core.model.trace import Trace
+from perfkit_core.base.algorithms.arrays import IntArray
+from perfkit_core.trace.model.schema import COMMUNICATION, DEVICE_WORK, OPERATOR
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.families import event_families
 
 OPERATORS_AT_LEAST = 0.99

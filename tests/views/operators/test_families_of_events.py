@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import perfkit_core as perfkit
-from perfkit_core.model.schema import DEVICE_WORK
-from perfkit_core.model.trace import Trace
-from perfkit_core.operators.names import family, kernel_family
+from perfkit_core.base.operators.names import family, kernel_family
+from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.families import _GENERIC, event_families
 from tests.support.events import device, host, trace
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import graph
 from tests.support.events import device, host, trace
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.api import summarize
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import operator_kinds, operator_tree
 from tests.support.events import device, host, trace
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import families, operators
 from tests.support.events import device, host, trace

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit_core.algorithms import intervals
+from perfkit_core.base.algorithms import intervals
 from perfkit_core.views.steps.activity import exclusive_ns
 
 Pairs = list[tuple[int, int]]

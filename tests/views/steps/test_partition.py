@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
 from tests.support.events import device, host, trace

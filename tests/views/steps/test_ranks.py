@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import perfkit_core
-from perfkit_core.model.trace import concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import concat_traces
 from perfkit_core.views.steps import partition, ranks
 from tests.support.ranks import collective, rank
 

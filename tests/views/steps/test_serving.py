@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core import load, summarize
 from perfkit_core.cli.main import main
-from perfkit_core.report.server_headline import sentences
+from perfkit_core.output.report.server_headline import sentences
 from tests.support.server_trace import Server, decode_and_prefill
 
 

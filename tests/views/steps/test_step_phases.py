@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perfkit_core.model.trace import Trace, concat_traces
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.devices import device as device_view
 from perfkit_core.views.steps import overview, step_phases
 from tests.support.events import device, host, trace

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.model.trace import Trace
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import step_trace
 from tests.support.events import codes, host, trace
 

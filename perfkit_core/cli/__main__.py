@@ -1,9 +1,0 @@
-"""Run ``perfkit`` as ``python -m perfkit_core.cli``."""
-
-from __future__ import annotations
-
-import sys
-
-from perfkit_core.cli.main import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""Measurements on this machine: of changes (``verify``), and of small operations (``calibration``)."""

@@ -1,0 +1,1 @@
+"""From tables to text: reports are made of sections (``report``), which renderers format (``renderers``)."""

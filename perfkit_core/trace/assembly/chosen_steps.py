@@ -1,0 +1,104 @@
+"""Steps that the user chooses in a recording: each range with a given name becomes a step (``--step-on RANGE``)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, matches
+from perfkit_core.base.language.messages import plural
+from perfkit_core.errors import UsageError
+from perfkit_core.trace.assembly import lost_records, steps
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import Finding, united
+from perfkit_core.trace.model.trace import Trace
+
+_RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
+_OF_STEPS: Final = frozenset(
+    {
+        steps.NO_STEPS, steps.PARTIAL, steps.EMPTY, "overlapping-steps", "repeated-step-numbers",
+        *lost_records.CODES, lost_records.CUT_OFF,
+    }
+)  # fmt: skip
+"""Codes of findings that name recorded steps, which are replaced."""
+_NUMBER: Final = re.compile(r"(\d{1,18})\D?$")
+
+
+def with_steps_on(trace: Trace, pattern: str) -> Trace:
+    """Return the trace with the ranges named ``pattern`` as steps, instead of the recorded steps.
+
+    ``pattern`` is the name of a range or operator, or else an RE2 pattern that matches anywhere in the name. Of nested
+    matches, only the outermost are steps. If the names of a rank's ranges end with different numbers, these are the
+    step numbers; otherwise the ranges are numbered from 0. Raises UsageError if a rank has no such range.
+    """
+    mask = _matching(trace, pattern)
+    mask &= ~nesting.lies_in(trace.ints("parent"), mask)
+    kinds = trace.codes("kind")
+    values = [*dict.fromkeys([*kinds.values, schema.STEP, schema.ANNOTATION])]
+    codes = kinds.codes.copy()
+    codes[trace.host & trace.rows("kind", schema.STEP)] = values.index(schema.ANNOTATION)
+    codes[mask] = values.index(schema.STEP)
+    names = trace.codes("name")
+    number = np.full(len(trace), -1, np.int64)
+    of_rank = trace.ints("rank")
+    ranks = np.unique(of_rank)
+    for rank in ranks:
+        rows = np.flatnonzero(mask & (of_rank == rank))
+        if not len(rows):
+            scope = f"rank {rank}" if len(ranks) > 1 else "the recording"
+            raise UsageError(f"--step-on {pattern!r}: {scope} has no such range", _ranges_hint(trace))
+        number[rows] = _numbers([names.values[code] for code in names.codes[rows]])
+    kind = pa.DictionaryArray.from_arrays(codes, pa.array(values, pa.string()))
+    changed = trace.with_columns(kind=kind).with_ints(step=number)
+    step, findings = number.copy(), []
+    for rank in ranks:
+        rows = np.flatnonzero(of_rank == rank)
+        step[rows], warnings = steps.assign_steps(_part(changed, rows))
+        findings.append(((int(rank),), warnings))
+    text = plural(
+        "1 range that matches {wanted} is a step (--step-on)",
+        "{n} ranges that match {wanted} are the steps (--step-on)",
+        int(mask.sum()),
+        wanted=pattern,
+    )
+    unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
+    # measured step times of the recorded steps do not belong to the chosen ones
+    chosen = changed.with_ints(step=step).with_meta(timed={})
+    quality = (*unrelated, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
+    return replace(chosen, quality=quality)
+
+
+def _matching(trace: Trace, pattern: str) -> BoolArray:
+    names = trace.codes("name")
+    ranges = trace.host & trace.rows("kind", *_RANGES)
+    exact: BoolArray = ranges & trace.rows("name", pattern)
+    return exact if exact.any() else ranges & names.lookup(matches(names.values, pattern), False)
+
+
+def _numbers(names: list[str]) -> list[int]:
+    numbers = [match and int(match[1]) for match in map(_NUMBER.search, names)]
+    return [*range(len(names))] if None in numbers or len(set(numbers)) < len(names) else [n or 0 for n in numbers]
+
+
+def _part(trace: Trace, rows: IntArray) -> Trace:
+    """Return the rows of one rank, with the columns that the assignment of steps reads."""
+    new_row = np.full(len(trace) + 1, NO_ROW, np.int64)
+    new_row[rows] = np.arange(len(rows))
+    columns = {name: trace.pick(name, rows) for name in ("kind", "device", "start_ns", "dur_ns", "step")}
+    columns["launched_by"] = pa.array(new_row[trace.ints("launched_by")[rows]])
+    return Trace(pa.table(columns), trace.meta)
+
+
+def _ranges_hint(trace: Trace) -> str:
+    names, labels = trace.codes("name"), trace.host & trace.rows("kind", schema.ANNOTATION, schema.STEP)
+    common = Counter(names.codes[labels].tolist()).most_common(3)
+    shown = ", ".join(names.values[code] for code, _ in common)
+    return (
+        f"ranges in the recording: {shown}, … (--view annotations lists all)" if shown else "it has no labelled range"
+    )

@@ -1,0 +1,167 @@
+"""The recorded columns of a trace before assembly, and the order of the event table.
+
+Events are sorted by start. Events with equal starts are sorted by descending duration, then by recorded order. Parents
+therefore precede their children, and algorithms on trees need only one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.base.algorithms.addresses import reordered
+from perfkit_core.base.algorithms.arrays import (
+    BLOCK,
+    NO_ROW,
+    OFFSETS_END,
+    IntArray,
+    constant,
+    joined,
+    nullable,
+    to_int64,
+)
+from perfkit_core.base.runtime import parallel
+from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import ROW_REFERENCES, Columns
+
+EXTERNAL: Final = "external"
+"""Name of the column with the id that an operator shares with its launches and device work."""
+LAYER: Final = "layer"
+"""Name of the column with the last part of a layer's module path, for example ``Conv2d_3``."""
+FRAME, CALLER = "frame", "caller"
+"""Names of the columns with the number of a Python frame, and the number of the frame that called it."""
+RECORDED_TYPES: Final[Mapping[str, pa.DataType]] = {
+    **{column.name: column.type for column in schema.COLUMNS},
+    EXTERNAL: pa.int64(),
+    LAYER: schema.SCHEMA.field("module").type,
+}
+"""Types of the columns that a source may record, by name."""
+_SLICE: Final = 1 << 20
+"""Number of rows per array if the texts do not fit into one array."""
+
+
+@dataclass(slots=True)
+class RecordedEvents:
+    """Recorded events in any order. Assembly moves the columns out, so that memory holds only one copy of them.
+
+    - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
+      mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional, and so are FRAME and CALLER.
+    - ``parent`` has the row of each row's parent, or -1. If it is None, parents are computed from the times.
+    """
+
+    columns: pa.Table
+    parent: IntArray | None = None
+
+    def pop_columns(self) -> dict[str, pa.ChunkedArray]:
+        """Return the columns by name, and remove them from this object. The caller frees a column by dropping it."""
+        columns = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
+        self.columns = self.columns.schema.empty_table()
+        return columns
+
+
+def integers(columns: pa.Table, name: str) -> IntArray:
+    """Return a copy of an integer column, shape (rows,), with -1 for null, and for all rows if it is missing."""
+    if name not in columns.column_names:
+        return np.full(columns.num_rows, NO_ROW)
+    return to_int64(columns[name].chunks, columns.num_rows, NO_ROW).copy()
+
+
+def with_integers(columns: pa.Table, name: str, values: IntArray) -> pa.Table:
+    """Return the table with an integer column. Negative values become null."""
+    column = nullable(values)
+    at = columns.schema.get_field_index(name)
+    return columns.set_column(at, name, column) if at >= 0 else columns.append_column(name, column)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftColumns(Columns):
+    """The columns of an event table before assembly. ``recorded`` has the recorded columns. All other columns are
+    constant: ``rank`` in the column rank, -1 in the columns parent and launched_by, null in the rest."""
+
+    count: int
+    recorded: Mapping[str, pa.ChunkedArray]
+    rank: int | None
+
+    @property
+    def num_rows(self) -> int:
+        return self.count
+
+    def has_values(self, name: str) -> bool:
+        return name in self.recorded or self._default(name) is not None
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        column = self.recorded.get(name)
+        return constant(self._default(name), RECORDED_TYPES[name], self.num_rows) if column is None else column
+
+    def _default(self, name: str) -> int | None:
+        if name == "rank":
+            return self.rank
+        return NO_ROW if name in ROW_REFERENCES else None
+
+
+def by_time(start_ns: IntArray, dur_ns: IntArray) -> IntArray | None:
+    """Return the row numbers, sorted as the event table requires, shape (rows,). None if they are already sorted."""
+    falls = start_ns[1:] < start_ns[:-1]
+    ties = start_ns[1:] == start_ns[:-1]
+    if not falls.any() and not (ties & (dur_ns[1:] > dur_ns[:-1])).any():
+        return None
+    order = np.argsort(start_ns, kind="stable")  # merge sort is fast here, because long runs of rows are already sorted
+    tied = np.zeros(len(order) + 1, np.bool_)
+    for begin in range(0, len(order), BLOCK):  # in blocks, because all start times do not fit into the cache
+        ordered = start_ns[order[begin : begin + BLOCK + 1]]
+        np.equal(ordered[1:], ordered[:-1], out=tied[begin + 1 : begin + len(ordered)])
+    at = np.flatnonzero(tied[1:] | tied[:-1])
+    if len(at):
+        rows = order[at]
+        order[at] = rows[np.lexsort((-dur_ns[rows], start_ns[rows]))]
+    return order
+
+
+def arranged(
+    columns: dict[str, pa.ChunkedArray], types: Mapping[str, pa.DataType], order: IntArray | None
+) -> dict[str, pa.ChunkedArray]:
+    """Return the columns, converted to ``types`` and sorted by ``order`` (None: not sorted). Except for strings, each
+    has one chunk. Each column is removed from ``columns`` when it is converted, so that its memory can be reused."""
+    rows = None if order is None else pa.array(order)
+
+    def convert(name: str) -> pa.ChunkedArray:
+        column, of_type = columns.pop(name), types[name]
+        if pa.types.is_string(column.type) and column.type == of_type:
+            return column if order is None else texts_taken(column, order)
+        values = joined(column)
+        if order is not None and values.null_count == 0 and pa.types.is_integer(values.type):
+            values = pa.array(values.to_numpy()[order])  # faster than Arrow's take
+        elif order is not None:
+            values = values.take(rows)
+        if pa.types.is_dictionary(of_type) and not pa.types.is_dictionary(values.type):
+            values = values.cast(pa.string()).dictionary_encode()
+        return pa.chunked_array([values if values.type == of_type else values.cast(of_type)], of_type)
+
+    if len(types) < 2 or len(next(iter(columns.values()))) < parallel.WORTH_ROWS:
+        return {name: convert(name) for name in types}
+    return dict(zip(types, parallel.in_order(convert, types), strict=True))  # Arrow releases Python's global lock
+
+
+def texts_taken(
+    column: pa.ChunkedArray, order: IntArray | None, instead: Mapping[int, str | None] = MappingProxyType({})
+) -> pa.ChunkedArray:
+    """Return the texts of the rows in ``order``, or of all rows if ``order`` is None. The caller ensures that
+    ``order`` has no duplicates. ``instead`` maps rows of the column to replacement texts."""
+    order = np.arange(len(column)) if order is None else order
+    replacements = pa.chunked_array([list(instead.values())], column.type)
+    if column.nbytes + replacements.nbytes <= OFFSETS_END:
+        return pa.chunked_array([reordered(joined(column), order, instead)], column.type)
+    if instead:
+        source = np.arange(len(column))
+        source[list(instead)] = np.arange(len(column), len(column) + len(replacements))
+        order, column = source[order], pa.chunked_array([*column.chunks, *replacements.chunks], column.type)
+    rows = pa.array(order)
+    # A string array holds at most 2 GB of text.
+    large = column.cast(pa.large_string()).combine_chunks()
+    pieces = [large.take(rows.slice(at, _SLICE)).cast(column.type) for at in range(0, len(rows), _SLICE)]
+    return pa.chunked_array(pieces, column.type)

@@ -1,0 +1,95 @@
+"""Step times of a process that were measured with a clock, inside and outside of the recorded windows. They show what a
+step takes without the profiler, and how much of a step the process did not run although it could have."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from perfkit_core.trace.model.schema import Int64
+
+_ENOUGH: Final = 3
+"""Minimum number of steps before the first recorded step from which the time of an unprofiled step is taken."""
+_FIRST: Final = 3
+"""Number of steps at the beginning of a training that are longer than others, because memory and caches fill."""
+
+
+NOTABLE: Final = 0.05
+"""A larger share of the recorded steps that was lost to other processes is reported."""
+
+
+class TimedStep(msgspec.Struct, frozen=True, array_like=True):
+    """One step of the thread that runs the training. ``ran_ns`` to ``faults`` are None if the system does not tell.
+
+    - ``number``: number of the step, as the profiler counts it
+    - ``recorded``: whether the profiler recorded the step
+    - ``wall_ns``: time from the start of the step to the start of the next step
+    - ``ran_ns``: time for which the thread ran on a processor
+    - ``waited_ns``: time for which the thread could have run, but other threads occupied the processors
+    - ``preempted``: number of times that the system took the processor away from the thread
+    - ``faults``: number of pages of memory that the thread touched for the first time
+    - ``process_ns``: time for which all threads of the process ran on processors
+    """
+
+    number: Int64
+    recorded: bool
+    wall_ns: Int64
+    ran_ns: Int64 | None = None
+    waited_ns: Int64 | None = None
+    preempted: Int64 | None = None
+    faults: Int64 | None = None
+    process_ns: Int64 | None = None
+
+
+class TimedSteps(msgspec.Struct, frozen=True):
+    """The timed steps of one process, the number of the training's first step, and the number of processors that the
+    process may use (0 if unknown)."""
+
+    steps: tuple[TimedStep, ...] = ()
+    first: Int64 = 0
+    cpus: Int64 = 0
+
+    def unprofiled(self) -> tuple[TimedStep, ...]:
+        """Return steps without a profiler: those before the first recorded step if there are enough, else all of them.
+
+        A profiler changes how memory is used, and this lasts when it has stopped. The first steps of the training are
+        left out if there are others, because memory and caches fill in them."""
+        off = [step for step in self.steps if not step.recorded]
+        usual = [step for step in off if step.number >= self.first + _FIRST]
+        begin = min((step.number for step in self.recorded()), default=0)
+        before = [step for step in usual if step.number < begin]
+        return tuple(before if len(before) >= _ENOUGH else usual or off)
+
+    def lost_ns(self, step: TimedStep) -> int:
+        """Return for how long other processes occupied the processors while the thread could have run.
+
+        If the process itself uses all processors, its threads wait for each other, and would without other processes
+        as well."""
+        if step.waited_ns is None or step.process_ns is None or not self.cpus:
+            return 0
+        return max(min(step.waited_ns, self.cpus * step.wall_ns - step.process_ns, step.wall_ns), 0)
+
+    def typical_ns(self, steps: Sequence[TimedStep], period: int = 1) -> int | None:
+        """Return the median time of the steps in ns, without the time that was lost to other processes. If one of every
+        ``period`` steps differs from the others, return the median of the means of ``period`` steps. Return None if
+        there are no steps."""
+        times = [step.wall_ns - self.lost_ns(step) for step in steps]
+        means = [statistics.mean(times[at : at + period]) for at in range(0, len(times) - period + 1, period)]
+        return round(statistics.median(means or times)) if times else None
+
+    @property
+    def unprofiled_ns(self) -> int | None:
+        """The median time of a step without a profiler, None if no such step was timed."""
+        return self.typical_ns(self.unprofiled())
+
+    def recorded(self) -> tuple[TimedStep, ...]:
+        return tuple(step for step in self.steps if step.recorded)
+
+    @property
+    def preempted(self) -> float:
+        """The share of the recorded steps that was lost to other processes."""
+        shares = [self.lost_ns(step) / max(step.wall_ns, 1) for step in self.recorded()]
+        return statistics.median(shares) if shares else 0.0

@@ -1,0 +1,98 @@
+"""The limit of memory: it is checked before memory is used, names the remedy, and spares recordings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import extremes
+from perfkit_core import load
+from perfkit_core.base.system import memory_limit
+from perfkit_core.errors import UsageError
+from tests.support.chrome import event, write
+from tests.support.paths import ROOT
+
+MEGABYTE = 1 << 20
+SIZES: dict[Callable[[Path, int], None], tuple[str, int]] = {
+    extremes.long_name: ("trace.json.gz", 50 * MEGABYTE),
+    extremes.long_argument: ("trace.json.gz", 12 * MEGABYTE),
+    extremes.long_header: ("trace.json.gz", 12 * MEGABYTE),
+    extremes.equal_events: ("trace.json.gz", 1_000_000),
+    extremes.stored: ("run.perfkit.parquet", 1 << 20),
+}
+_PEAK = """
+import json, re, sys
+from pathlib import Path
+from perfkit_core.cli.main import main
+code = main(sys.argv[1:])
+peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
+print(json.dumps([code, int(peak[1]) * 1024]))
+"""
+
+
+def test_a_requirement_above_the_limit_says_what_helps() -> None:
+    memory_limit.require(1 << 60, "no limit")
+    with memory_limit.limited(memory_limit.resident() + 100 * MEGABYTE):
+        memory_limit.require(MEGABYTE, "little")
+        with pytest.raises(UsageError, match=r"memory is reached by much .* 5\.0 GiB more needed.*--max-memory"):
+            memory_limit.require(5 << 30, "much")
+    memory_limit.require(1 << 60, "no limit")
+
+
+def test_the_default_leaves_half_of_the_free_memory() -> None:
+    free = memory_limit._free()
+    assert free
+    assert abs(memory_limit.default_limit() - memory_limit.resident() - free / 2) < 0.2 * free
+
+
+@pytest.mark.parametrize("make", SIZES, ids=[make.__name__ for make in SIZES])
+def test_each_way_to_much_memory_is_limited(make: Callable[[Path, int], None], tmp_path: Path) -> None:
+    """Each of these files takes a few hundred KB, and hundreds of MB in memory."""
+    name, count = SIZES[make]
+    make(tmp_path / name, count)
+    with (
+        memory_limit.limited(memory_limit.resident() + 40 * MEGABYTE),
+        pytest.raises(UsageError, match="memory is reached by"),
+    ):
+        load(tmp_path / name, partial=True).ints("start_ns")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_a_command_stays_below_its_limit(tmp_path: Path) -> None:
+    extremes.long_name(tmp_path / "trace.json.gz", 120 * MEGABYTE)
+    limit = 300 * MEGABYTE
+    arguments = ["summary", str(tmp_path / "trace.json.gz"), "--max-memory", "300 MiB"]
+    done = subprocess.run([sys.executable, "-c", _PEAK, *arguments], capture_output=True, text=True, cwd=ROOT)
+    code, peak = json.loads(done.stdout.splitlines()[-1])
+    assert code == 2
+    assert done.stderr.startswith("perfkit: error: the limit of 300 MiB of memory is reached by ")
+    assert len(done.stderr.splitlines()) == 1
+    assert peak < limit + 32 * MEGABYTE
+
+
+def test_the_environment_limits_calls_of_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "trace.json", [event("aten::mm", 0)])
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "1 MiB")
+    with pytest.raises(UsageError, match="memory is reached by"):
+        load(path)
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "64 GiB")
+    assert len(load(path)) == 1
+    monkeypatch.setenv(memory_limit.ENVIRONMENT, "much")
+    with pytest.raises(UsageError, match="'much' is not a size"):
+        load(path)
+
+
+def test_the_option_is_a_size() -> None:
+    from click.testing import CliRunner
+
+    from perfkit_core.cli.main import perfkit
+
+    result = CliRunner().invoke(perfkit, ["summary", os.devnull, "--max-memory", "8 apples"])
+    assert isinstance(result.exception, UsageError)
+    assert "--max-memory or PERFKIT_MAX_MEMORY: '8 apples' is not a size" in str(result.exception)
