@@ -84,10 +84,11 @@ def test_a_long_table_is_drawn_in_part() -> None:
 def test_a_bar_of_shares_only_leaves_out_zeros() -> None:
     chart = Chart("share", "category", ("total_ns",))
     found = parts(section(chart, category=["compute", "copy", "idle"], total_ns=[600, 0, 200]))
-    assert [(one.label, one.width, one.said, one.colour) for one in found] == [
+    assert [(one.label, one.width, one.numbers, one.colour) for one in found] == [
         ("compute", 75.0, "75%", "operator"), ("idle", 25.0, "25%", "idle"),
     ]  # fmt: skip
-    assert [one.said for one in parts(section(chart, category=["a", "b"], total_ns=[99_999, 1]))] == ["100%", "<0.01%"]
+    bars = parts(section(chart, category=["a", "b"], total_ns=[99_999, 1]))
+    assert [bar.numbers for bar in bars] == ["100%", "<0.01%"]
     assert parts(section(chart, category=["idle"], total_ns=[0])) == ()
 
 
