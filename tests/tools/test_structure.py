@@ -82,6 +82,27 @@ def test_basenames_and_root_files(structure: ModuleType, tmp_path: Path) -> None
     assert counts["root files"][2] == ["perfkit_core/stray.py"]
 
 
+def test_vague_names(structure: ModuleType, tmp_path: Path) -> None:
+    text = """
+def found(row, *, given=None):
+    self.kept = known_rows = [one for one in row]
+class _Whole: ...
+"""
+    counts = rows(structure, tmp_path, {"perfkit_core/a/m.py": text})["vague identifiers"]
+    assert counts[:2] == (5, 7)
+    assert sorted(example.split()[1] for example in counts[2]) == ["_Whole", "found", "given", "kept", "one"]
+
+
+def test_long_private_functions_and_many_parameters(structure: ModuleType, tmp_path: Path) -> None:
+    names, body = ", ".join("abcdefgh"), "    x = 1\n" * 59
+    text = f"def _long(): \n{body}    return x\ndef _short(): \n{body}def public({names}, i): \n{body}    x = 2\n"
+    text += f"@compiled\ndef _loop({names}, i): ...\n@inlined\ndef _part({names}, *, i): ...\n"
+    text += f"class C:\n    def _eight(self, {names}): ...\n    def _nine(self, {names}, *i): ...\n"
+    counts = rows(structure, tmp_path, {"perfkit_core/a/m.py": text})
+    assert [example.split()[1] for example in counts["long private functions"][2]] == ["_long"]
+    assert [example.split()[1] for example in counts["private functions with many parameters"][2]] == ["_nine"]
+
+
 def test_check_fails_where_a_limit_is_exceeded(
     structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
