@@ -65,7 +65,7 @@ def test_missing_data_is_reported(perfkit, run: Path, tmp_path: Path) -> None:
 
 
 def test_to_a_pipe(run: Path) -> None:
-    command = [sys.executable, "-m", "perfkit_core.cli", "export", str(run), "--to"]
+    command = [sys.executable, "-m", "perfkit", "export", str(run), "--to"]
     done = subprocess.run([*command, "folded"], capture_output=True, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
     assert ";step;label;fw::matmul " in done.stdout

@@ -24,7 +24,7 @@ def _plain() -> dict[str, str]:
 
 
 def process(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "perfkit_core.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "perfkit", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, encoding="utf-8", errors="replace", check=False, env={**_plain(), **environment}
     )
@@ -69,14 +69,14 @@ def test_unknown_command_is_one_line(perfkit) -> None:
 
 
 def test_a_closed_pipe_is_quiet(run: Path) -> None:
-    command = f"'{sys.executable}' -m perfkit_core.cli summary '{run}' --view all --format json | head -c 1"
+    command = f"'{sys.executable}' -m perfkit summary '{run}' --view all --format json | head -c 1"
     ran = subprocess.run(command, shell=True, capture_output=True, encoding="utf-8", check=False, env=_plain())
     assert (ran.stdout, ran.stderr) == ("{", "")
 
 
 def shell(command: str, *places: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell command, in which ``perfkit`` is the command and ``$1``, … are paths."""
-    line = f'perfkit() {{ "{sys.executable}" -m perfkit_core.cli "$@"; }}; {command}'
+    line = f'perfkit() {{ "{sys.executable}" -m perfkit "$@"; }}; {command}'
     arguments = ["bash", "-c", line, "bash", *map(str, places)]
     return subprocess.run(arguments, capture_output=True, encoding="utf-8", check=False, env=_plain(), timeout=120)
 

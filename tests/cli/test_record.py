@@ -172,7 +172,7 @@ def test_no_framework_is_an_error_after_the_script(folder: Path) -> None:
 
 
 def test_a_missing_script_is_one_line(folder: Path) -> None:
-    command = [sys.executable, "-m", "perfkit_core.cli", "record", "none.py"]
+    command = [sys.executable, "-m", "perfkit", "record", "none.py"]
     ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=_plain())
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         2,

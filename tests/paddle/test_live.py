@@ -388,7 +388,7 @@ for _ in range(4):
 
 def perfkit_record(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", *options, "train.py"]
+    command = [sys.executable, "-m", "perfkit", "record", "-o", "run", *options, "train.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

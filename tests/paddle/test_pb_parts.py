@@ -85,7 +85,7 @@ def test_both_ways_to_find_parents_agree(paddle_traces: Path, monkeypatch: pytes
     """In every real file, the parents by node number equal the parents by position in Paddle's order of nodes."""
     hosts = [scan(head(path, 1 << 30)).tables["host"] for path in sorted(paddle_traces.rglob("*.pb*"))]
     by_position = [pb_rows._parent_rows(host) for host in hosts]
-    monkeypatch.setattr(pb_rows, "_place", lambda *nodes: False)
+    monkeypatch.setattr(pb_rows, "_find_by_position", lambda *nodes: False)
     for host, parents in zip(hosts, by_position, strict=True):
         assert (pb_rows._parent_rows(host) == parents).all()
     assert sum(map(len, hosts)) > 40_000

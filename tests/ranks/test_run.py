@@ -316,7 +316,7 @@ def test_a_scheduler_without_workers_is_one_line(many: Path) -> None:
     scheduler = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await(port)
-        command = [sys.executable, "-m", "perfkit_core.cli", "summary", str(many), "--scheduler", address]
+        command = [sys.executable, "-m", "perfkit", "summary", str(many), "--scheduler", address]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=120)
     finally:
         scheduler.kill()

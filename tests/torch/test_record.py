@@ -138,7 +138,7 @@ def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
 
 
 def _recorded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", *arguments]
+    command = [sys.executable, "-m", "perfkit", "record", "-o", "run", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
@@ -167,7 +167,7 @@ def test_requested_options_are_recorded(tmp_path: Path) -> None:
     """A linear layer has 4 inputs, 2 outputs and 3 samples. Its shapes, its 2·3·4·2 FLOPs, the bytes of its output and
     the stack are recorded."""
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "perfkit_core.cli", "record", "-o", "run", "--shapes", "--memory", "--stacks"]
+    command = [sys.executable, "-m", "perfkit", "record", "-o", "run", "--shapes", "--memory", "--stacks"]
     command += ["--flops", "train.py", "3", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

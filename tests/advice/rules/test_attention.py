@@ -16,7 +16,7 @@ from perfkit_core.advice.rules.unfused_attention import chain_rows, find
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
-from perfkit_torch.on_trace_ready import place, take
+from perfkit_torch.on_trace_ready import job_rank, take
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.advised import found, op, predicted, steps
 from tests.support.device_steps import Op, training
@@ -155,7 +155,7 @@ def test_attention_written_out_in_torch() -> None:
             attention(layer(x))
         torch.nn.functional.scaled_dot_product_attention(x, x, x)
         layer(torch.softmax(layer(x), -1))
-    assert chain_rows(take(profiler, place()).finish())[1] == 3
+    assert chain_rows(take(profiler, job_rank()).finish())[1] == 3
 
 
 def test_attention_written_out_in_paddle(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules.casts import casts, differ, find
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
-from perfkit_torch.on_trace_ready import place, take
+from perfkit_torch.on_trace_ready import job_rank, take
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
 from tests.support.events import host, trace
@@ -126,4 +126,4 @@ def test_as_many_as_torch_itself_counts() -> None:
     with torch.profiler.profile(record_shapes=True) as profiler, torch.autocast("cpu", torch.bfloat16):
         net(torch.randn(8, 64)).float().sum().backward()
     native = {one.key: one.count for one in profiler.key_averages()}
-    assert len(casts(take(profiler, place()).finish())) == native["aten::_to_copy"] > 6
+    assert len(casts(take(profiler, job_rank()).finish())) == native["aten::_to_copy"] > 6

@@ -22,6 +22,7 @@ from perfkit_core.pages.profile import LONGEST, REQUEST, page_views
 from perfkit_core.plugins.contracts import View
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import opened
+from perfkit_core.readers.read_options import DEFAULT
 from tests.support.page_tables import Cell, Shown, page_sections
 
 TRACES = (
@@ -69,7 +70,7 @@ def told(request: pytest.FixtureRequest, traces: Path, tmp_path_factory: pytest.
     html = (folder / "page.html").read_text(encoding="utf-8")
     exact = json.loads((folder / "exact.json").read_bytes())
     # The command's text leaves out columns that do not fit.
-    profile = opened([Path(source)], False, 1, None, lambda progress: None)
+    profile = opened([Path(source)], DEFAULT, 1, None, lambda progress: None)
     said = text.render(summary_report(profile, page_views(), REQUEST, Display(limit=FIRST)))
     return Told(html, page_sections(html), exact, (folder / "said.md").read_text(), said)
 
