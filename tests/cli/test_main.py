@@ -183,7 +183,7 @@ def test_an_unexpected_error_is_one_line(
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load", broken)
+    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load_all", broken)
     code, _, err = perfkit("summary", run)
     assert (code, err.count("\n")) == (2, 1)
     assert text in err
@@ -193,7 +193,7 @@ def test_interrupt(perfkit, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load", interrupted)
+    monkeypatch.setattr(importlib.import_module("perfkit_core.readers.load"), "load_all", interrupted)
     assert perfkit("summary", run).code == 130
 
 
