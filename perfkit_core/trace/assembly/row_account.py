@@ -25,7 +25,7 @@ def rows_read(draft: Trace) -> tuple[ReadEvents, ...]:
     categories, devices = draft.codes("category"), draft.codes("device")
     names = {key.rpartition(":")[2]: name for key, name in draft.meta.process_names.items()}
     pid, width = draft.ints("pid"), len(devices.values) + 1
-    key = (categories.codes + 1) * np.int64(2 * width) + 2 * (devices.codes + 1) + (pid >= 0)
+    key = 2 * (width * (categories.codes.astype(np.int64) + 1) + devices.codes + 1) + (pid >= 0)
     group, first = groupby.by_appearance(key, 2 * width * (len(categories.values) + 1))
     if ((pid >= 0) & (pid != pid.max(initial=-1))).any():  # several processes
         group, first = groupby.distinct([group, pid], len(draft))
