@@ -69,20 +69,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only recordings whose path contains this text")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)  # the recording, or the pair, of a child process
-    given = parser.parse_args()
-    if given.one:
-        write(given.folder, [Path(path) for path in given.one])
+    options = parser.parse_args()
+    if options.one:
+        write(options.folder, [Path(path) for path in options.one])
         return
     jobs = [[path] for path in recordings()] + [[TRACES / path for path in pair] for pair in PAIRS]
-    selected = [job for job in jobs if any(given.only in str(path) for path in job)]
+    selected = [job for job in jobs if any(options.only in str(path) for path in job)]
 
     def run(job: list[Path]) -> None:
-        command = [sys.executable, __file__, str(given.folder.resolve()), "--one", *map(str, job)]
+        command = [sys.executable, __file__, str(options.folder.resolve()), "--one", *map(str, job)]
         env = os.environ | {"PYTHONPATH": str(ROOT)}  # the code of this checkout
         ended = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         print(*job, "" if ended.returncode == 0 else f"FAILED: {ended.stderr[-500:]}", flush=True)
 
-    with ThreadPoolExecutor(given.processes) as pool:
+    with ThreadPoolExecutor(options.processes) as pool:
         list(pool.map(run, selected))
 
 

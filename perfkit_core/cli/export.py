@@ -61,6 +61,7 @@ def export(
     sources (one per rank) are read as one profile."""
     from perfkit_core.exporters import export
     from perfkit_core.plugins.contracts import ExportOptions
+    from perfkit_core.readers.read_options import DEFAULT
 
     refuse_overwriting(output, sources)
     if output is None and sys.stdout.isatty():
@@ -70,7 +71,7 @@ def export(
     chosen, export_options, step_numbers = export.choose(to, output), ExportOptions(weight), options.steps(steps)
     export.check(chosen, export_options)
     if stream:
-        changes = align or step_numbers is not None or read_options.changes_events
+        changes = align or step_numbers is not None or read_options.without_partial != DEFAULT
         if chosen.name != "parquet" or output is None or len(sources) != 1 or changes:
             hint = "example: perfkit export trace.json -o trace.perfkit.parquet --stream"
             raise UsageError(

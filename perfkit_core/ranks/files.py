@@ -21,6 +21,7 @@ from perfkit_core.base.system.paths import PathLike, as_path, open_binary, repla
 from perfkit_core.errors import SourceError, UsageError, unwritable
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.plan import Job, Partial
+from perfkit_core.readers.read_options import DEFAULT
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.storage.checksums import crc
 from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
@@ -112,9 +113,9 @@ def read_all(sources: Sequence[PathLike], partial: bool) -> Stored:
     first = stored[0]
     for other, source in zip(stored, sources, strict=True):
         # a shard that was written with --partial can be merged with other shards
-        jobs = [shard.job for shard in (other, first)]
-        readings = [msgspec.structs.replace(job.reading, partial=False) for job in jobs]
-        jobs = [msgspec.structs.replace(job, reading=reading) for job, reading in zip(jobs, readings, strict=True)]
+        jobs = [
+            msgspec.structs.replace(shard.job, reading=shard.job.reading.without_partial) for shard in (other, first)
+        ]
         if jobs[0] != jobs[1] or other.share[1] != first.share[1]:
             raise SourceError(
                 f"{source} and {sources[0]} were written by different commands", "merge the shards of one command"
@@ -178,7 +179,7 @@ def restricted_job(stored: Stored, job: Job) -> Job:
             )
     request = replace(stored.job.request, sort=job.request.sort)
     other = job.request not in (request, ViewRequest(sort=job.request.sort)) or job.own_steps > stored.job.own_steps
-    if other or (job.reading.changes_events and job.reading != stored.job.reading):
+    if other or job.reading.without_partial not in (stored.job.reading.without_partial, DEFAULT):
         raise UsageError(
             "the partial results were written with other options",
             "give the same --by, --step, --filter, … as for the shards, or omit these options",

@@ -28,9 +28,9 @@ class ReadOptions(msgspec.Struct, frozen=True):
     compile_info: tuple[str, ...] = ()
 
     @property
-    def changes_events(self) -> bool:
-        """Whether an option other than ``partial`` is set."""
-        return msgspec.structs.replace(self, partial=False) != DEFAULT
+    def without_partial(self) -> ReadOptions:
+        """The options that change what the events of a complete file are."""
+        return msgspec.structs.replace(self, partial=False)
 
 
 DEFAULT: Final = ReadOptions()

@@ -73,3 +73,15 @@ def test_paths_are_absolute(
     assert files.read_all([part], partial=False).job.reading.graph_captures == (str(given),)
     assert main(command) == 0
     assert capsys.readouterr().out.rstrip().endswith("--graph-capture captures.json")
+
+
+def test_partial_does_not_count_as_another_option_of_shards(
+    compiled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(compiled.parent)
+    options = ["--view", "serving", "--step-kind", "decode"]
+    assert main(["summary", "t.json", *options, "--shard", "1/1", "-o", "a.perfkit.partial"]) == 0
+    assert main(["summary", "a.perfkit.partial", "--partial", *options]) == 0
+    assert main(["summary", "a.perfkit.partial", "--partial"]) == 0
+    assert main(["summary", "a.perfkit.partial", "--view", "serving", "--step-kind", "prefill"]) == 2
+    assert "written with other options" in capsys.readouterr().err
