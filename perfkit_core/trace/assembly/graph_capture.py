@@ -46,6 +46,8 @@ UNATTRIBUTED: Final = "graph-kernels-without-operators"
 _GRAPH_LAUNCH: Final = re.compile(r"(?:cuda|hip|cu)GraphLaunch")
 _BEGIN: Final = re.compile(r"(?:cuda|hip|cu)StreamBeginCapture")
 _END: Final = re.compile(r"(?:cuda|hip|cu)StreamEndCapture")
+_CALLS: Final = (schema.RUNTIME, schema.IMPLAUSIBLE)
+"""Kinds of the calls of a capture: a call whose duration is wrong was still made."""
 _NODE_CALLS: Final = {
     schema.KERNEL: re.compile(r"(?:cuda|hip|cu)(?:Ext)?(?:Module|Cooperative)?Launch(?:Cooperative)?Kernel"),
     schema.MEMCPY: re.compile(r"(?:cuda|hip|cu)Memcpy\w*Async"),
@@ -65,9 +67,10 @@ def graph_launches(trace: Trace) -> BoolArray:
     return calls_named(trace, _GRAPH_LAUNCH)
 
 
-def calls_named(trace: Trace, pattern: re.Pattern[str], kind: str = schema.RUNTIME) -> BoolArray:
-    """Return the mask of the host events of a kind whose name begins with a pattern, shape (rows,)."""
-    names, rows = trace.codes("name"), np.flatnonzero(trace.host & trace.rows("kind", kind))
+def calls_named(trace: Trace, pattern: re.Pattern[str], *kinds: str) -> BoolArray:
+    """Return the mask of the host events of these kinds (default: runtime) whose name begins with a pattern, shape
+    (rows,)."""
+    names, rows = trace.codes("name"), np.flatnonzero(trace.host & trace.rows("kind", *(kinds or (schema.RUNTIME,))))
     codes, mask = names.codes[rows], np.zeros(len(trace), np.bool_)
     used = np.flatnonzero(np.bincount(codes[codes >= 0])).tolist()  # few of the names in the trace
     matching = [code for code in used if pattern.match(names.values[code])]
@@ -121,10 +124,10 @@ def about_graphs(trace: Trace, sources: Sequence[str] = ()) -> tuple[Finding, ..
 def captured_graphs(trace: Trace, batch: int | None = None) -> list[CapturedGraph]:
     """Return the graphs that a recording of captures contains, in time order. ``batch`` is the batch size of those
     whose range does not say it."""
-    calls = {kind: calls_named(trace, pattern) for kind, pattern in _NODE_CALLS.items()}
+    calls = {kind: calls_named(trace, pattern, *_CALLS) for kind, pattern in _NODE_CALLS.items()}
     ran = np.zeros(len(trace) + 1, np.bool_)  # calls with device work ran at once and are no nodes
     ran[trace.ints("launched_by")] = True
-    begins, ends = (np.flatnonzero(calls_named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(calls_named(trace, pattern, *_CALLS)) for pattern in (_BEGIN, _END))
     nodes = np.flatnonzero(np.logical_or.reduce(list(calls.values())) & ~ran[:-1])
     kind_of = {row: kind for kind, mask in calls.items() for row in np.flatnonzero(mask).tolist()}
     name_of = dict(zip(nodes.tolist(), _kernel_names(trace, nodes), strict=True))
@@ -155,7 +158,7 @@ def _captures(trace: Trace, begins: IntArray, ends: IntArray, nodes: IntArray) -
 def captured(trace: Trace, calls: IntArray) -> BoolArray:
     """Return the mask of the ``calls`` that a graph capture records, so that they launch nothing. The beginning or the
     end of the capture may lie outside the recording."""
-    begins, ends = (np.flatnonzero(calls_named(trace, pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (np.flatnonzero(calls_named(trace, pattern, *_CALLS)) for pattern in (_BEGIN, _END))
     if not len(begins) + len(ends):
         return np.zeros(len(calls), np.bool_)
     rows = np.concatenate([begins, ends, calls])

@@ -16,6 +16,7 @@ from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.ranks.profile import LoadedProfile
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
+from perfkit_core.trace.assembly.implausible_times import OVERLONG
 from perfkit_core.trace.assembly.lost_records import CUT_OFF, DROPPED, INCOMPLETE_REPLAYS, LOST, incomplete_steps
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
@@ -196,6 +197,19 @@ def test_calls_that_launch_nothing_are_not_lost() -> None:
     assert "1 of 2 launch calls" in finding(
         trace([*fine, host("cudaLaunchKernel", "runtime", 700, 5_000, correlation=108)])
     )
+
+
+def test_a_capture_begins_also_with_an_impossible_duration() -> None:
+    capture = [
+        host("cudaLaunchKernel", "runtime", 0, 5, correlation=1),
+        device("gemm", "kernel", 10, 5, 1),
+        host("cudaStreamBeginCapture", "runtime", 200, 10**14),
+        host("cudaLaunchKernel", "runtime", 210, 5, correlation=2),
+        host("aten::mm", "operator", 300, 5_000),
+    ]
+    assert OVERLONG in codes(trace(capture))
+    assert LOST not in codes(trace(capture))
+    assert LOST in codes(trace([row for row in capture if row["name"] != "cudaStreamBeginCapture"]))
 
 
 def test_chosen_steps_are_judged_by_themselves(tmp_path: Path) -> None:
