@@ -13,7 +13,8 @@ from math import prod
 from typing import Any, Final
 
 from perfkit_core.base.system.failures import logger, raised_by_signal
-from perfkit_core.trace.assembly.labels import DEVICE, HOST, Collective, collective_label
+from perfkit_core.trace.assembly.labels import collective_label
+from perfkit_core.trace.model.collective import DEVICE, HOST, Collective
 from perfkit_paddle import framework
 
 _FUNCTIONS: Final = {

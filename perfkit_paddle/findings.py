@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -137,7 +138,7 @@ def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank:
     fallback = pids.pop() if len(pids) == 1 else None  # the process of threads without events
     thread_names = {}
     for key, name in extra_info.items():
-        pid = processes.get(int(key), fallback) if key.isdecimal() else None
+        pid = processes.get(int(key), fallback) if re.fullmatch(r"\d{1,18}", key) else None
         if pid is not None:
             thread_names[f"{'-' if rank is None else rank}:{pid}:{key}"] = name
     cpu_utilisation = {}

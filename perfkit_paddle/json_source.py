@@ -12,6 +12,7 @@ The times are rounded. They only decide which of the possible parents is right.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from perfkit_core.readers.chrome.reader import Reading, file_account, file_findi
 from perfkit_core.trace.assembly import draft, labels
 from perfkit_core.trace.assembly.assemble import assemble_ranks
 from perfkit_core.trace.assembly.process_ranks import with_ranks
+from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.meta import Finding, TraceMeta
 from perfkit_core.trace.model.schema import CPU, MEMORY, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace
@@ -121,9 +123,9 @@ def read_json(path: Path, partial: bool = False) -> Trace:
     """Return the Trace of a file. Raises SourceError if the file is damaged or has another format."""
     reading = _Reading(path, partial)
     reading.read()
-    columns = reading.collector.recorded(in_order=False).columns
-    meta = reading.meta(processes(columns))
-    recorded, quality = complete(draft.RecordedEvents(columns), meta)
+    recorded = reading.collector.recorded(in_order=False).with_account(reading.account())
+    meta = reading.meta(processes(recorded.columns))
+    recorded, quality = complete(recorded, meta)
     return assemble_ranks(recorded, meta, (*reading.findings(), *quality), operator_names.operator_name)
 
 
@@ -131,7 +133,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     """Read the file in portions and write them to ``writer``. Raises SourceError as :func:`read_json` does."""
     reading = _Reading(path, partial, sparing=True)
     reading.stream(writer)
-    writer.close(reading.meta(reading.processes), reading.findings())
+    writer.close(reading.meta(reading.processes), reading.findings(), account=reading.account())
 
 
 class _Reading(Reading[json_dialect.PaddleDialect]):
@@ -155,11 +157,13 @@ class _Reading(Reading[json_dialect.PaddleDialect]):
             source=str(self.file.path),
             format=FORMAT,
             incomplete=self.file.truncated_at is not None,
-            account=file_account(self.file, self.collector),
             process_names={f"-:{key}": name for key, name in self.collector.ids.names.items()},
             process_labels={f"-:{key}": label for key, label in self.collector.ids.labels.items()},
             extra={key: header[key] for key in _HEADER if key in header},
         )
+
+    def account(self) -> tuple[ReadEvents, ...]:
+        return file_account(self.file, self.collector)
 
     def findings(self) -> tuple[Finding, ...]:
         dialect, quality = self.dialect, [*file_findings(self.file, self.collector)]
@@ -187,7 +191,8 @@ def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.Rec
         start, dur = _inside_parents(parent, start, dur)
         for name, values in (("start_ns", start), ("dur_ns", dur)):
             events = events.set_column(events.column_names.index(name), name, pa.array(values))
-    recorded, about_processes = with_ranks(labels.with_labels(draft.RecordedEvents(events, parent)))
+    recorded = replace(recorded, columns=events, parent=parent)
+    recorded, about_processes = with_ranks(labels.with_labels(recorded))
     return recorded, (*quality, *findings.devices(events, meta.devices), *about_processes)
 
 

@@ -363,4 +363,4 @@ def without_steps(recorded: RecordedEvents, numbers: frozenset[int]) -> Recorded
     step = pc.if_else(mask, pa.scalar(None, pa.int64()), events["step"])
     for name, values in (("kind", kind), ("step", step)):
         events = events.set_column(events.column_names.index(name), name, values)
-    return RecordedEvents(events, recorded.parent)
+    return replace(recorded, columns=events)

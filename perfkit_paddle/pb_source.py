@@ -111,7 +111,8 @@ def finish(
         *_doubts(events.doubtful, recorded.columns.num_rows, cut),
         *findings.devices(recorded.columns, meta.devices),
     )
-    return assemble(labels.with_labels(recorded), meta, quality, live.rank, operator_names.operator_name)
+    recorded = labels.with_labels(recorded).with_account(_account(events.doubtful))
+    return assemble(recorded, meta, quality, live.rank, operator_names.operator_name)
 
 
 def _described(
@@ -141,7 +142,6 @@ def _described(
         source=source,
         format=FORMAT,
         incomplete=cut,
-        account=_account(doubtful),
         extra={**{key: value for key, value in header.items() if value is not None}, **live.extra},
         **live.facts,
     )
@@ -316,18 +316,15 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
     if not writer.rows and not pieces.rest:
         raise SourceError(f"{path}: the file has no fields of a profile", HINT)
     rest, cut = scan(pieces.rest, clip=partial), cut or pieces.cut
-    writer.close(_described(rest.tables, doubtful, processes, str(path), cut), _doubts(doubtful, writer.rows, cut))
+    meta = _described(rest.tables, doubtful, processes, str(path), cut)
+    writer.close(meta, _doubts(doubtful, writer.rows, cut), account=_account(doubtful))
 
 
 def complete(recorded: draft.RecordedEvents, meta: TraceMeta) -> tuple[draft.RecordedEvents, tuple[Finding, ...]]:
     """Sort streamed events into the order of :func:`read_pb`, and move inputs into the rows of their operators. Return
     the events and data-quality warnings."""
     order = np.argsort(_part(recorded.columns), kind="stable")
-    row = np.append(np.empty(len(order), np.int64), arrays.NO_ROW)
-    row[order] = np.arange(len(order))
-    parent = None if recorded.parent is None else row[recorded.parent[order]]
-    in_order = draft.RecordedEvents(recorded.columns.take(pa.array(order)), parent)
-    events = labels.with_labels(_inputs_at_operators(in_order))
+    events = labels.with_labels(_inputs_at_operators(recorded.taken(order)))
     return events, findings.devices(events.columns, meta.devices)
 
 

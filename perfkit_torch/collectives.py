@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from perfkit_core.trace.assembly.labels import DEVICE, HOST, Collective
+from perfkit_core.readers.chrome.dialect import integer
+from perfkit_core.trace.model.collective import DEVICE, HOST, Collective
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
 Json = TypeVar("Json", dict[str, Any], list[Any])
@@ -149,7 +150,7 @@ def _sizes(value: Any) -> list[int] | None:
 
 
 def _number(text: Any) -> int | None:
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
+    return integer(text) if isinstance(text, str) else None
 
 
 def _text(value: Any) -> str | None:

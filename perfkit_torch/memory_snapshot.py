@@ -131,7 +131,7 @@ def _trace(content: Mapping[str, Any], size: int, source: str) -> Trace:
     trace = assemble(RecordedEvents(memory), meta, tuple(findings), None, operator_names.operator_name)
     without_steps = Finding(NO_STEPS, _WITHOUT_STEPS, note=True)
     quality = tuple(without_steps if finding.code == NO_STEPS else finding for finding in trace.quality)
-    return Trace(trace.events, trace.meta, quality)
+    return trace.with_quality(quality)
 
 
 def _device_table(

@@ -19,15 +19,8 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.trace.assembly.server_steps import (
-    CAPTURE,
-    DECODE,
-    DENOISE,
-    MIXED,
-    PREFILL,
-    ServingStep,
-    language_step,
-)
+from perfkit_core.trace.assembly.server_steps import language_step
+from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXED, PREFILL, ServingStep
 
 _NUMBER: Final = r"(\d{1,12})(?!\d)"  # sums of longer numbers could exceed 64 bits
 _GROUP: Final = rf"{_NUMBER}\((?:sq)?{_NUMBER}(?:sk{_NUMBER}(?:sqsq\d+sqsk\d+)?)?\)"

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from msgspec.structs import replace
 
 from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
+from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import integer
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_links
@@ -22,7 +22,8 @@ from perfkit_core.trace.assembly.assemble import assemble_ranks
 from perfkit_core.trace.assembly.draft import RecordedEvents
 from perfkit_core.trace.assembly.lost_records import reported
 from perfkit_core.trace.assembly.process_ranks import with_ranks
-from perfkit_core.trace.model.account import SUM, with_left_out
+from perfkit_core.trace.model.account import SUM, ReadEvents, with_left_out
+from perfkit_core.trace.model.gate import impossible
 from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import bytestream
@@ -70,10 +71,9 @@ def read(path: Path, partial: bool = False) -> Trace:
     reading.read()
     recorded = reading.collector.recorded(reading.base_ns)
     reading.see(recorded.columns, reading.base_ns)
-    meta, quality, rows = reading.meta(), reading.findings(), recorded.columns.num_rows
-    recorded, lost = with_links(recorded, reading.collector.link_ends(reading.base_ns))
-    recorded, findings = complete(recorded, meta)
-    meta = replace(meta, account=with_left_out(meta.account, SUM, rows - recorded.columns.num_rows))
+    meta, quality = reading.meta(), reading.findings()
+    recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
+    recorded, findings = _interpreted(recorded, meta)
     if lost:
         quality += (_lost_links(lost),)
     return assemble_ranks(recorded, meta, quality + findings, operator_names.operator_name)
@@ -92,13 +92,19 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
             links,
         )
         quality += (Finding(LINKS_LOST, text),)
-    writer.close(reading.meta(), quality, reading.rank, reading.base_ns)
+    writer.close(reading.meta(), quality, reading.rank, reading.base_ns, reading.account())
 
 
 def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
-    """Interpret the events without a category, and separate the processes of the file. ``recorded`` has all events."""
+    """Interpret streamed events, and separate the processes of the file. ``recorded`` has all events."""
+    return _interpreted(described(recorded, dialect.TorchDialect()), meta)
+
+
+def _interpreted(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+    """Interpret the events without a category, and separate the processes of the file."""
     recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
     recorded, findings = with_ranks(recorded)
+    recorded = recorded.with_account(with_left_out((), SUM, derived))
     if derived:
         text = plural(
             "1 event is a sum that the writer of the file computed, and is left out",
@@ -173,10 +179,12 @@ class _Reading(Reading[dialect.TorchDialect]):
             thread_names={f"{prefix}:{key}": name for key, name in names},
             process_names={f"{prefix}:{key}": name for key, name in self.collector.ids.names.items()},
             process_labels={f"{prefix}:{key}": label for key, label in self.collector.ids.labels.items()},
-            account=file_account(self.file, self.collector),
             extra={key: value for key, value in header.items() if key not in _DECODED_KEYS},
             incomplete=self.file.truncated_at is not None,
         )
+
+    def account(self) -> tuple[ReadEvents, ...]:
+        return file_account(self.file, self.collector)
 
     def findings(self) -> tuple[Finding, ...]:
         findings = list(file_findings(self.file, self.collector))
@@ -186,6 +194,10 @@ class _Reading(Reading[dialect.TorchDialect]):
         if self._clock() == "relative":
             text = message("the file does not record the date: its times count from the start of the machine")
             findings.append(Finding("no-clock-origin", text, note=True))
+        info = self.file.header.get("distributedInfo")
+        stated = {key: info[key] for key in ("rank", "world_size") if key in info} if isinstance(info, dict) else {}
+        unreadable = {key: value for key, value in stated.items() if integer(value) is None}
+        findings += [impossible(unreadable)] if unreadable else []
         logs = (value for value in self.file.header.values() if isinstance(value, list))  # of each level, such as INFO
         return (*findings, *reported(line for log in logs for line in log if isinstance(line, str)))
 

@@ -9,7 +9,8 @@ import pandas as pd
 
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.assembly.server_steps import CAPTURE, DECODE, of_kind, serving_steps
+from perfkit_core.trace.assembly.server_steps import of_kind, serving_steps
+from perfkit_core.trace.model.serving_step import CAPTURE, DECODE
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import serving
 

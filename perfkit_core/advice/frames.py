@@ -137,5 +137,5 @@ def _without_folders(stack: str) -> str:
 @once
 def frames(trace: Trace) -> Frames:
     """Return the samples of the first rank that has any."""
-    samples = next((of_rank for _, of_rank in sorted(trace.meta.samples.items()) if of_rank.stack), FrameSamples())
+    samples = next((of_rank for _, of_rank in sorted(trace.frame_samples.items()) if of_rank.stack), FrameSamples())
     return Frames(samples, trace.meta.framework)

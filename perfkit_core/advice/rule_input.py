@@ -162,7 +162,7 @@ class RuleInput:
         recording has no host events."""
         if self.contradiction is not None:  # predictions without a replay start from the recorded step
             return Unprofiled(self.replay, 0.0, 1.0, float(self.step_ns), None)
-        timed, measured_ns = self.trace.meta.timed_steps, None
+        timed, measured_ns = self.trace.timed_steps, None
         if self.step_ns and self.has_steps:
             measured_ns = timed.typical_ns(timed.unprofiled(), self.period)
         if measured_ns is not None:  # the host may have run ahead in the steps that were not recorded
@@ -172,7 +172,7 @@ class RuleInput:
 
     @property
     def preempted(self) -> float:
-        return self.trace.meta.timed_steps.preempted
+        return self.trace.timed_steps.preempted
 
     def played_ns(self, graph: Graph, period: int = 1) -> float:
         """Return the median step time in ns after playing a graph. Raises CyclicGraphError. ``period`` is explained at

@@ -169,7 +169,7 @@ class _Training:
 
     def step_ns(self, side: Side) -> list[int]:
         """Return the median step time of each recording in ns, without the profiler. Raises CaptureError."""
-        times = [trace.meta.timed_steps.unprofiled_ns for trace in self.traces[side]]
+        times = [trace.timed_steps.unprofiled_ns for trace in self.traces[side]]
         if None in times:
             raise CaptureError(f"{self.program(side)} timed no step without the profiler")
         return [time for time in times if time is not None]
@@ -227,7 +227,7 @@ def _remarks(results: Sequence[tuple[_Training, Outcome]]) -> Iterator[Text]:
     )
     yield message(text, count=ROUNDS, noise=noise)
     traces = [trace for training, _ in results for side in training.traces.values() for trace in side]
-    lost = sorted(trace.meta.timed_steps.preempted for trace in traces)[len(traces) // 2]
+    lost = sorted(trace.timed_steps.preempted for trace in traces)[len(traces) // 2]
     if lost >= _BUSY:
         text = mark(
             "Other processes took {share:ratio} of the recorded step time. The step times in the table exclude it."

@@ -70,7 +70,7 @@ def headline(result: Pair, alignment: Alignment, causes: Sequence[Message] = ())
     else:
         sentences.append(step_sentence(steps, result.between))
         sentences += _lost(result)
-        base, other = (trace.meta.timed_steps.unprofiled_ns for trace in result.traces)
+        base, other = (trace.timed_steps.unprofiled_ns for trace in result.traces)
         if base and other:
             if (other - base) * steps.difference < 0:
                 text = mark(

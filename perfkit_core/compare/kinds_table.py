@@ -10,8 +10,8 @@ import pandas as pd
 from perfkit_core.base.language.messages import mark, say
 from perfkit_core.compare.comparison import with_difference
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.assembly.server_steps import KINDS
 from perfkit_core.trace.model.report_data import Section
+from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.steps import serving
 

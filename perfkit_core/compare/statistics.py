@@ -82,7 +82,7 @@ def samples_of(trace: Trace) -> StepSamples:
     """Return the steps of one trace. If ranks recorded different steps, the steps of each rank are separate samples."""
     rows = step_rows(trace)
     rows = rows[np.argsort(trace.ints("start_ns")[rows], kind="stable")]
-    preempted = trace.meta.timed_steps.preempted
+    preempted = trace.timed_steps.preempted
     number, duration = trace.ints("step")[rows], trace.ints("dur_ns")[rows]
     numbers, first, group, times = np.unique(number, return_index=True, return_inverse=True, return_counts=True)
     ranks, rank = np.unique(trace.ints("rank")[rows], return_inverse=True)

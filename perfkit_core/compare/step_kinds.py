@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from perfkit_core.base.language.messages import message
 from perfkit_core.errors import UsageError
-from perfkit_core.trace.assembly.server_steps import KINDS, of_kind, serving_steps
+from perfkit_core.trace.assembly.server_steps import of_kind, serving_steps
 from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 
 

@@ -2,7 +2,8 @@
 
 - Times are in µs since ``baseTimeNanoseconds``, with three decimals.
 - ``args`` contains the columns of the event table. ``row``, ``parent`` and ``launched_by`` are row numbers of the
-  exported table. ``recorded`` contains the framework's own arguments.
+  exported table. ``recorded`` contains the framework's own arguments. Members with the names of side tables contain
+  what these say about the event. The header contains the other side tables.
 - Process and thread numbers are unique over all ranks, because viewers need this. The header has the recorded ones.
 - Arrows, memory curves and step marks are added for viewers. Their categories begin with ``perfkit.``. perfkit's reader
   skips them."""
@@ -24,9 +25,12 @@ from perfkit_core.exporters import CHROME_FORMAT
 from perfkit_core.exporters.lanes import Lanes, instants, lanes
 from perfkit_core.plugins.contracts import ExportOptions
 from perfkit_core.trace.model import meta, schema
+from perfkit_core.trace.model.side_table import ROW
+from perfkit_core.trace.model.side_tables import ALL
 from perfkit_core.trace.model.trace import Trace
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version of the header. Files of version 1 have no side tables."""
 OWN_CATEGORY: Final = "perfkit."
 """Prefix of the categories of events that perfkit adds for viewers."""
 
@@ -47,6 +51,7 @@ def write(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
         "meta": msgspec.structs.replace(trace.meta, source=source),
         "quality": list(map(meta.StoredFinding.of, trace.quality)),
         "lanes": timeline.lanes,
+        "tables": {name: table.to_pydict() for name, table in _of_recording(trace)},
     }
     head = {"perfkit": perfkit_data, "displayTimeUnit": "ns", "baseTimeNanoseconds": base}
     file.write(msgspec.json.encode(head)[:-1] + b',"traceEvents":[')
@@ -101,6 +106,7 @@ class Events:
         names = np.array([*trace.codes("device").values, None], dtype=object)
         self._elsewhere = names[trace.codes("device").codes] != devices[timeline.lane]
         self._texts = [TextMember(c.name, trace.codes(c.name)) for c in _columns(text=True)]
+        self._facts = [Facts(name, trace.tables[name]) for name in trace.tables.names if ALL[name].describes_rows]
 
     def lines(self, rows: IntArray) -> pa.Array:
         trace = self._trace
@@ -114,6 +120,7 @@ class Events:
             members.append(number_member(column.name, filled, missing))
         recorded = _as_json(trace.events["args"].take(pa.array(rows)).combine_chunks())
         members.append(pc.binary_join_element_wise('"recorded":', recorded, "", null_handling="emit_null"))
+        members += [facts.take(rows) for facts in self._facts]
         head = [
             pa.array(['"ph":"X"', '"ph":"i","s":"t"']).take(pa.array(self._instant[rows]).cast(pa.int8())),
             self._name.take(rows),
@@ -123,6 +130,29 @@ class Events:
             self._where.take(pa.array(self._lane[rows])),
         ]
         return joined(["{", joined(head, ","), ',"args":{', joined(members, ","), "}}"])
+
+
+class Facts:
+    """A side table as members of the events that it describes."""
+
+    def __init__(self, name: str, table: pa.Table) -> None:
+        self._row = table[ROW.name].to_numpy()
+        facts = table.drop_columns([ROW.name]).to_pylist()
+        known = [{key: value for key, value in fact.items() if value is not None} for fact in facts]
+        texts = [f'"{name}":{msgspec.json.encode(fact).decode()}' for fact in known]
+        self._texts = pa.array([*texts, None], pa.string())
+
+    def take(self, rows: IntArray) -> pa.Array:
+        at = np.minimum(np.searchsorted(self._row, rows), max(len(self._row) - 1, 0))
+        described = self._row[at] == rows if len(self._row) else np.zeros(len(rows), np.bool_)
+        return self._texts.take(pa.array(np.where(described, at, len(self._row))))
+
+
+def _of_recording(trace: Trace) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the side tables that describe no rows."""
+    for name in trace.tables.names:
+        if not ALL[name].describes_rows and len(trace.tables[name]):
+            yield name, trace.tables[name]
 
 
 def _columns(text: bool) -> Iterator[schema.Column]:

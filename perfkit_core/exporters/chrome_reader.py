@@ -3,7 +3,7 @@ table, and skips the events that the exporter added for viewers.
 
 Parents, launches, steps and phases are read, not computed again. The file lacks what assembly needs for them: ids that
 operators share with launches, recorded trees, names of layers, and the range that was chosen as step. They may also
-come from several ranks. All cells pass the gate of :mod:`perfkit_core.trace.model.checked_events`.
+come from several ranks. All cells pass the gate of :mod:`perfkit_core.trace.model.gate`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.algorithms.decimals import check_fits, span_ns
 from perfkit_core.base.language.messages import message
 from perfkit_core.errors import SourceError
@@ -25,15 +25,18 @@ from perfkit_core.exporters.lanes import Lane
 from perfkit_core.readers.chrome.dialect import ChromeEvent, timed_events
 from perfkit_core.readers.chrome.reader import ChromeFile, cut_off, mistimed, skipped, strays
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.checked_events import checked
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
+from perfkit_core.trace.model.gate import checked_side_table
 from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.trace.model.side_tables import ALL, SideTables
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.older_format import OlderFacts, without_facts
 
 _SPANS: Final = ("X", "i")
 _ARGUMENTS: Final = tuple(
     name for name in schema.COLUMN_NAMES if name not in ("name", "category", "start_ns", "dur_ns", "args", *OF_LANE)
 )
+_FACTS: Final = tuple(name for name, table in ALL.items() if table.describes_rows)
 _WORD: Final = {int: "integer", str: "text"}
 _HINT: Final = "export the run again"
 
@@ -43,12 +46,13 @@ class _Header(msgspec.Struct):
     meta: TraceMeta
     quality: tuple[StoredFinding, ...]
     lanes: list[Lane]
+    tables: dict[str, dict[str, list[Any]]] = {}
 
 
 def read(path: Path, partial: bool = False) -> Trace:
     """Return the exported trace, with the path of the file as ``meta.source``. Raises SourceError, also if a cell
     cannot be what perfkit exported."""
-    file, rows = ChromeFile(path, partial), _Rows(partial)
+    file, rows, older = ChromeFile(path, partial), _Rows(partial), SideTables()
     try:
         for batch in file.batches():
             rows.add(batch)
@@ -58,10 +62,20 @@ def read(path: Path, partial: bool = False) -> Trace:
             problem = f"{file.path}: written by a newer version of perfkit"
             raise SourceError(problem, "upgrade perfkit: pip install -U perfkit")
         cut = file.truncated_at is not None or bool(file.skipped)
-        events = checked(rows.table(header.lanes, base_ns, cut), schema.SCHEMA, header.meta.ranks)
+        table = rows.table(header.lanes, base_ns, cut)
+        tables = rows.facts(len(table)) | {
+            name: checked_side_table(ALL[name], ALL[name].table(cells), None)
+            for name, cells in header.tables.items()
+            if name in ALL and not ALL[name].describes_rows
+        }
+        if header.version == 1:
+            older = msgspec.convert(file.header["perfkit"]["meta"], OlderFacts).tables()
+            args, tables = without_facts(table["args"])
+            table = table.set_column(table.schema.get_field_index("args"), "args", args)
+        events = table.select(schema.COLUMN_NAMES)
     except msgspec.ValidationError as error:
         raise SourceError(f"{file.path}: damaged perfkit header ({error})", _HINT) from None
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SourceError(f"{file.path}: not a timeline as perfkit exports it ({error})", _HINT) from None
     meta = msgspec.structs.replace(header.meta, source=str(path), format=CHROME_FORMAT)
     findings = [*strays(file), *([mistimed(rows.mistimed)] if rows.mistimed else [])]
@@ -73,7 +87,11 @@ def read(path: Path, partial: bool = False) -> Trace:
         text = message("{missing} of {count} exported events are missing: another program has changed the file",
                        missing=rows.missing - rows.mistimed, count=len(events) + rows.missing)  # fmt: skip
         findings.append(Finding("exported-events-missing", text))
-    return Trace(events, meta, tuple(stored.finding() for stored in header.quality)).with_findings(*findings)
+    quality = tuple(stored.finding() for stored in header.quality)
+    try:
+        return Trace(events, meta, quality, older.replaced(tables)).with_findings(*findings)
+    except SourceError as error:
+        raise SourceError(f"{file.path}: not a timeline as perfkit exports it ({error.message})", _HINT) from None
 
 
 class _Rows:
@@ -85,6 +103,8 @@ class _Rows:
         self.mistimed = self.missing = 0
         self._partial = partial
         self._batches: list[pa.RecordBatch] = []
+        self._facts: dict[str, dict[int, dict[str, Any]]] = {}  # side table → exported row → what it says
+        self._row: IntArray = np.empty(0, np.int64)  # exported rows of the table
 
     def add(self, events: list[ChromeEvent]) -> None:
         spans = [
@@ -108,6 +128,10 @@ class _Rows:
             "pid": [event.pid for event in spans],
             "tid": [event.tid for event in spans],
         }
+        for name in _FACTS:
+            described = {members["row"]: facts for members in args if isinstance(facts := members.get(name), dict)}
+            if described:
+                self._facts.setdefault(name, {}).update(described)
         columns = {name: _column(name, values) for name, values in cells.items()}
         columns |= {"start_ns": pa.array(start_ns), "dur_ns": pa.array(dur_ns)}
         self._batches.append(pa.RecordBatch.from_pydict(columns))
@@ -127,6 +151,7 @@ class _Rows:
         if row[0] < 0 or (row[1:] == row[:-1]).any():
             raise ValueError("the row of an event is negative, or two events have the same row")
         self.missing = int(row[-1]) + 1 - len(row)
+        self._row = row
         check_fits(base_ns + time for time in span_ns(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()))
         columns = {name: events[name] for name in events.column_names}
         columns["start_ns"] = pa.array(events["start_ns"].to_numpy() + base_ns)
@@ -153,6 +178,17 @@ class _Rows:
         named = events["device"].cast(pa.string()).combine_chunks()
         columns["device"] = pa.compute.coalesce(named, device).dictionary_encode()
         return pa.table(columns)
+
+    def facts(self, count: int) -> dict[str, pa.Table]:
+        """Return the side tables that describe rows of the table, which has ``count`` rows."""
+        tables = {}
+        for name, facts in self._facts.items():
+            rows = np.searchsorted(self._row, sorted(facts))
+            cells = [facts[row] for row in sorted(facts)]
+            names = ALL[name].schema.names[1:]
+            columns = {column: [cell.get(column) for cell in cells] for column in names}
+            tables[name] = checked_side_table(ALL[name], ALL[name].table({"row": rows, **columns}), count)
+        return tables
 
 
 def _column(name: str, values: list[Any]) -> pa.Array:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -156,4 +155,4 @@ def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
         events = events.set_column(events.schema.get_field_index(name), schema.SCHEMA.field(name), pa.array(values))
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     window = (int(start.min()), int(end.max())) if len(rows) else None
-    return Trace(events, msgspec.structs.replace(trace.meta, window_ns=window), trace.quality)
+    return trace.with_rows(events, number.take).with_meta(window_ns=window)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -36,9 +36,8 @@ _WORDS: Final = frozenset(
 """Words of perfkit on which numbers depend. A text that consists of such a word is kept."""
 KEPT_ARGUMENTS: Final = frozenset(
     {
-        "Collective name", "Input type", "Process Group Name", "collective", "cuda_sync_kind", "direction", "domain",
-        "dtype", "group", "input_dtypes", "kernel", "kernel_backend", "kernel_name", "kind", "members", "name", "on",
-        "place", "serving",
+        "Collective name", "Input type", "Process Group Name", "cuda_sync_kind", "direction", "domain", "dtype",
+        "group", "input_dtypes", "kernel", "kernel_backend", "kernel_name", "kind", "name", "place",
     }
 )  # fmt: skip
 """Recorded arguments (column ``args``) whose texts are kept. Of other arguments, only numbers are kept."""
@@ -101,7 +100,20 @@ def scrub(trace: Trace, *, paths: bool = False, remove: Iterable[str] = ()) -> T
     if trace.has_values("args"):
         columns["args"] = _mapped(trace.column("args"), texts.arguments).cast(pa.string())
     quality = tuple(texts.finding(shareable_finding(finding)) for finding in trace.quality)
-    return Trace(trace.with_columns(**columns).events, texts.meta(shareable(trace.meta)), quality)
+    tables = {name: _cleaned(trace.tables[name], texts.clean) for name in trace.tables.names}
+    cleaned = trace.with_columns(**columns).with_quality(quality).replaced_meta(texts.meta(shareable(trace.meta)))
+    return cleaned.with_tables(**tables)
+
+
+def _cleaned(table: pa.Table, clean: Callable[[str], str]) -> pa.Table:
+    """Return a side table with all its texts cleaned."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type):
+            table = table.set_column(at, field, _mapped(table[field.name], clean).cast(field.type))
+        elif pa.types.is_list(field.type):
+            lists = [[clean(text) for text in texts] for texts in table[field.name].to_pylist()]
+            table = table.set_column(at, field, pa.array(lists, field.type))
+    return table
 
 
 def _mapped(column: Any, change: Any) -> pa.DictionaryArray:
@@ -287,8 +299,19 @@ def _all_texts(trace: Trace) -> Iterator[str]:
     for name in _TEXTS:
         yield from trace.codes(name).values if trace.has_values(name) else ()
     yield from filter(None, trace.column("args").unique().to_pylist() if trace.has_values("args") else ())
+    for name in trace.tables.names:
+        yield from filter(None, (text for column in _text_columns(trace.tables[name]) for text in column))
     yield msgspec.json.encode(trace.meta).decode()
     yield msgspec.json.encode(list(map(StoredFinding.of, trace.quality))).decode()
+
+
+def _text_columns(table: pa.Table) -> Iterator[list[str | None]]:
+    """Yield the texts of each column of a side table."""
+    for field in table.schema:
+        if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type):
+            yield table[field.name].unique().to_pylist()
+        elif pa.types.is_list(field.type):
+            yield [text for texts in table[field.name].to_pylist() for text in texts]
 
 
 def _users(text: str) -> Iterator[str]:

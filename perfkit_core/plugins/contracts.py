@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfkit_core.plugins.flops.registry import OperatorFormula
+    from perfkit_core.trace.model.account import ReadEvents
     from perfkit_core.trace.model.columns import Column
     from perfkit_core.trace.model.compiled_graph import CompiledGraph
     from perfkit_core.trace.model.meta import Finding, TraceMeta
@@ -32,7 +33,12 @@ class EventWriter(Protocol):
     def write(self, batch: Any) -> None: ...
 
     def close(
-        self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
+        self,
+        meta: TraceMeta,
+        quality: tuple[Finding, ...] = (),
+        rank: int | None = None,
+        base_ns: int = 0,
+        account: Sequence[ReadEvents] = (),
     ) -> None: ...
 
 

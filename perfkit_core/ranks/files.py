@@ -28,7 +28,7 @@ from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 7
+VERSION: Final = 8
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
 _CRC_BYTES: Final = 4

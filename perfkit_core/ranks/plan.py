@@ -20,6 +20,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks, load, run_folder
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
 from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.trace.storage import bytestream, store
 
 
@@ -49,9 +50,10 @@ class RankSummary(msgspec.Struct, frozen=True):
 
     meta: TraceMeta
     quality: tuple[Finding, ...]
-    rank_recorded: bool = msgspec.field(name="told")  # Whether the files record the number of the rank.
+    rank_recorded: bool  # Whether the files record the number of the rank.
     events: int
     steps: tuple[int, ...]  # The recorded step numbers.
+    timed: TimedSteps = TimedSteps()  # The steps that a clock timed.
     recorded: tuple[str, ...] = ()  # Columns that are empty in a table, although events have values there.
     empty: dict[str, Text] = {}  # View → reason why its table has no rows.
 

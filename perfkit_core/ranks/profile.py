@@ -32,6 +32,7 @@ from perfkit_core.trace.model.meta import (
     united,
     waits_not_known,
 )
+from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import reduction
 from perfkit_core.views.select import check_steps, step_numbers
@@ -49,6 +50,7 @@ class Computed:
     meta: TraceMeta
     quality: tuple[Finding, ...]
     steps: tuple[int, ...]  # The recorded step numbers.
+    timed: TimedSteps  # The steps that a clock timed.
     request: ViewRequest
     averaged: bool  # Whether the tables count only events in steps. Averages per step need this.
     tables: Mapping[str, pd.DataFrame]  # Name of a view → its table.
@@ -83,7 +85,17 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     def why_empty(view: View) -> Text:
         return view.explain_empty(trace)
 
-    return Computed(trace.meta, trace.quality, steps, job.request, job.own_steps, tables, why_empty, trace.has_values)
+    return Computed(
+        trace.meta,
+        trace.quality,
+        steps,
+        trace.timed_steps,
+        job.request,
+        job.own_steps,
+        tables,
+        why_empty,
+        trace.has_values,
+    )
 
 
 def _merged(partials: Sequence[Partial], views: Sequence[View], request: ViewRequest) -> dict[str, pd.DataFrame]:
@@ -117,7 +129,8 @@ def merge(partials: Sequence[Partial], views: Sequence[View], job: Job) -> Compu
     meta = joined_meta([fact.meta for fact in facts])
     recorded = united([(fact.meta.ranks, fact.quality) for fact in facts])
     quality = (*recorded, *findings, *about_job(meta), *_unknown_waits(tables, meta, job))
-    return Computed(meta, quality, steps, job.request, job.own_steps, tables, why_empty, holds)
+    timed = next((fact.timed for fact in facts if fact.timed.steps), TimedSteps())
+    return Computed(meta, quality, steps, timed, job.request, job.own_steps, tables, why_empty, holds)
 
 
 def _without_device(
@@ -189,7 +202,7 @@ class LoadedProfile:
         job, meta = Job(tuple(view.name for view in views), request, own_steps, self.reading), self.trace.meta
         computed = of_ranks(reduce.split(self.trace), views, job)
         findings = (*self.trace.quality, *_unknown_waits(computed.tables, meta, job))
-        return replace(computed, meta=meta, quality=tuple(dict.fromkeys(findings)))
+        return replace(computed, meta=meta, timed=self.trace.timed_steps, quality=tuple(dict.fromkeys(findings)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from msgspec import structs
 
-from perfkit_core.base.algorithms.arrays import NO_ROW
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.system.paths import as_path
 from perfkit_core.errors import PerfkitError, UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest, split_grouping
@@ -20,7 +19,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.plan import Failed, Job, Partial, RankFiles, RankSummary
 from perfkit_core.readers import join_ranks, load
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import account, schema
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.merging import reduction
@@ -57,11 +56,16 @@ def split(trace: Trace) -> list[Trace]:
     for name in ROW_REFERENCES:
         row = trace.ints(name)[order]
         moved[name] = np.where((row >= 0) & (of_event[row] == in_order), position[row], NO_ROW)
+
+    def rows_of(rank: int) -> Callable[[IntArray], IntArray]:
+        return lambda rows: np.where(of_event[rows] == rank, position[rows], NO_ROW)
+
     traces: list[Trace] = []
     for rank, start, stop in zip(ranks.tolist(), first.tolist(), end.tolist(), strict=True):
         references = {name: pa.array(rows[start:stop]) for name, rows in moved.items()}
-        meta = structs.replace(trace.meta, account=()) if traces else trace.meta
-        part = Trace(events.slice(start, stop - start), meta, trace.quality)
+        part = trace.with_rows(events.slice(start, stop - start), rows_of(rank))
+        if traces:
+            part = part.with_tables(account=account.to_table(()))
         traces.append(part.with_columns(**references).with_meta(ranks=() if rank < 0 else (rank,)))
     return traces
 
@@ -106,7 +110,8 @@ def reduce_trace(trace: Trace, job: Job, rank_recorded: bool = True) -> Partial:
         if all(table.empty for table in tables):
             empty[name] = views[name].explain_empty(trace)
     recorded = tuple(name for name in schema.COLUMN_NAMES if name in unknown)
-    return Partial(RankSummary(meta, trace.quality, rank_recorded, len(trace), steps, recorded, empty), partials)
+    timed = trace.timed_steps
+    return Partial(RankSummary(meta, trace.quality, rank_recorded, len(trace), steps, timed, recorded, empty), partials)
 
 
 def _tables(partial: Any) -> Iterator[pd.DataFrame]:

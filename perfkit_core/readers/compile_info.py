@@ -32,7 +32,7 @@ def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Pat
             "--compile-info is not used, because perfkit reads no such files for the framework of this trace"
         )
         return _unused(trace, text) if requested else trace
-    if trace.meta.compiled:
+    if trace.compiled_graphs:
         text = message("--compile-info is not used, because the recording already has this information")
         return _unused(trace, text) if requested else trace
     rank = trace.meta.ranks[0] if len(trace.meta.ranks) == 1 else None

@@ -17,6 +17,7 @@ from perfkit_core.readers.read_options import DEFAULT, ReadOptions, read_options
 from perfkit_core.trace.assembly import server_steps
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
 from perfkit_core.trace.model.meta import Finding, about_job
+from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
 from perfkit_core.trace.storage.bytestream import UTF_16, head
@@ -166,7 +167,7 @@ def _load_one(path: Path, options: ReadOptions, plugins: Plugins) -> Trace:
 def _of_step_kind(trace: Trace, kind: str, path: Path) -> Trace:
     kinds = {step.kind for step in server_steps.serving_steps(trace)[1]}
     if kind not in kinds:
-        names = ", ".join(kind for kind in server_steps.KINDS if kind in kinds)
+        names = ", ".join(kind for kind in KINDS if kind in kinds)
         hint = f"recorded kinds: {names}" if names else "only inference servers record kinds of steps"
         raise UsageError(f"{path}: no step of the kind {kind} was recorded", hint)
     return server_steps.of_kind(trace, kind)

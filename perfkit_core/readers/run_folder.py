@@ -18,9 +18,19 @@ from perfkit_core.base.system.processes import shell_path
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.join_ranks import numbered_processes, one_job, read_each, recording_of_name
+from perfkit_core.trace.model.event_columns import Columns
 from perfkit_core.trace.model.meta import Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.trace.storage import bytestream, checksums, recorded_events, store, stored_file, unwritten
+from perfkit_core.trace.storage import (
+    bytestream,
+    checksums,
+    recorded_events,
+    side_table_files,
+    store,
+    stored_file,
+    unwritten,
+)
+from perfkit_core.trace.storage.older_format import OlderColumns
 from perfkit_core.trace.storage.unwritten import Pending
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".pb", ".pb.gz", ".sqlite")
@@ -55,10 +65,14 @@ def read_stored(path: Path, check: bool = False) -> Trace:
     stored = file.stored
     if stored.stage == "trace":
         quality = tuple(finding.finding() for finding in stored.quality)
-        columns = stored_file.stored_columns(file)
+        columns: Columns = stored_file.stored_columns(file, check)
+        tables = side_table_files.tables(file)
+        if stored.schema_version == 1:
+            columns = OlderColumns(columns)
+            tables = tables.replaced(columns.facts())
         if check:
-            columns.check()
-        return Trace(columns, *store.with_step_times(stored.meta, quality, path))
+            tables.load_all()
+        return store.with_step_times(Trace(columns, stored.meta, quality, tables), path)
     try:
         plugins = get_plugins()
         completing = (source.complete for source in plugins.sources() if source.name == stored.reader)

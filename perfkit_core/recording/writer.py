@@ -17,12 +17,10 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
-
-import msgspec
 
 from perfkit_core.base.language.units import counted
 from perfkit_core.base.system import failures, owner, paths
@@ -30,7 +28,9 @@ from perfkit_core.errors import UsageError
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.on_demand import OnDemand, Report
 from perfkit_core.recording.step_clock import StepClock
+from perfkit_core.trace.model import frame_samples, timed_steps
 from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.side_tables import FRAME_SAMPLES, STEP_CLOCK, Load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import background, store, unwritten
 
@@ -147,8 +147,7 @@ class CycleWriter(Generic[Profiler]):
                 meta = TraceMeta(source="", format="", **facts)
                 pending = unwritten.begin(self.run_dir / store.cycle_name(meta))
                 detached = _without_gc(lambda: self._take(profiler, process_rank))
-                if detached.clock is not None:
-                    facts |= self._timed(detached.clock, meta)
+                tables = {} if detached.clock is None else self._timed(detached.clock, meta)
             except BaseException as error:
                 self._lost(cycle, error, report, pending)
             else:
@@ -157,7 +156,7 @@ class CycleWriter(Generic[Profiler]):
                 ]
 
                 def write() -> None:
-                    self._write(detached, cycle, facts, report, after, pending)
+                    self._write(detached, cycle, facts, tables, report, after, pending)
 
                 if detached.background and not (cycle == 0 and self._forked_ns):
                     background.shared().submit(self.run_dir, write)
@@ -193,8 +192,8 @@ class CycleWriter(Generic[Profiler]):
     def __repr__(self) -> str:
         return f"<trace_handler {self.run_dir}, {counted(self._cycle, 'cycle')}>"
 
-    def _timed(self, clock: StepClock, meta: TraceMeta) -> dict[str, Any]:
-        """Return the step times so far as a field of the metadata. Let the clock save the times of later steps, because
+    def _timed(self, clock: StepClock, meta: TraceMeta) -> dict[str, Load]:
+        """Return the step times so far and the samples of frames. Let the clock save the times of later steps, because
         the training may go on without the profiler when the cycle is already written."""
         clock.cycle_taken()
         rank = str(meta.ranks[0]) if meta.ranks else "-"
@@ -208,7 +207,11 @@ class CycleWriter(Generic[Profiler]):
         if clock.save is None:
             atexit.register(clock.save_rest)
         clock.save, self._clock = save, clock
-        return {"timed": {rank: clock.times()}, "samples": {rank: clock.samples()}}
+        times, samples = {rank: clock.times()}, {rank: clock.samples()}
+        return {
+            STEP_CLOCK: lambda: timed_steps.to_table(times),
+            FRAME_SAMPLES: lambda: frame_samples.to_table(samples),
+        }
 
     def _begin(self) -> None:
         self._pid, self._recording, self._cycle = os.getpid(), store.new_recording(), 0
@@ -228,6 +231,7 @@ class CycleWriter(Generic[Profiler]):
         detached: DetachedCycle,
         cycle: int,
         facts: dict[str, Any],
+        tables: Mapping[str, Load],
         report: Report | None,
         after: Sequence[Callable[[Path], Any]],
         pending: Path | None,
@@ -240,8 +244,8 @@ class CycleWriter(Generic[Profiler]):
                 self._cycle = cycle
                 unwritten.end(pending)
                 return
-            meta = msgspec.structs.replace(trace.meta, **facts)
-            self._written.append(store.write_cycle(Trace(trace.events, meta, trace.quality), self.run_dir))
+            trace = trace.with_meta(**facts).with_tables(**tables)
+            self._written.append(store.write_cycle(trace, self.run_dir))
             unwritten.end(pending)
             if report is not None:
                 report(self._written[-1], None)

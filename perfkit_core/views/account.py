@@ -19,7 +19,7 @@ from perfkit_core.views import select
 
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
     select.in_steps(trace, request)  # raises UsageError if a requested step was not recorded
-    entries: list[dict[str, Any]] = msgspec.to_builtins(trace.meta.account)
+    entries: list[dict[str, Any]] = msgspec.to_builtins(trace.account)
     return entries
 
 

@@ -21,7 +21,7 @@ from perfkit_core.views import select
 def reduce(trace: Trace, request: ViewRequest) -> dict[str, Any]:
     select.in_steps(trace, request)  # raises UsageError if a requested step was not recorded
     findings = [msgspec.to_builtins(StoredFinding.of(finding)) for finding in trace.quality]
-    entries = msgspec.to_builtins(trace.meta.account)
+    entries = msgspec.to_builtins(trace.account)
     return {"ranks": list(trace.meta.ranks), "findings": findings, "account": entries}
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from perfkit_core.advice.frames import frames
-from perfkit_core.trace.model.frame_samples import FrameSamples, joined
+from perfkit_core.trace.model import frame_samples
+from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import op, steps
+from tests.support.side_facts import with_samples
 
 LOOP = "/env/lib/python3.11/site-packages/torch/functional.py(3): add;/home/train.py(7): loop;/home/train.py(20): main"
 WAIT = "/home/train.py(9): wait;/home/train.py(21): main"
@@ -24,7 +26,7 @@ def recording(**times: list[int]) -> Trace:
     after, stack = zip(*samples, strict=True)
     held = FrameSamples(tuple(stacks[name] for name in times), after, stack)
     rows = [op("aten::mm", 0, 20), op("aten::add", 60, 20)]
-    return steps(rows, count=1).with_meta(samples={"0": held}, framework="torch")
+    return with_samples(steps(rows, count=1), held).with_meta(framework="torch")
 
 
 def row(trace: Trace, name: str) -> np.ndarray:
@@ -68,7 +70,7 @@ def test_code_that_builds_the_arguments_of_a_call() -> None:
         "/home/train.py(21): main",
     )
     held = FrameSamples(stacks, (0, 1, 2, 3, 4), (0, 1, 2, 3, 4))
-    sampled = frames(steps([op("add", 0, 20)], count=1).with_meta(samples={"0": held}, framework="paddle"))
+    sampled = frames(with_samples(steps([op("add", 0, 20)], count=1), held).with_meta(framework="paddle"))
     assert sampled.naming(re.compile("to_tensor")).tolist() == [True, False, False, False, False]
     assert sampled.preparing(re.compile("to_tensor")).tolist() == [True, True, True, False, False]
 
@@ -76,13 +78,13 @@ def test_code_that_builds_the_arguments_of_a_call() -> None:
 @pytest.mark.parametrize("name", ["save", "log_metrics", "print_table", "histogram", "write_row", "SummaryWriter.log"])
 def test_names_of_functions_that_write(name: str) -> None:
     held = FrameSamples((f"/home/train.py(3): {name};/home/train.py(9): main",), (0,), (0,))
-    assert frames(steps([op("mm", 0, 1)]).with_meta(samples={"-": held})).reports.tolist() == [True]
+    assert frames(with_samples(steps([op("mm", 0, 1)]), held)).reports.tolist() == [True]
 
 
 @pytest.mark.parametrize("name", ["login", "logits", "catalog", "sprint", "forward", "blog", "preserve"])
 def test_names_that_only_contain_such_words(name: str) -> None:
     held = FrameSamples((f"/home/save/train.py(3): {name};/logs/a/train.py(9): main",), (0,), (0,))
-    assert frames(steps([op("mm", 0, 1)]).with_meta(samples={"-": held})).reports.tolist() == [False]
+    assert frames(with_samples(steps([op("mm", 0, 1)]), held)).reports.tolist() == [False]
 
 
 def test_without_samples_there_is_no_line() -> None:
@@ -94,6 +96,7 @@ def test_without_samples_there_is_no_line() -> None:
 def test_samples_of_several_cycles_are_joined() -> None:
     first = FrameSamples(("a", "b"), (0, 5), (0, 1), start_ns=10_000)
     second = FrameSamples(("b",), (1,), (0,), start_ns=20_000)
-    both = joined([second, first])
+    tables = [frame_samples.to_table({"-": samples}) for samples in (second, first)]
+    both = frame_samples.of_table(frame_samples.TABLE.join(tables))["-"]
     assert both.at_ns.tolist() == [10_000, 15_000, 21_000]
     assert [both.stacks[stack] for stack in both.stack] == ["a", "b", "b"]

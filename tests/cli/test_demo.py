@@ -15,6 +15,7 @@ from perfkit_core.cli import demo
 from perfkit_core.measure.verify import ledger
 from perfkit_core.plugins.contracts import Demo
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
+from tests.support.side_facts import with_clock
 from tests.support.small_trace import small_trace
 
 README = Path(__file__).parents[2] / "README.md"
@@ -44,7 +45,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         def load(training: demo._Training, side: str, show: object) -> None:
             ms = times[side][len(training.traces[side])]
             steps = TimedSteps(tuple(TimedStep(number, False, round(ms * MS)) for number in range(10)))
-            training.traces[side].append(small_trace().with_meta(timed={"-": steps}))
+            training.traces[side].append(with_clock(small_trace(), {"-": steps}))
 
         monkeypatch.setattr(demo._Training, "record", load)
 

@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -33,7 +32,7 @@ DAY_NS = 86_400 * 10**9
 
 def cycle(number: int, rank: int = 0, **meta: object) -> Trace:
     found = with_rank(small_trace(), rank)
-    return Trace(found.events, msgspec.structs.replace(found.meta, cycle=number, **meta), found.quality)
+    return found.with_meta(cycle=number, **meta)
 
 
 @pytest.fixture

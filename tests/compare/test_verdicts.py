@@ -20,6 +20,7 @@ from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.rendered import rendered
+from tests.support.side_facts import with_clock
 from tests.support.stepped_trace import MS, stepped_trace
 
 
@@ -76,7 +77,7 @@ def test_the_steps_without_the_profiler_are_compared_too() -> None:
     def run(recorded_ms: int, usual_ms: int) -> Trace:
         off = tuple(TimedStep(number, False, usual_ms * 1_000_000) for number in range(4, 8))
         on = TimedStep(8, True, recorded_ms * 1_000_000)
-        return stepped_trace([recorded_ms] * 3).with_meta(timed={"0": TimedSteps((*off, on))})
+        return with_clock(stepped_trace([recorded_ms] * 3), {"0": TimedSteps((*off, on))})
 
     told = "Without the profiler, a step takes 10.0 ms instead of 15.0 ms."
     assert told in rendered(comparison_report(run(20, 15), run(19, 10)).headline)
@@ -91,7 +92,7 @@ def test_other_processes_are_named_after_the_verdict() -> None:
 
     def run(waited_ms: int) -> Trace:
         step = TimedStep(8, True, 20 * MS, waited_ns=waited_ms * MS, process_ns=(20 - waited_ms) * MS)
-        return stepped_trace([20] * 3).with_meta(timed={"0": TimedSteps((step,), cpus=1)})
+        return with_clock(stepped_trace([20] * 3), {"0": TimedSteps((step,), cpus=1)})
 
     report = comparison_report([run(0), run(6)], [run(1)])  # 5% are not notable
     told = "Other processes took 30% (base) of the recorded step time, so the step times are uncertain."

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model import frame_samples
 from perfkit_core.trace.storage.store import write_trace
 from perfkit_torch.record import DEMO
 from tools.pictures import RECORDING
@@ -43,10 +44,11 @@ def main(run: str | None = None) -> None:
         rank: msgspec.structs.replace(
             found, stacks=tuple(_FOLDERS.sub("", _LIBRARIES.sub("/usr/", stack)) for stack in found.stacks)
         )
-        for rank, found in trace.meta.samples.items()
+        for rank, found in trace.frame_samples.items()
     }
     RECORDING.parent.mkdir(exist_ok=True)
-    write_trace(trace.with_meta(samples=samples, hostname=None, source="runs/baseline"), RECORDING)
+    trace = trace.with_tables(frame_samples=frame_samples.to_table(samples))
+    write_trace(trace.with_meta(hostname=None, source="runs/baseline"), RECORDING)
     about = {"script": "tests/data/record_picture.py", "date": date.today().isoformat(), "device": "cpu",
              "versions": {"torch": version("torch"), "python": platform.python_version()}}  # fmt: skip
     text = json.dumps(about, indent=1, sort_keys=True) + "\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow
 
 from perfkit_core.readers.load import load, stream
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import schema, timed_steps
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.storage import store
 
@@ -28,8 +28,9 @@ def main(name: str) -> None:
     for recording in RECORDINGS:
         framework = recording.partition("-")[0]
         trace = load(DATA / recording)
-        meta = {"hostname": "host", "recording": "1-0", "cycle": 0, "timed": {"0": TimedSteps()}}
-        path = store.write_cycle(trace.with_meta(source=recording, **meta), folder / "assembled" / framework)
+        meta = {"hostname": "host", "recording": "1-0", "cycle": 0}
+        timed = trace.with_meta(source=recording, **meta).with_tables(step_clock=timed_steps.to_table({}))
+        path = store.write_cycle(timed, folder / "assembled" / framework)
         store.write_steps(store.steps_path(path), TIMES)
         (folder / "streamed").mkdir(exist_ok=True)
         stream(DATA / recording, folder / "streamed" / f"{framework}{store.SUFFIX}")

@@ -252,7 +252,7 @@ def test_a_cut_export_gives_its_beginning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [
-    (b'"version":1', b'"version":2', "newer version of perfkit"),
+    (b'"version":2', b'"version":3', "newer version of perfkit"),
     (b'"lanes":[', b'"lanes":5,"x":[', "damaged perfkit header"),
 ])  # fmt: skip
 def test_a_header_that_cannot_be_read_is_refused(old: bytes, new: bytes, said: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from perfkit_core import export, load
 from perfkit_core.cli.main import main
 from perfkit_core.errors import SourceError
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import frame_samples, schema
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import concat_traces, with_rank
 from tests.support.chrome import raw
@@ -27,9 +27,9 @@ ROWS = 32
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The timeline of two ranks."""
-    samples = {"0": FrameSamples(("a.py(1): f",), (1,), (0,))}
+    samples = frame_samples.to_table({"0": FrameSamples(("a.py(1): f",), (1,), (0,))})
     path = tmp_path_factory.mktemp("exported") / "t.json"
-    export(concat_traces([with_rank(small_trace().with_meta(samples=samples), rank) for rank in (0, 1)]), path)
+    export(concat_traces([with_rank(small_trace().with_tables(frame_samples=samples), rank) for rank in (0, 1)]), path)
     return path.read_bytes()
 
 
@@ -91,15 +91,19 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
         lambda content: content["perfkit"]["lanes"].append(content["perfkit"]["lanes"][0]),
         "two lanes of the header have the same numbers",
     ),
-    "a huge rank": (lane(rank=2**62), "damaged perfkit header (Expected `int` <= 2147483647 - at `$.lanes[0].rank`)"),
+    "a huge rank": (lane(rank=2**62), "damaged perfkit header (Expected `int` <= 1048576 - at `$.lanes[0].rank`)"),
     "a negative rank": (lane(rank=-1), "damaged perfkit header (Expected `int` >= 0"),
     "a rank that the metadata lacks": (lane(rank=5), "the events of rank 5 contradict the metadata"),
     "a stream beyond 64 bits": (lane(stream=2**63), "damaged perfkit header"),
     "ranks of the metadata": (meta(ranks=[0, 2**62]), "damaged perfkit header"),
     "the window": (meta(window_ns=[0, 2**63]), "damaged perfkit header"),
     "a sample without a stack": (
-        meta(samples={"0": {"stacks": [], "after_us": [1], "stack": [0]}}),
-        "damaged perfkit header (samples of frames have no stack",
+        lambda content: content["perfkit"]["tables"]["frame_samples"].update(stack=[None, None]),
+        "the column stack has an empty cell",
+    ),
+    "a side table that is no table": (
+        lambda content: content["perfkit"]["tables"].update(account={"became": [1], "count": ["x"]}),
+        "not a timeline as perfkit exports it",
     ),
     "a base that is no number": (
         lambda content: content.update(baseTimeNanoseconds="0"),

@@ -18,7 +18,8 @@ import pytest
 
 import perfkit
 from perfkit_core.readers.load import load
-from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model import account, architecture, compiled_graph, frame_samples, timed_steps
+from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.meta import Device, StoredFinding, TraceMeta
@@ -126,13 +127,11 @@ def full_trace() -> Trace:
             for text in found.column("args").to_pylist()]  # fmt: skip
     layer = architecture.Layer(path="net.layer", class_name="Linear", device="cuda:0")
     model = architecture.Architecture("net", "framework", (layer,))
-    call = KernelCall("e", "k", operators=("o",), modules=("m",), stacks=("a.py(1): f",))
+    call = KernelCall(f"e{SECRET}", f"k{SECRET}", operators=("o",), modules=("m",), stacks=(f"a.py(1): f{SECRET}",))
     meta = TraceMeta(
         source="folder/file", format="stored", framework_version="2.0", hostname="machine", recording="id",
         devices=(Device("cuda:0", "GPU", 1, {"name": "GPU", "serial": "s", "numSms": 2}),),
         options={"with_stack": True, "o": "p"}, thread_names={"0:1:2": "main"}, cpu_utilisation={"process": 0.5},
-        samples={"0": FrameSamples(("a.py(1): f",), (0,), (0,), 0)},
-        timed={"0": TimedSteps((TimedStep(0, True, 100),))}, compiled=(CompiledGraph((call,), "e"),),
         extra={"host": {"cores": 8, "owner": "o"}, "x_version": 2, "default_dtype": "float32", "own": "o",
                **architecture.to_extra([model])},
     )  # fmt: skip
@@ -140,7 +139,12 @@ def full_trace() -> Trace:
     meta = msgspec.convert(planted(msgspec.to_builtins(meta)), TraceMeta)
     stored = msgspec.convert(planted(msgspec.to_builtins(finding)), StoredFinding)
     events = found.with_columns(**columns, args=pa.array(args, pa.string())).events
-    return Trace(events, meta, (stored.finding(),))
+    return Trace(events, meta, (stored.finding(),)).with_tables(
+        frame_samples=frame_samples.to_table({"0": FrameSamples((f"a.py(1): f{SECRET}",), (0,), (0,), 0)}),
+        step_clock=timed_steps.to_table({"0": TimedSteps((TimedStep(0, True, 100),))}),
+        compiled_graphs=compiled_graph.to_table([CompiledGraph((call,), "e")]),
+        account=account.to_table([ReadEvents("row", 1, "X", f"cpu{SECRET}", f"python{SECRET}")]),
+    )
 
 
 def stored_run(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.assembly import labels
-from perfkit_core.trace.assembly.labels import COLLECTIVE_KEY, HOST, Collective
+from perfkit_core.trace.model.collective import HOST, Collective
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.communication import clocks, collectives, point_to_point, stragglers
 from tests.support.recording_scripts import succeed
@@ -167,7 +167,8 @@ def test_sizes(dtype: str | None, expected: int | None) -> None:
 
     name = labels.collective_label(Collective("reduce", elements=10, dtype=dtype))
     columns: dict[str, Any] = {"name": pa.array(["relu", name, None])}
-    found = labels.with_labels(RecordedEvents(pa.table(columns))).columns
+    recorded = labels.with_labels(RecordedEvents(pa.table(columns)))
+    found = recorded.columns
     assert found["name"].to_pylist() == ["relu", "reduce", None]
     assert found["bytes"].to_pylist() == [None, expected, None]
-    assert [COLLECTIVE_KEY in (text or "") for text in found["args"].to_pylist()] == [False, True, False]
+    assert recorded.tables["collectives"]["row"].to_pylist() == [1]

@@ -462,4 +462,4 @@ def test_the_training_of_the_demo(paddle: Any, tmp_path: Path, monkeypatch: pyte
     operators = frame[frame["kind"] == "operator"]
     assert set(operators[operators["op_name"].isna()]["name"]) == set()
     assert "partial-step" not in {f.code for f in trace.quality}
-    assert trace.meta.timed_steps.unprofiled_ns
+    assert trace.timed_steps.unprofiled_ns

@@ -39,7 +39,7 @@ def test_steps_are_timed_and_frames_are_sampled(paddle, tmp_path: Path) -> None:
             profiler.step()
     handler.flush()
     trace = load(tmp_path)
-    timed = trace.meta.timed["-"]
+    timed = trace.step_clocks["-"]
     assert [step.number for step in timed.recorded()] == [5, 6, 7]  # the profiler starts in step 4
     off = {step.number for step in timed.steps if not step.recorded}
     assert {1, 2} <= off <= {1, 2, *range(9, 20)}

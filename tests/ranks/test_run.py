@@ -32,6 +32,7 @@ from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
 from perfkit_core.readers.read_options import ReadOptions
+from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.trace import Trace, with_rank
 from perfkit_core.trace.storage.store import write_cycle
 from tests.support import chrome, extreme
@@ -414,9 +415,8 @@ def test_ranks_in_any_order_of_rows_are_split() -> None:
     order = np.random.default_rng(0).permutation(len(trace))
     number = np.argsort(order)
     parents = trace.ints("parent")[order]
-    shuffled = Trace(trace.events.take(pa.array(order)), trace.meta).with_columns(
-        parent=pa.array(np.where(parents < 0, -1, number[parents]))
-    )
+    columns = TableColumns(trace.events.take(pa.array(order)))
+    shuffled = Trace(columns, trace.meta).with_ints(parent=np.where(parents < 0, -1, number[parents]))
     traces = reduce.split(shuffled.with_meta(ranks=(0, 1, 2, 9)))
     assert [len(part) for part in traces] == [16, 16, 16, 0]
     for rank, part in enumerate(traces[:3]):

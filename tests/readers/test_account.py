@@ -107,7 +107,7 @@ def parameters() -> list[Any]:
 def test_each_event_of_a_file_has_an_account(path: Path) -> None:
     events, spans = events_in(path)
     trace = reader(path, head(path), get_plugins()).read(path, False)
-    entries = trace.meta.account
+    entries = trace.account
     assert account.total(entries, account.ROW) == len(trace)
     assert account.total(entries) == events, entries
     rest = [entry for entry in entries if entry.became not in account.READ]

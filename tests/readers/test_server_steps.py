@@ -13,7 +13,8 @@ import pytest
 
 from perfkit_core import UsageError, load, summarize
 from perfkit_core.testing import traces as promises
-from perfkit_core.trace.assembly.server_steps import ServingStep, serving_steps
+from perfkit_core.trace.assembly.server_steps import serving_steps
+from perfkit_core.trace.model.serving_step import ServingStep
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch.server_ranges import serving_step
 from tests.support.events import host, trace
@@ -113,7 +114,7 @@ def test_long_numbers_are_no_counts(tmp_path: Path, name: str) -> None:
 def test_other_numbers_in_arguments_are_no_counts(number: str, steps: int) -> None:
     """A recording can contain the key that perfkit adds."""
     args = f'{{"perfkit.serving":{{"kind":"decode","requests":{number}}}}}'
-    rows = [host("a", "step", 0, 10, step=1, args=args), host("aten::mm", "operator", 2, 3)]
+    rows = [host("a", "step", 0, 10, args=args), host("aten::mm", "operator", 2, 3)]
     assert len(serving_steps(trace(rows))[1]) == steps
 
 

@@ -179,7 +179,7 @@ def test_ranks_in_the_ids_of_processes_are_read(
     }
     assert len({rank for rank, _, _ in launched(trace)}) == 2
     assert {pid for _, pid in callers(trace)} == {83}
-    assert account.total(trace.meta.account) == len(events)
+    assert account.total(trace.account) == len(events)
     assert not both(path)
 
 
@@ -217,6 +217,6 @@ def test_a_streamed_file_is_read_alike(tmp_path: Path) -> None:
         whole, stored = source.read(path), read_stored(tmp_path / f"{name}.parquet")
         assert kinds(stored) == kinds(whole)
         assert launched(stored) == launched(whole)
-        assert stored.meta.account == whole.meta.account
+        assert stored.account == whole.account
         assert stored.meta.ranks == whole.meta.ranks
-    assert account.total(stored.meta.account, account.SUM) == 1
+    assert account.total(stored.account, account.SUM) == 1

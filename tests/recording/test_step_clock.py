@@ -184,24 +184,24 @@ def recorded(folder: Path, after: int) -> tuple[StepClock, CycleWriter[None]]:
 def test_a_cycle_contains_the_steps_before_it(tmp_path: Path) -> None:
     _, writer = recorded(tmp_path / "run", 0)
     (file,) = writer.written
-    assert [step.number for step in load(file).meta.timed["-"].steps] == [1, 2, 3]
+    assert [step.number for step in load(file).step_clocks["-"].steps] == [1, 2, 3]
 
 
 def test_steps_after_the_cycle_are_stored_beside_it(tmp_path: Path) -> None:
     _, writer = recorded(tmp_path / "run", step_clock.SAVED_AFTER[0])
     assert writer.flush()
     (beside,) = (tmp_path / "run").glob(f"*{STEPS_SUFFIX}")
-    numbers = [step.number for step in load(tmp_path / "run").meta.timed["-"].steps]
+    numbers = [step.number for step in load(tmp_path / "run").step_clocks["-"].steps]
     assert numbers == [1, 2, 3, *range(5, 5 + step_clock.SAVED_AFTER[0])]  # the cycle was taken in step 4
     beside.write_text("damaged")
-    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3]
+    assert [step.number for step in load(tmp_path / "run").step_clocks["-"].steps] == [1, 2, 3]
 
 
 def test_flush_stores_the_steps_so_far(tmp_path: Path) -> None:
     _, writer = recorded(tmp_path / "run", 2)
     assert not list((tmp_path / "run").glob(f"*{STEPS_SUFFIX}"))
     assert writer.flush()
-    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
+    assert [step.number for step in load(tmp_path / "run").step_clocks["-"].steps] == [1, 2, 3, 5, 6]
 
 
 def test_the_clock_does_not_keep_its_handler(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_the_clock_does_not_keep_its_handler(tmp_path: Path) -> None:
     gc.collect()
     assert handler() is None
     clock.save_rest()
-    assert [step.number for step in load(tmp_path / "run").meta.timed["-"].steps] == [1, 2, 3, 5, 6]
+    assert [step.number for step in load(tmp_path / "run").step_clocks["-"].steps] == [1, 2, 3, 5, 6]
 
 
 def of(*times: tuple[int, int], first: int = 0, cpus: int = 2) -> TimedSteps:

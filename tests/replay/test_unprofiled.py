@@ -13,6 +13,7 @@ from perfkit_core.trace.model.meta import TraceMeta
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import call, kernel, op, steps
+from tests.support.side_facts import with_clock
 
 COST = Quantity(500, 1_000, 4_000, "a test")
 
@@ -83,7 +84,7 @@ def test_the_speed_of_the_host_is_unknown_if_the_step_follows_the_device() -> No
 
 
 def test_predictions_start_from_the_measured_step() -> None:
-    facts = RuleInput(recording().with_meta(timed={"-": timed(60_000, 55_000, 55_000)}))
+    facts = RuleInput(with_clock(recording(), {"-": timed(60_000, 55_000, 55_000)}))
     assert facts.training.step_ns == pytest.approx(55_000, rel=0.01)
     assert facts.step_ns == 110_000  # the recorded step
     assert facts.slowdown == pytest.approx(2, rel=0.01)

@@ -9,7 +9,9 @@ import pyarrow as pa
 from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
 from perfkit_core.trace.model.meta import TraceMeta
+from perfkit_core.trace.model.side_tables import SideTables
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.older_format import without_facts
 
 
 def host(name: str, kind: str, start: int, dur: int, tid: int = 1, **more: Any) -> dict[str, Any]:
@@ -24,11 +26,15 @@ def device(name: str, kind: str, start: int, dur: int, correlation: int | None =
 
 
 def trace(rows: list[dict[str, Any]], rank: int | None = None, names: OperatorNames | None = None) -> Trace:
-    """Return the trace that is assembled from these events."""
+    """Return the trace that is assembled from these events. Members ``collective`` and ``perfkit.serving`` of ``args``
+    become side tables."""
     keys = dict.fromkeys(key for row in rows for key in row)
     table = pa.Table.from_pylist([{key: row.get(key) for key in keys} for row in rows])
     meta = TraceMeta(source="made by hand", format="test", framework="fw", ranks=() if rank is None else (rank,))
-    return assemble(RecordedEvents(table), meta, rank=rank, operator_names=names)
+    args, tables = without_facts(table["args"].cast(pa.string())) if "args" in keys else (None, {})
+    if tables:
+        table = table.set_column(table.column_names.index("args"), "args", args)
+    return assemble(RecordedEvents(table, None, SideTables(tables)), meta, rank=rank, operator_names=names)
 
 
 def column(trace: Trace, name: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def check_the_window(work: Work, operator: str, folder: Path, framework: str) ->
     assert seen == list(range(12))
     assert recorded(folder, operator) == [(4, 1), (5, 1), (6, 1)]
     (trace,) = [load(path) for path in folder.glob("*.parquet")]
-    assert {1, 2} <= {step.number for step in trace.meta.timed["-"].steps if not step.recorded}
+    assert {1, 2} <= {step.number for step in trace.step_clocks["-"].steps if not step.recorded}
     assert "partial-step" not in {finding.code for finding in trace.quality}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 
@@ -22,7 +20,7 @@ def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int
         rows.append(host("launch", "runtime", clock + 1 + index, 1, correlation=index))
         rows.append(device(one.pop("name", KERNEL), "kernel", start, one.pop("dur_ns"), index, **one))
     made = trace(rows, rank=number)
-    return Trace(made.events, msgspec.structs.replace(made.meta, world_size=world), made.quality)
+    return made.with_meta(world_size=world)
 
 
 def collective(

@@ -20,7 +20,7 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.trace.assembly.labels import COLLECTIVE_KEY, Collective, with_description
+from perfkit_core.trace.model.collective import Collective
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clocks, distributed, imbalance, pipeline, point_to_point, stragglers
 from perfkit_core.views.communication.clocks import aligned
@@ -66,9 +66,13 @@ def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) ->
         for at, one in enumerate(told)
     ]
     (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
-    events = load(tmp_path / "t.json").events
+    trace = load(tmp_path / "t.json")
+    events = trace.events
     assert events["bytes"].to_pylist() == [one.get("bytes", 4 * one["In msg nelems"]) for one in told]
-    assert all(json.loads(text)[COLLECTIVE_KEY] for text in events["args"].to_pylist())
+    assert trace.tables["collectives"]["row"].to_pylist() == list(range(len(told)))
+    assert trace.tables["collectives"]["elements"].to_pylist() == [one["In msg nelems"] for one in told]
+    recorded = [{key: value for key, value in one.items() if key != "bytes"} for one in told]
+    assert [json.loads(text) for text in events["args"].to_pylist()] == recorded
 
 
 @pytest.fixture(scope="module")
@@ -354,10 +358,7 @@ def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dt
     texts = [None if value is None else json.dumps(value) for value in (shapes, dtypes)]
     assert collectives.communicates(name, kind)
     found, size = collectives.described(name, json.dumps(args), *texts)
-    told = json.loads(with_description(json.dumps(args), found) or "")
-    description = told.pop(COLLECTIVE_KEY, None)
-    assert told == args  # the recorded arguments are unchanged
-    return description, None if size < 0 else size
+    return None if found is None else msgspec.to_builtins(found), None if size < 0 else size
 
 
 PARAMETERS = {

@@ -192,7 +192,7 @@ def test_a_damaged_file_next_to_a_trace_is_left_out(tmp_path: Path, monkeypatch:
     code.parent.mkdir()
     code.write_text(CODE)
     found = attached(KERNEL, tmp_path / "t.json")
-    assert [call.event for graph in found.meta.compiled for call in graph.calls] == [GATE]
+    assert [call.event for graph in found.compiled_graphs for call in graph.calls] == [GATE]
     (finding,) = (finding for finding in found.quality if finding.code == "compile-info-unreadable")
     assert finding.note
     assert str(finding.message).startswith(f"a file next to the trace is left out: {code}: larger than")

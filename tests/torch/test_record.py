@@ -230,4 +230,4 @@ def test_the_training_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     trace = load(tmp_path / "run")
     assert list(step_durations(trace)) == list(range(18, 50))
     assert {"forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
-    assert trace.meta.timed_steps.unprofiled_ns
+    assert trace.timed_steps.unprofiled_ns

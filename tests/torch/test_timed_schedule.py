@@ -58,7 +58,7 @@ def pause() -> None:
 
 def test_steps_inside_and_outside_of_the_window_are_timed(tmp_path: Path) -> None:
     trace = recorded(tmp_path)
-    timed = trace.meta.timed["-"]
+    timed = trace.step_clocks["-"]
     assert [step.number for step in timed.recorded()] == [5, 6, 7]  # the profiler starts in step 4
     off = {step.number for step in timed.steps if not step.recorded}
     assert {1, 2, *range(10, 20)} <= off <= {1, 2, *range(9, 20)}

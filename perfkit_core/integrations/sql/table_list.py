@@ -72,7 +72,7 @@ def computed(profile: Profile, names: Collection[str], options: ReadOptions) -> 
         source, tables = source_facts.source(profile), {}
     else:
         result = as_profile(profile, options=options).compute(views, ViewRequest(by=(RANK,)))
-        source = source_facts.described(result.meta, result.quality, result.steps)
+        source = source_facts.described(result.meta, result.quality, result.steps, result.timed)
         tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:
         tables[EVENTS] = profile.events.add_column(0, _ROW.name, pa.array(np.arange(len(profile))))

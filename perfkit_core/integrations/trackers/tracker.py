@@ -45,7 +45,7 @@ def logged_run(profile: Profile, name: str, samples_per_step: int | None = None)
     computed = profile.compute(choose_views(dict.fromkeys((*_FIGURES, *TABLES))), ViewRequest())
     tables, steps = computed.tables, computed.tables["steps"]["step"]
     span = (f"{number}" for number in dict.fromkeys((steps.min(), steps.max()))) if len(steps) else ()
-    numbers = dict(figures(tables, computed.meta.timed_steps.unprofiled_ns, samples_per_step))
+    numbers = dict(figures(tables, computed.timed.unprofiled_ns, samples_per_step))
     return LoggedRun(
         name,
         "-".join(("steps", *span)) if len(steps) else "recording",

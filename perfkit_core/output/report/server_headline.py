@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from perfkit_core.base.language.messages import Message, mark, message, plural
-from perfkit_core.trace.assembly.server_steps import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
+from perfkit_core.trace.model.serving_step import CAPTURE, DECODE, DENOISE, MIXED, PREFILL
 
 VIEW: Final = "serving"
 _NAMES: Final = {

@@ -10,21 +10,26 @@ from pathlib import Path
 from perfkit_core.base.language.messages import mark, message, say
 from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
 from perfkit_core.trace.model.report_data import Fact, Source
-from perfkit_core.trace.model.timed_steps import NOTABLE
+from perfkit_core.trace.model.timed_steps import NOTABLE, TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import step_numbers
 
 
 def source(trace: Trace) -> Source:
     """Return the source of a report for a trace: file name, path, findings and facts."""
-    return described(trace.meta, trace.quality, step_numbers(trace))
+    return described(trace.meta, trace.quality, step_numbers(trace), trace.timed_steps)
 
 
 def described(
-    meta: TraceMeta, quality: Sequence[Finding], steps: Sequence[int], chosen: Sequence[int] | None = None
+    meta: TraceMeta,
+    quality: Sequence[Finding],
+    steps: Sequence[int],
+    timed: TimedSteps,
+    chosen: Sequence[int] | None = None,
 ) -> Source:
-    """Return the source of a report. ``steps``: recorded step numbers. ``chosen``: requested step numbers, or None."""
-    entries = facts(meta)
+    """Return the source of a report. ``steps``: recorded step numbers. ``timed``: the steps that a clock timed.
+    ``chosen``: requested step numbers, or None."""
+    entries = facts(meta) | _timed(timed)
     count = len(steps)
     if count and chosen is not None:
         numbers = sorted(set(chosen))
@@ -65,14 +70,12 @@ def facts(meta: TraceMeta) -> dict[str, Fact]:
         mark("Devices"): Fact(devices(meta.devices)),
         mark("Ranks"): ranks,
         mark("Recorded"): Fact(recorded),
-        **_timed(meta),
     }
     return {name: fact for name, fact in entries.items() if fact.value}
 
 
-def _timed(meta: TraceMeta) -> dict[str, Fact]:
+def _timed(timed: TimedSteps) -> dict[str, Fact]:
     """Return facts about the steps that a clock timed: what recording added to a step, and what other processes did."""
-    timed = meta.timed_steps
     usual_ns, recorded_ns = timed.unprofiled_ns, timed.typical_ns(timed.recorded())
     entries = {}
     if timed.preempted > NOTABLE:

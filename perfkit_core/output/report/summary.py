@@ -134,7 +134,7 @@ def summary_report(
             recorded = (places, state if places.table["peak_growth_bytes"].isna().all() else peak)
             sections = sections if all(section.table.empty for section in recorded) else recorded
         sections = tuple(section for section in sections if not section.table.empty) or sections
-    source = source_facts.described(computed.meta, computed.quality, computed.steps, chosen)
+    source = source_facts.described(computed.meta, computed.quality, computed.steps, computed.timed, chosen)
     data = {} if chosen is None else {"steps": sorted(set(chosen))}
     return Report(computed.meta.source, (source,), sections, sentences, data=data, by_view=True)
 

@@ -14,9 +14,9 @@ import msgspec
 from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.errors import SourceError
-from perfkit_core.trace.assembly.labels import Collective
-from perfkit_core.trace.assembly.server_steps import ServingStep
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.collective import Collective
+from perfkit_core.trace.model.serving_step import ServingStep
 
 
 class ChromeEvent(msgspec.Struct, gc=False):

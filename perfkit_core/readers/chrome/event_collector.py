@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.readers.chrome import reference_rows, row_table
+from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
     ChromeEvent,
@@ -19,16 +20,15 @@ from perfkit_core.readers.chrome.dialect import (
     timed_events,
 )
 from perfkit_core.readers.chrome.process_ids import ProcessIds
-from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Numbers, Origins, Rows, Vocabulary
+from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origins, Rows, Vocabulary
 from perfkit_core.readers.chrome.scanned_rows import Portion, Skipped, Translation
 from perfkit_core.readers.chrome.unlabelled import Link
-from perfkit_core.trace.assembly import draft, labels, server_steps
+from perfkit_core.trace.assembly import draft
 from perfkit_core.trace.model import schema
 
 if TYPE_CHECKING:
     from perfkit_core.readers.scanner.scanner import Scanner
 
-_MAX_CACHED_DESCRIPTIONS: Final = 1 << 8
 _TIMED: Final = frozenset("XiIRC")
 """Values of ``ph`` for spans, instants and counters."""
 _FLOWS: Final = frozenset("stf")
@@ -58,11 +58,6 @@ class EventCollector:
         self._labels: dict[tuple[str, str], Label] = {}
         self._origins = Origins()
         self._vocabularies = {column: Vocabulary() for column in ARGUMENT_TEXTS}
-        self._communicates = Numbers(np.bool_)
-        """For each :class:`Origin`, whether its events may be collectives."""
-        self._served: dict[int, server_steps.ServingStep] = {}
-        """For the index of an :class:`Origin`, the server step that its name describes."""
-        self._described: dict[tuple[str | None, ...], tuple[str | None, int]] = {}
         self._translations: dict[int, Translation] = {}
         self._rows = row_table.Gathering()
         self._scanner: Scanner | None = None
@@ -98,10 +93,10 @@ class EventCollector:
         self.add(decoded, times)
 
     def recorded(self, base_ns: int = 0, in_order: bool = True) -> draft.RecordedEvents:
-        """Return the events that were added since the last call. ``base_ns`` is added to their starts. With
-        ``in_order``, the events are sorted like the event table."""
+        """Return the events that were added since the last call, with what they describe. ``base_ns`` is added to their
+        starts. With ``in_order``, the events are sorted like the event table."""
         table = row_table.RowTable(self._rows.drain(), self._origins, self._vocabularies, base_ns, in_order)
-        return draft.RecordedEvents(table.table(compact=True))
+        return described(draft.RecordedEvents(table.table(compact=True)), self._dialect)
 
     def drain(self) -> pa.Table:
         """Return the events that were added since the last call, as a table in the order of the source."""
@@ -155,51 +150,7 @@ class EventCollector:
             if rows.count and duration.min() < 0:
                 self.reversed += int((duration < 0).sum())
                 rows.integers["dur_ns"] = np.maximum(duration, 0)
-            self._describe(rows)
             self._rows.add(rows)
-
-    def _describe(self, part: Rows) -> None:
-        """Add descriptions of collectives and of a server's steps to ``args``, and message sizes to ``bytes`` if no
-        size was recorded."""
-        for number, origin in enumerate(self._origins.distinct[len(self._communicates) :], len(self._communicates)):
-            self._communicates.append(self._dialect.communicates(origin.name or "", origin.kind or ""))
-            of_server = origin.kind == schema.STEP and origin.step is None  # the framework numbers its own steps
-            step = self._dialect.serving_step(origin.name or "") if of_server else None
-            if step is not None:
-                self._served[number] = step
-        if self._served:
-            rows = np.flatnonzero(np.isin(part.origin, list(self._served)))
-            steps = [self._served[number] for number in part.origin[rows].tolist()]
-            pairs = zip(part.arguments(rows), steps, strict=True)
-            part.replace(rows, [server_steps.with_step(text, step) for text, step in pairs])
-        at = np.flatnonzero(self._communicates.array()[part.origin])
-        if not len(at):
-            return
-        names = (self._origins.distinct[number].name for number in part.origin[at].tolist())
-        texts: list[list[str | None]] = []
-        for column in ("shapes", "dtypes"):
-            codes = part.texts.get(column)
-            if codes is None:
-                texts.append([None] * len(at))
-            else:
-                vocabulary = self._vocabularies[column].texts()
-                texts.append(vocabulary.take(pa.array(codes[at], mask=codes[at] < 0)).to_pylist())
-        args, sizes = [], []
-        for key in zip(names, part.arguments(at), *texts, strict=True):
-            if key not in self._described:
-                if len(self._described) >= _MAX_CACHED_DESCRIPTIONS:
-                    self._described.clear()
-                collective, size = self._dialect.described(*key)
-                self._described[key] = labels.with_description(key[1], collective), size
-            args.append(self._described[key][0])
-            sizes.append(self._described[key][1])
-        part.replace(at, args)
-        size_bytes = np.array(sizes, np.int64)
-        if (size_bytes < 0).all():
-            return
-        cells = part.integers.setdefault("bytes", np.full(part.count, NULL, np.int64))
-        unknown = (cells[at] == NULL) & (size_bytes >= 0)
-        cells[at[unknown]] = size_bytes[unknown]
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None

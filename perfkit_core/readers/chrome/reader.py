@@ -34,6 +34,7 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:')
+_LONGEST_INTEGER: Final = 20
 
 
 class ChromeFile(EventList):
@@ -131,7 +132,7 @@ class ChromeFile(EventList):
             memory_limit.require(DECODED * len(raw), f"the header of {self.path.name}")
             try:
                 # In latin-1 each byte is a character, so that the end is an offset in bytes.
-                _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
+                _, end = json.JSONDecoder(strict=False, parse_int=str).raw_decode(raw.decode("latin-1"))
             except RecursionError:
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
@@ -150,13 +151,20 @@ class ChromeFile(EventList):
             try:
                 if _SURROGATE.search(raw, 0, end):  # json would accept a lone one, which no output can encode
                     raise ValueError
-                value = json.loads(text, strict=False, parse_float=_number, parse_constant=str)
+                value = json.loads(text, strict=False, parse_float=_number, parse_int=_integer, parse_constant=str)
             except ValueError:
-                value = json.loads(repair.values_mended(raw[:end]), strict=False, parse_float=_number)
+                value = json.loads(
+                    repair.values_mended(raw[:end]), strict=False, parse_float=_number, parse_int=_integer
+                )
         except (ValueError, RecursionError):
             raise self.broken("a header value is not valid JSON") from None
         self.position += end
         return value
+
+
+def _integer(text: str) -> int | str:
+    """Return a number of the header, or its text if it is longer than any count, time or size."""
+    return int(text) if len(text) <= _LONGEST_INTEGER else text
 
 
 def _number(text: str) -> float | str:

@@ -77,24 +77,6 @@ def encoded(codes: Codes, texts: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-class Numbers:
-    def __init__(self, kind: Any) -> None:
-        self._list: list[int] = []
-        self._array: npt.NDArray[Any] = np.empty(0, kind)
-
-    def __len__(self) -> int:
-        return len(self._list)
-
-    def append(self, number: int) -> None:
-        self._list.append(number)
-
-    def array(self) -> npt.NDArray[Any]:
-        if len(self._array) != len(self._list):
-            more = np.array(self._list[len(self._array) :], self._array.dtype)
-            self._array = np.concatenate([self._array, more])
-        return self._array
-
-
 class Origin(NamedTuple):
     """Values of an event that many other events share. Each distinct combination is stored once."""
 

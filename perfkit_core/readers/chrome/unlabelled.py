@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -131,11 +131,10 @@ def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpre
     mask[placed] = True
     for name, values in cells.items():
         columns = _with(columns, name, mask, values)
+    recorded = replace(recorded, columns=columns)
     if derived:
-        recorded_rows = np.ones(columns.num_rows, np.bool_)
-        recorded_rows[list(derived)] = False
-        columns = columns.filter(pa.array(recorded_rows))
-    return RecordedEvents(columns, recorded.parent), len(derived)
+        recorded = recorded.taken(np.setdiff1d(np.arange(columns.num_rows), sorted(derived)))
+    return recorded, len(derived)
 
 
 def _lane_origin(
@@ -188,7 +187,7 @@ def with_links(recorded: RecordedEvents, links: Iterable[Link]) -> tuple[Recorde
         elif external[work] == NO_ROW:
             external[operator] = first + number if external[operator] == NO_ROW else external[operator]
             external[work] = external[operator]
-    return RecordedEvents(with_integers(columns, EXTERNAL, external), recorded.parent), lost
+    return replace(recorded, columns=with_integers(columns, EXTERNAL, external)), lost
 
 
 def _uncategorised(columns: pa.Table) -> BoolArray:

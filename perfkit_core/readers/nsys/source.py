@@ -82,14 +82,15 @@ def read(path: Path, partial: bool = False) -> Trace:
     with _opened(path, partial) as database:
         export = _Export(database)
         batches = list(export.batches())
-        meta, findings = export.meta(), export.findings()
+        meta, findings, account = export.meta(), export.findings(), export.account()
         columns = pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries()
     if len(columns):
         span = span_ns(columns["start_ns"].to_numpy(), columns["dur_ns"].to_numpy())
         check_fits(export.base_ns + time for time in span)
         start = pc.add(columns["start_ns"], export.base_ns)
         columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
-    return assemble_ranks(RecordedEvents(columns), meta, findings, get_plugins().operator_names(meta.framework))
+    recorded = RecordedEvents(columns).with_account(account)
+    return assemble_ranks(recorded, meta, findings, get_plugins().operator_names(meta.framework))
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:
@@ -98,7 +99,7 @@ def stream(path: Path, partial: bool, writer: EventWriter) -> None:
         export = _Export(database)
         for batch in export.batches():
             writer.write(batch)
-        writer.close(export.meta(), export.findings(), base_ns=export.base_ns)
+        writer.close(export.meta(), export.findings(), base_ns=export.base_ns, account=export.account())
 
 
 @contextlib.contextmanager
@@ -216,7 +217,6 @@ class _Export:
             thread_names=threads,
             extra={FORMAT: {key: text for key, text in versions.items() if text is not None}},
             incomplete=bool(database.damaged),
-            account=self._account(),
         )
 
     def _clock(self) -> tuple[str, int]:
@@ -260,7 +260,7 @@ class _Export:
         }
         return {name: count for name, count in counts.items() if isinstance(count, int) and count}
 
-    def _account(self) -> tuple[ReadEvents, ...]:
+    def account(self) -> tuple[ReadEvents, ...]:
         """Return what became of the rows with times that are no events of the trace."""
         entries = [ReadEvents("without_rank", self._left_out), ReadEvents("without_end", self._unended)]
         entries += [ReadEvents("table_not_read", count, name) for name, count in self._unread().items()]

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, constant, filled, first_match, texts, to_int64
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.runtime import parallel
+from perfkit_core.errors import SourceError
 from perfkit_core.trace.assembly import (
     graph_capture,
     implausible_times,
@@ -37,7 +39,9 @@ from perfkit_core.trace.assembly.draft import (
     by_time,
     integers,
 )
-from perfkit_core.trace.model import account, schema
+from perfkit_core.trace.model import account, schema, side_tables
+from perfkit_core.trace.model.event_columns import TableColumns
+from perfkit_core.trace.model.gate import checked_events, checked_meta
 from perfkit_core.trace.model.meta import NO_DEVICE, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace, concat_traces
 
@@ -54,6 +58,14 @@ def assemble(
 ) -> Trace:
     """Return the assembled trace. Data-quality warnings about times, steps, launches, phases and replays of graphs are
     added to ``quality``."""
+    meta, meta_findings = checked_meta(meta)
+    if rank is not None and not 0 <= rank <= schema.MOST_RANKS:
+        rank = None
+    quality += meta_findings
+    try:
+        recorded.columns = checked_events(recorded.columns, RECORDED_TYPES, recorded.parent)
+    except (pa.ArrowException, ValueError) as error:
+        raise SourceError(f"these are no events: {error}", "the reader of the file, or its plugin, is wrong") from None
     sorted_events, parent, frame_findings = _draft(recorded, meta, rank)
     draft, findings = _linked(sorted_events, parent, operator_names)
     corrections = implausible_times.corrections(draft)
@@ -73,10 +85,11 @@ def assemble(
     draft = draft.with_columns(phase=phase, module=module)
     if len(draft) and not implausible_times.is_window(meta.window_ns, draft.ints("start_ns")):
         meta = structs.replace(meta, window_ns=(int(draft.ints("start_ns").min()), int(draft.end_ns.max())))
-    meta = structs.replace(meta, account=account.joined([meta.account, row_account.rows_read(draft)]))
+    events_read = account.joined([draft.account, row_account.rows_read(draft)])
     findings += lost_records.findings(draft) + phase_findings + row_account.unknown_events(draft)
     findings += implausible_times.above_100_percent(draft)
-    trace = Trace(draft.events, meta, quality + findings)
+    tables = draft.tables.replaced({side_tables.ACCOUNT: account.to_table(events_read)})
+    trace = Trace(TableColumns(draft.events), meta, quality + findings, tables)
     return trace.with_findings(*graph_capture.about_graphs(trace))
 
 
@@ -96,16 +109,11 @@ def assemble_ranks(
     of_row[of_row == NO_ROW] = ranks[0]  # no event is lost, also in a damaged file
     for rank in ranks:
         rows = np.flatnonzero(of_row == rank)
-        events = recorded.columns.take(pa.array(rows))
-        of_rank = _of_processes(meta, events, rank)
+        events = recorded.taken(rows)
         if parts:  # the account of the events that are no rows counts once
-            of_rank = structs.replace(of_rank, account=())
-        parent = None
-        if recorded.parent is not None:
-            new_row = np.full(len(of_row) + 1, NO_ROW)
-            new_row[rows] = np.arange(len(rows))
-            parent = new_row[recorded.parent[rows]]
-        parts.append(assemble(RecordedEvents(events, parent), of_rank, (), rank, operator_names))
+            events = replace(events, tables=events.tables.without(side_tables.ACCOUNT))
+        of_rank = _of_processes(meta, events.columns, rank)
+        parts.append(assemble(events, of_rank, (), rank, operator_names))
     return concat_traces(parts).with_findings(*quality)
 
 
@@ -149,7 +157,7 @@ def _draft(
 ) -> tuple[Trace, IntArray | None, tuple[Finding, ...]]:
     """Return a trace of the sorted events, the recorded parents or None, and findings. Missing columns have default
     values."""
-    columns, parent = recorded.pop_columns(), recorded.parent
+    columns, parent, tables = recorded.pop_columns(), recorded.parent, recorded.tables
     count = len(columns["start_ns"])
     start, duration = (to_int64(columns[name].chunks, count, 0) for name in ("start_ns", "dur_ns"))
     order = by_time(start, duration)
@@ -163,7 +171,11 @@ def _draft(
         parent = nesting.renumbered(parent, order)
     elif parent is not None:  # a parent must precede its child
         parent = np.where(parent < np.arange(len(parent)), parent, NO_ROW)
-    return Trace(DraftColumns(count, sorted_columns, rank), meta), parent, findings
+    if order is not None:
+        position = np.empty(count, np.int64)
+        position[order] = np.arange(count)
+        tables = tables.renumbered(position.take)
+    return Trace(DraftColumns(count, sorted_columns, rank), meta, tables=tables), parent, findings
 
 
 def _op_names(trace: Trace, operator_names: OperatorNames | None) -> pa.ChunkedArray:

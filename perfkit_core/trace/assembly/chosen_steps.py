@@ -16,7 +16,9 @@ from perfkit_core.base.language.messages import plural
 from perfkit_core.errors import UsageError
 from perfkit_core.trace.assembly import lost_records, steps
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.meta import Finding, united
+from perfkit_core.trace.model.timed_steps import STEP_CLOCK
 from perfkit_core.trace.model.trace import Trace
 
 _RANGES: Final = sorted(schema.NESTED_KINDS - {schema.RUNTIME, schema.SYNC})
@@ -69,7 +71,7 @@ def with_steps_on(trace: Trace, pattern: str) -> Trace:
     )
     unrelated = tuple(finding for finding in trace.quality if finding.code not in _OF_STEPS)
     # measured step times of the recorded steps do not belong to the chosen ones
-    chosen = changed.with_ints(step=step).with_meta(timed={})
+    chosen = changed.with_ints(step=step).with_tables(step_clock=STEP_CLOCK.table({}))
     quality = (*unrelated, *lost_records.findings(chosen), *united(findings), Finding("chosen-steps", text, note=True))
     return replace(chosen, quality=quality)
 
@@ -92,7 +94,7 @@ def _part(trace: Trace, rows: IntArray) -> Trace:
     new_row[rows] = np.arange(len(rows))
     columns = {name: trace.pick(name, rows) for name in ("kind", "device", "start_ns", "dur_ns", "step")}
     columns["launched_by"] = pa.array(new_row[trace.ints("launched_by")[rows]])
-    return Trace(pa.table(columns), trace.meta)
+    return Trace(TableColumns(pa.table(columns)), trace.meta)
 
 
 def _ranges_hint(trace: Trace) -> str:

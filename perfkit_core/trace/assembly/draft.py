@@ -6,8 +6,8 @@ therefore precede their children, and algorithms on trees need only one pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -26,8 +26,11 @@ from perfkit_core.base.algorithms.arrays import (
     to_int64,
 )
 from perfkit_core.base.runtime import parallel
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import account, schema, side_tables
+from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES, Columns
+from perfkit_core.trace.model.side_table import SideTable
+from perfkit_core.trace.model.side_tables import SideTables
 
 EXTERNAL: Final = "external"
 """Name of the column with the id that an operator shares with its launches and device work."""
@@ -52,16 +55,38 @@ class RecordedEvents:
     - ``columns`` must contain name, kind, start_ns, dur_ns and device. Step events need a ``step``, and events that
       mark a phase need a ``phase``. Other columns of RECORDED_TYPES are optional, and so are FRAME and CALLER.
     - ``parent`` has the row of each row's parent, or -1. If it is None, parents are computed from the times.
+    - ``tables`` has side tables, whose rows are rows of ``columns``.
     """
 
     columns: pa.Table
     parent: IntArray | None = None
+    tables: SideTables = field(default_factory=SideTables)
 
     def pop_columns(self) -> dict[str, pa.ChunkedArray]:
         """Return the columns by name, and remove them from this object. The caller frees a column by dropping it."""
         columns = dict(zip(self.columns.column_names, self.columns.columns, strict=True))
         self.columns = self.columns.schema.empty_table()
         return columns
+
+    def with_facts(self, declared: SideTable, table: pa.Table) -> RecordedEvents:
+        """Return the events with rows added to a side table."""
+        before = self.tables[declared.name]
+        if len(before):
+            table = pa.concat_tables([before, table]).unify_dictionaries()
+        if declared.describes_rows:
+            table = side_tables.renumbered(table, lambda rows: rows)
+        return replace(self, tables=self.tables.replaced({declared.name: table}))
+
+    def with_account(self, entries: Sequence[ReadEvents]) -> RecordedEvents:
+        """Return the events with entries added to the account of events that are no rows."""
+        return self.with_facts(account.TABLE, account.to_table(entries)) if entries else self
+
+    def taken(self, rows: IntArray) -> RecordedEvents:
+        """Return the events of ``rows``, which has no duplicates, in this order."""
+        new_row = np.full(self.columns.num_rows + 1, NO_ROW)
+        new_row[rows] = np.arange(len(rows))
+        parent = None if self.parent is None else new_row[self.parent[rows]]
+        return RecordedEvents(self.columns.take(pa.array(rows)), parent, self.tables.renumbered(new_row.take))
 
 
 def integers(columns: pa.Table, name: str) -> IntArray:

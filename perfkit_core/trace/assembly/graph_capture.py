@@ -32,11 +32,12 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import message
 from perfkit_core.trace.assembly.draft import arranged, by_time
 from perfkit_core.trace.assembly.graph_matching import CapturedGraph, Graphs
-from perfkit_core.trace.assembly.server_steps import CAPTURE, ServingStep, serving_steps
+from perfkit_core.trace.assembly.server_steps import serving_steps
 from perfkit_core.trace.assembly.steps import NO_PHASES
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.meta import Finding
+from perfkit_core.trace.model.serving_step import CAPTURE, ServingStep
 from perfkit_core.trace.model.trace import Trace
 
 CATEGORY: Final = "graph_capture"
@@ -225,7 +226,7 @@ def attributed(trace: Trace, graphs: Sequence[CapturedGraph], sources: Sequence[
             replays.append((launch, nodes, *match))
     result = _with_operators(trace, replays) if replays else trace
     quality = tuple(finding for finding in result.quality if finding.code != UNATTRIBUTED)
-    return Trace(result.events, result.meta, quality).with_findings(*about_graphs(result, sources))
+    return result.with_quality(quality).with_findings(*about_graphs(result, sources))
 
 
 def _replays(trace: Trace) -> Iterator[tuple[int, IntArray]]:
@@ -288,7 +289,9 @@ def _with_operators(trace: Trace, replays: Sequence[_Replay]) -> Trace:
     for name, rows in references.items():
         field = schema.SCHEMA.field(name)
         table = table.set_column(table.column_names.index(name), field, pa.array(nesting.renumbered(rows, order)))
-    return _with_phases(Trace(table, trace.meta, trace.quality))
+    position = np.empty(count, np.int64)
+    position[order] = np.arange(count)
+    return _with_phases(trace.with_rows(table, position.take))
 
 
 def _with_phases(trace: Trace) -> Trace:
@@ -299,7 +302,7 @@ def _with_phases(trace: Trace) -> Trace:
         return trace
     phase.put(rows[None], [schema.OTHER] * len(rows))
     quality = tuple(finding for finding in trace.quality if finding.code != NO_PHASES)
-    return Trace(trace.with_columns(phase=phase.column()).events, trace.meta, quality)
+    return trace.with_columns(phase=phase.column()).with_quality(quality)
 
 
 class _Texts:

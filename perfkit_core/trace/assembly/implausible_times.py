@@ -79,7 +79,7 @@ class Corrections:
         changed = with_kind(with_args(draft, rows, args), rows, schema.IMPLAUSIBLE)
         changed = changed.with_columns(start_ns=pa.array(self.start_ns), dur_ns=pa.array(duration))
         columns = [name for name in RECORDED_TYPES if name == "args" or draft.has_values(name)]
-        return RecordedEvents(pa.table({name: changed.column(name) for name in columns}), parent)
+        return RecordedEvents(pa.table({name: changed.column(name) for name in columns}), parent, draft.tables)
 
 
 def _with_times(args: str | None, kind: str, start_ns: int, dur_ns: int) -> str:

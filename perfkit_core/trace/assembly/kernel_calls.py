@@ -26,7 +26,7 @@ from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, Codes, IntArray, texts
 from perfkit_core.trace.assembly.labels import parse_module_label
 from perfkit_core.trace.assembly.layers import CALL_SEPARATOR
-from perfkit_core.trace.model import architecture
+from perfkit_core.trace.model import architecture, compiled_graph
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall, agreed, united
 from perfkit_core.trace.model.schema import KERNEL, PYTHON
@@ -46,8 +46,8 @@ class Origins:
 
 @once
 def origins(trace: Trace) -> Origins:
-    """Return the kernel calls of all events, by ``trace.meta.compiled``."""
-    table = _CallTable(trace.meta.compiled)
+    """Return the kernel calls of all events, by ``trace.compiled_graphs``."""
+    table = _CallTable(trace.compiled_graphs)
     call = np.full(len(trace), NO_CALL, np.int64)
     if not table.by_event:
         return Origins(call, (), np.flatnonzero(call >= 0))
@@ -156,7 +156,7 @@ def with_graphs(trace: Trace, graphs: Sequence[CompiledGraph]) -> Trace:
     Python frames were recorded as events."""
     if not graphs:
         return trace
-    trace = trace.with_meta(compiled=tuple(graphs))
+    trace = trace.with_tables(compiled_graphs=compiled_graph.to_table(graphs))
     origin = origins(trace)
     if not len(origin.call_rows):
         return trace

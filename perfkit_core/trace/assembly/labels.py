@@ -7,41 +7,38 @@ Layers: ``annotate`` adds two kinds of events. Special characters in their names
   If the framework does not link nodes to layers, the name ends with a list of the nodes that the call created, such as
   ``:MatmulGradNode,AddGradNode*2``.
 
-Collectives: an adapter writes a :class:`Collective` into the ``args`` of an event under :data:`COLLECTIVE_KEY`, and the
-message size into the column ``bytes``. If the framework does not record a collective, the adapter adds an event with a
-name such as ``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name, number of
-elements, their type, group, members, group size, and ``host`` or ``device``. Labels of sends, receives and all_to_all
-have three more fields: peer, received elements, and received rows. Unknown fields are empty.
+Collectives: if the framework does not record a collective, the adapter adds an event with a name such as
+``perfkit.collective:all_reduce:65536:float32:0:1c291ca3:2:host``. The fields are: name, number of elements, their type,
+group, members, group size, and ``host`` or ``device``. Labels of sends, receives and all_to_all have three more fields:
+peer, received elements, and received rows. Unknown fields are empty.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import BoolArray, joined, picked
+from perfkit_core.base.algorithms.arrays import BoolArray, IntArray, joined, picked
 from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.collective import TABLE, Collective
 
 _MODULE_PREFIX: Final = "perfkit.module:"
 _BACKWARD: Final = "backward"
 _NODE: Final = re.compile(r"(.+?)(?:\*(\d{1,6}))?")
 
-COLLECTIVE_KEY: Final = "collective"
-HOST: Final = "host"
-DEVICE: Final = "device"
 _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
-_COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d*):(\w*):(\w*):(\w*):(\d*):(host|device)"
-                                     r"(?::(\d*):(\d*):(\d*))?")  # fmt: skip
+_COLLECTIVE_LABEL: Final = re.compile(
+    _COLLECTIVE_PREFIX + r"(\w+):(\d{0,18}):(\w*):(\w*):(\w*):(\d{0,18}):(host|device)"
+    r"(?::(\d{0,18}):(\d{0,18}):(\d{0,18}))?"
+)
 _BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
 _FEW: Final = 64
 """If at most ``1 / _FEW`` of the rows are replaced, copying the unchanged rows in slices is faster than a mask."""
@@ -85,51 +82,6 @@ def parse_module_label(name: str) -> ModuleLabel | None:
     return ModuleLabel(unquote(path), unquote(class_name), word == _BACKWARD, tuple(nodes))
 
 
-class Collective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Description of a collective. A field is None if the framework does not record it."""
-
-    name: str  # canonical name, such as all_reduce
-    group: str | None = None  # name of the process group
-    members: str | None = None  # distinguishes groups with the same name
-    group_size: int | None = None
-    elements: int | None = None  # number of elements in the message
-    dtype: str | None = None  # type of the elements
-    sequence: int | None = None  # number of the collective in its group, the same on all ranks of the group
-    on: str = DEVICE  # ``host`` if the host event itself communicates, ``device`` if the work that it launches does
-    peer: int | None = None  # send and recv: the other rank
-    tag: int | None = None  # send and recv: messages with different tags may overtake each other
-    received: int | None = None  # all_to_all: number of elements that the rank receives
-    received_rows: int | None = None  # all_to_all: size of their first dimension, such as the number of tokens
-    sent: int | None = None  # all_to_all: number of elements that the rank sends
-
-
-class _Args(msgspec.Struct):
-    collective: Collective | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Args)
-
-
-def described(texts: Sequence[str | None]) -> list[Collective | None]:
-    """Return for each event the collective that its ``args`` describe, or None."""
-    collectives: list[Collective | None] = [None] * len(texts)
-    for number, text in enumerate(texts):
-        if text is not None and f'"{COLLECTIVE_KEY}"' in text:
-            # a framework may use the same key for a value of its own
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                collectives[number] = _DECODER.decode(text).collective
-    return collectives
-
-
-def with_description(text: str | None, collective: Collective | None) -> str | None:
-    """Return the ``args`` of an event with the description added. If there is no description, or if ``args`` is not a
-    JSON object, return ``args`` unchanged."""
-    if collective is None or (text is not None and not text.startswith("{")):
-        return text
-    added = msgspec.json.encode({COLLECTIVE_KEY: collective}).decode()
-    return added if text in (None, "{}") else f"{text[:-1]},{added[1:]}"
-
-
 def collective_label(collective: Collective) -> str:
     fields = [
         collective.name, collective.elements, collective.dtype, collective.group, collective.members,
@@ -153,7 +105,7 @@ def parse_collective_label(name: str) -> Collective | None:
 
 def with_labels(recorded: RecordedEvents) -> RecordedEvents:
     """Evaluate the labels of collectives, and return the events. The name of a labelled event becomes the canonical
-    name of the collective. ``args`` gets the description. ``bytes`` gets the message size if it is null."""
+    name of the collective, which is described in a side table. ``bytes`` gets the message size if it is null."""
     columns = recorded.columns
     names = joined(columns["name"])
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
@@ -164,20 +116,25 @@ def with_labels(recorded: RecordedEvents) -> RecordedEvents:
     codes = pc.fill_null(names.indices, -1).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(np.array([*(label is not None for label in labels), False])[codes]).astype(np.int64)
     collectives = [label for code in codes[rows] if (label := labels[code])]
-    for column, kind in (("args", pa.string()), ("bytes", pa.int64())):
-        if column not in columns.column_names:
-            columns = columns.append_column(column, pa.nulls(columns.num_rows, kind))
-    mask = np.zeros(columns.num_rows, np.bool_)
-    mask[rows] = True
-    args = picked(columns["args"], rows).to_pylist()
-    texts = [with_description(text, collective) for text, collective in zip(args, collectives, strict=True)]
-    columns = replaced(columns, "args", mask, pa.array(texts, pa.string()))
     sizes = np.array([_message_bytes(collective) for collective in collectives], np.int64)
-    recorded_sizes = picked(columns["bytes"], rows)
-    columns = replaced(columns, "bytes", mask, pc.coalesce(recorded_sizes, pa.array(sizes, mask=sizes < 0)))
+    recorded = with_sizes(recorded, rows, sizes)
+    columns = recorded.columns
     plain = [value if label is None else label.name for value, label in zip(values, labels, strict=True)]
     renamed = pa.array(plain, pa.string()).take(names.indices).dictionary_encode()
-    return replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
+    recorded = replace(recorded, columns=columns.set_column(columns.schema.get_field_index("name"), "name", renamed))
+    return recorded.with_facts(TABLE, TABLE.of_structs(collectives, row=rows))
+
+
+def with_sizes(recorded: RecordedEvents, rows: IntArray, sizes: IntArray) -> RecordedEvents:
+    """Return the events with message sizes in the column ``bytes`` of ``rows`` that have none. Negative sizes are
+    unknown."""
+    columns = recorded.columns
+    if "bytes" not in columns.column_names:
+        columns = columns.append_column("bytes", pa.nulls(columns.num_rows, pa.int64()))
+    mask = np.zeros(columns.num_rows, np.bool_)
+    mask[rows] = True
+    values = pc.coalesce(picked(columns["bytes"], rows), pa.array(sizes, mask=sizes < 0))
+    return replace(recorded, columns=replaced(columns, "bytes", mask, values))
 
 
 def replaced(columns: pa.Table, name: str, mask: BoolArray, new: pa.Array) -> pa.Table:

@@ -11,6 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+
+from perfkit_core.trace.model.schema import Column
+from perfkit_core.trace.model.side_table import SideTable, structs
 
 _FRAME: Final = re.compile(r"(?P<file>.+)\((?P<line>\d{1,18})\): (?P<function>.*)")
 
@@ -99,3 +103,41 @@ def _shared(lists: Sequence[list[str]]) -> list[str]:
             break
         shared.append(items[0])
     return shared
+
+
+def to_table(graphs: Iterable[CompiledGraph]) -> pa.Table:
+    calls = [(number, graph.event, call) for number, graph in enumerate(graphs) for call in graph.calls]
+    return TABLE.of_structs(
+        [call for _, _, call in calls],
+        graph=[number for number, _, _ in calls],
+        graph_event=[event for _, event, _ in calls],
+    )
+
+
+def of_table(table: pa.Table) -> tuple[CompiledGraph, ...]:
+    graphs: dict[int, list[KernelCall]] = {}
+    events: dict[int, str | None] = {}
+    numbers, names = table["graph"].to_pylist(), table["graph_event"].to_pylist()
+    for number, event, call in zip(numbers, names, structs(table, KernelCall), strict=True):
+        parts = {name: tuple(getattr(call, name)) for name in _PARTS}
+        graphs.setdefault(number, []).append(msgspec.structs.replace(call, **parts))
+        events[number] = event
+    return tuple(CompiledGraph(tuple(calls), events[number]) for number, calls in graphs.items())
+
+
+_TEXTS: Final = pa.list_(pa.string())
+TABLE: Final = SideTable(
+    "compiled_graphs",
+    "kernel calls in the code of compiled graphs, in the order of the code",
+    (
+        Column("graph", pa.int64(), False, "number of the graph"),
+        Column("graph_event", pa.string(), True, "name of the event that spans a run of the graph"),
+        Column("event", pa.string(), False, "name of the event that the profiler records for the call"),
+        Column("kernel", pa.string(), False, "name of the kernel in the code"),
+        Column("fused", pa.bool_(), False, "whether the compiler generated the kernel"),
+        Column("operators", _TEXTS, False, "native names of the operators that the kernel computes"),
+        Column("modules", _TEXTS, False, "paths of the layers that called these operators"),
+        Column("stacks", _TEXTS, False, "stacks of the lines that called them, innermost frame first"),
+    ),
+    join=lambda tables: to_table(dict.fromkeys(graph for table in tables for graph in of_table(table))),
+)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from perfkit_core.base.language.messages import Message, Text, Value, english, message, plural, render
-from perfkit_core.trace.model import account, frame_samples
-from perfkit_core.trace.model.account import ReadEvents
-from perfkit_core.trace.model.compiled_graph import CompiledGraph
-from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.schema import Int64, Rank, Size
-from perfkit_core.trace.model.timed_steps import TimedSteps
-
-Part = TypeVar("Part")
 
 _MOST_MESSAGES: Final = 3
 """Maximum number of distinct messages per finding code. If there are more, only those of the first rank are shown."""
@@ -128,11 +121,7 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     - ``recording``: a text that is equal for all cycles of one process.
     - ``thread_names``: names of threads by "rank:pid:tid".
     - ``process_names``, ``process_labels``: names of processes by "rank:pid", and what they show, such as ``GPU 0``.
-    - ``account``: what became of the events of the source (:mod:`perfkit_core.trace.model.account`).
-    - ``samples``: samples of Python frames, by rank ("-" if it is unknown).
-    - ``timed``: step times that were measured with a clock, by rank ("-" if it is unknown).
     - ``cpu_utilisation``: CPU utilisation as ratios, with the keys "process" and "system".
-    - ``compiled``: the compiled graphs whose code is known.
     - ``worlds``: a pair (rank, world size) for each part of a joined trace, as recorded.
     """
 
@@ -154,22 +143,16 @@ class TraceMeta(msgspec.Struct, frozen=True, kw_only=True):
     thread_names: dict[str, str] = {}
     process_names: dict[str, str] = {}
     process_labels: dict[str, str] = {}
-    account: tuple[ReadEvents, ...] = ()
-    samples: dict[str, FrameSamples] = {}
-    timed: dict[str, TimedSteps] = {}
     cpu_utilisation: dict[str, float] = {}
     extra: dict[str, Any] = {}
-    compiled: tuple[CompiledGraph, ...] = ()
     worlds: tuple[tuple[Rank, Rank], ...] = ()
 
     @property
-    def timed_steps(self) -> TimedSteps:
-        """The steps of the first rank that a clock timed. If operators have more threads than there are processors,
-        these threads wait for each other, so it is unknown what was lost to other processes."""
-        timed = next((timed for _, timed in sorted(self.timed.items())), TimedSteps())
+    def threads(self) -> int | None:
+        """The number of threads per operator, None if it is not recorded."""
         host = self.extra.get(HOST)
         threads = host.get(THREADS) if isinstance(host, dict) else None
-        return msgspec.structs.replace(timed, cpus=0) if isinstance(threads, int) and threads > timed.cpus else timed
+        return threads if isinstance(threads, int) else None
 
     def recorded_worlds(self) -> tuple[tuple[int, int], ...]:
         """Return pairs (rank, world size) as recorded. A rank with several world sizes occurs in several pairs."""
@@ -186,19 +169,10 @@ def joined_meta(metas: Sequence[TraceMeta]) -> TraceMeta:
         thread_names={key: name for m in metas for key, name in m.thread_names.items()},
         process_names={key: name for m in metas for key, name in m.process_names.items()},
         process_labels={key: label for m in metas for key, label in m.process_labels.items()},
-        account=account.joined([m.account for m in metas]),
-        samples=_by_rank([m.samples for m in metas], frame_samples.joined),
-        timed={key: timed for m in metas for key, timed in m.timed.items()},
-        compiled=tuple(dict.fromkeys(graph for m in metas for graph in m.compiled)),
         window_ns=hull([m.window_ns for m in metas if m.window_ns]),
         incomplete=any(m.incomplete for m in metas),
         cycle=metas[0].cycle if len({m.cycle for m in metas}) == 1 else None,
     )
-
-
-def _by_rank(parts: Sequence[Mapping[str, Part]], join: Callable[[Sequence[Part]], Part]) -> dict[str, Part]:
-    ranks = dict.fromkeys(rank for part in parts for rank in part)
-    return {rank: join([part[rank] for part in parts if rank in part]) for rank in ranks}
 
 
 def hull(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import TEXT
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""Version of stored files. Files of version 1 have no side tables."""
 
 STEP: Final = "step"
 DATALOADER: Final = "dataloader"
@@ -112,7 +113,9 @@ COLUMNS: Final = (
 
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+MOST_RANKS: Final = 1 << 20
+"""A job has fewer processes. The largest known ones have some 10⁵."""
+Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)]
 """Numbers in the metadata of files. Others do not fit the columns of tables."""
 
 SCHEMA: Final = pa.schema([pa.field(c.name, c.type, c.nullable) for c in COLUMNS])

@@ -37,7 +37,8 @@ _FOLDERS: Final = re.compile(
 
 def shareable_trace(trace: Trace) -> Trace:
     """Return a trace with the metadata and the findings of an exported file. The events stay as they are."""
-    return Trace(trace.events, shareable(trace.meta), tuple(map(shareable_finding, trace.quality)))
+    quality = tuple(map(shareable_finding, trace.quality))
+    return trace.with_quality(quality).replaced_meta(shareable(trace.meta))
 
 
 def shareable(meta: TraceMeta) -> TraceMeta:

@@ -4,12 +4,14 @@ step takes without the profiler, and how much of a step the process did not run 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
-from perfkit_core.trace.model.schema import Int64
+from perfkit_core.trace.model.schema import Column, Int64
+from perfkit_core.trace.model.side_table import RANK, SideTable, rank_cells, structs
 
 _ENOUGH: Final = 3
 """Minimum number of steps before the first recorded step from which the time of an unprofiled step is taken."""
@@ -93,3 +95,51 @@ class TimedSteps(msgspec.Struct, frozen=True):
         """The share of the recorded steps that was lost to other processes."""
         shares = [self.lost_ns(step) / max(step.wall_ns, 1) for step in self.recorded()]
         return statistics.median(shares) if shares else 0.0
+
+
+def to_table(timed: Mapping[str, TimedSteps]) -> pa.Table:
+    """Return the timed steps of several ranks, which are texts, "-" for an unknown rank."""
+    clocks = [(rank, clock, step) for rank, clock in timed.items() for step in clock.steps]
+    return STEP_CLOCK.of_structs(
+        [step for _, _, step in clocks],
+        rank=rank_cells(rank for rank, _, _ in clocks),
+        first=[clock.first for _, clock, _ in clocks],
+        cpus=[clock.cpus for _, clock, _ in clocks],
+    )
+
+
+def of_table(table: pa.Table) -> dict[str, TimedSteps]:
+    """Return the timed steps by rank, a text, "-" for an unknown rank."""
+    timed: dict[str, TimedSteps] = {}
+    steps = structs(table, TimedStep)
+    cells = zip(*(table[name].to_pylist() for name in ("rank", "first", "cpus")), steps, strict=True)
+    for rank, first, cpus, step in cells:
+        key = "-" if rank is None else str(rank)
+        before = timed[key].steps if key in timed else ()
+        timed[key] = TimedSteps((*before, step), first, cpus)
+    return timed
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the clock of a run. Each cycle has the steps of all cycles before, so the last one of a rank is used."""
+    return to_table({rank: timed for table in tables for rank, timed in of_table(table).items()})
+
+
+STEP_CLOCK: Final = SideTable(
+    "step_clock",
+    "steps that a clock timed, inside and outside of the recorded windows",
+    (
+        RANK,
+        Column("first", pa.int64(), False, "number of the first step of the training"),
+        Column("cpus", pa.int64(), False, "number of processors that the process may use; 0 if unknown"),
+        Column("number", pa.int64(), False, "number of the step, as the profiler counts it"),
+        Column("recorded", pa.bool_(), False, "whether the profiler recorded the step"),
+        Column("wall_ns", pa.int64(), False, "time from the start of the step to the start of the next step"),
+        Column("ran_ns", pa.int64(), True, "time for which the thread ran on a processor"),
+        Column("waited_ns", pa.int64(), True, "time for which other threads occupied the processors"),
+        Column("preempted", pa.int64(), True, "number of times that the processor was taken away from the thread"),
+        Column("faults", pa.int64(), True, "number of pages of memory that the thread touched for the first time"),
+        Column("process_ns", pa.int64(), True, "time for which all threads of the process ran on processors"),
+    ),
+    join=_joined,
+)

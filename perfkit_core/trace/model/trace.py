@@ -1,4 +1,4 @@
-"""A trace in memory: the event table, the metadata of the run, and data-quality warnings.
+"""A trace in memory: the event table, side tables, the metadata of the run, and data-quality warnings.
 
 An event table comes from a table in memory, from other traces, or from a file. A file is read on demand, column by
 column. Results that several views need are cached with the trace. They are read-only.
@@ -20,8 +20,11 @@ from perfkit_core.base.algorithms import arrays
 from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray, constant, nullable
 from perfkit_core.base.language.units import counted
 from perfkit_core.base.system import memory_limit
-from perfkit_core.trace.model import schema
+from perfkit_core.errors import SourceError
+from perfkit_core.trace.model import account, compiled_graph, frame_samples, gate, schema, side_tables, timed_steps
+from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.cache import CELL_BYTES, Cache
+from perfkit_core.trace.model.compiled_graph import CompiledGraph
 from perfkit_core.trace.model.event_columns import (
     ROW_REFERENCES,
     ChangedColumns,
@@ -30,7 +33,10 @@ from perfkit_core.trace.model.event_columns import (
     PartColumns,
     TableColumns,
 )
+from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.meta import Finding, TraceMeta, joined_meta, united
+from perfkit_core.trace.model.side_tables import Load, SideTables
+from perfkit_core.trace.model.timed_steps import TimedSteps
 
 _OF_COLUMN: Final = ("has_values", "ints", "codes", "rows")
 """A result that depends on one column is cached with a tuple as key: (one of these words, the column's name, …)."""
@@ -40,11 +46,14 @@ _OF_COLUMN: Final = ("has_values", "ints", "codes", "rows")
 class Trace:
     """Events with metadata and data-quality warnings. The events of each rank are adjacent and sorted by start. The
     columns are those of :data:`perfkit_core.trace.model.schema.SCHEMA`. A stored trace reads its file on demand:
-    :meth:`ints`, :meth:`codes` and :meth:`column` read one column, ``events`` reads all."""
+    :meth:`ints`, :meth:`codes` and :meth:`column` read one column, ``events`` reads all.
+
+    ``tables`` has the side tables (:data:`perfkit_core.trace.model.side_tables.ALL`)."""
 
     _columns: Columns
     meta: TraceMeta
     quality: tuple[Finding, ...]
+    tables: SideTables
     _cache: Cache
 
     def __init__(
@@ -52,16 +61,21 @@ class Trace:
         events: pa.Table | Columns | None = None,
         meta: TraceMeta | None = None,
         quality: tuple[Finding, ...] = (),
+        tables: SideTables | None = None,
         _cache: Cache | None = None,
         _columns: Columns | None = None,
     ) -> None:
-        """Create a trace of ``events`` and ``meta``. Only ``dataclasses.replace`` sets ``_cache`` and ``_columns``."""
+        """Create a trace of ``events`` and ``meta``. An Arrow table passes the gate
+        (:mod:`perfkit_core.trace.model.gate`); columns have passed it. Raises SourceError if they cannot be events.
+        Only ``dataclasses.replace`` sets ``_cache`` and ``_columns``."""
         columns = _columns if events is None else events
         if columns is None or meta is None:
             raise TypeError("a Trace needs events and meta")
-        columns = columns if isinstance(columns, Columns) else TableColumns(columns)
-        values = (columns, meta, quality, Cache() if _cache is None else _cache)
-        for name, value in zip(("_columns", "meta", "quality", "_cache"), values, strict=True):
+        if not isinstance(columns, Columns):
+            meta, findings = gate.checked_meta(meta)
+            columns, quality = _passed(columns, meta), tuple(dict.fromkeys(quality + findings))
+        values = (columns, meta, quality, tables or SideTables(), Cache() if _cache is None else _cache)
+        for name, value in zip(("_columns", "meta", "quality", "tables", "_cache"), values, strict=True):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -163,6 +177,34 @@ class Trace:
         """Mask of operators on the host."""
         return self.host & self.rows("kind", *schema.OPERATOR_KINDS)
 
+    @property
+    def account(self) -> tuple[ReadEvents, ...]:
+        """What became of the events of the source."""
+        return self._facts(side_tables.ACCOUNT, account.of_table)
+
+    @property
+    def frame_samples(self) -> dict[str, FrameSamples]:
+        """Samples of Python frames by rank, "-" if it is unknown."""
+        return self._facts(side_tables.FRAME_SAMPLES, frame_samples.of_table)
+
+    @property
+    def compiled_graphs(self) -> tuple[CompiledGraph, ...]:
+        """The compiled graphs whose code is known."""
+        return self._facts(side_tables.COMPILED_GRAPHS, compiled_graph.of_table)
+
+    @property
+    def step_clocks(self) -> dict[str, TimedSteps]:
+        """Step times that were measured with a clock by rank, "-" if it is unknown."""
+        return self._facts(side_tables.STEP_CLOCK, timed_steps.of_table)
+
+    @property
+    def timed_steps(self) -> TimedSteps:
+        """The steps of the first rank that a clock timed. If operators have more threads than there are processors,
+        these threads wait for each other, so it is unknown what was lost to other processes."""
+        timed = next((timed for _, timed in sorted(self.step_clocks.items())), TimedSteps())
+        threads = self.meta.threads
+        return msgspec.structs.replace(timed, cpus=0) if threads and threads > timed.cpus else timed
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export ``events`` by Arrow's PyCapsule interface, so that ``polars.DataFrame(trace)`` and duckdb read it."""
         return self.events.__arrow_c_stream__(requested_schema)
@@ -175,31 +217,58 @@ class Trace:
 
     def with_findings(self, *findings: Finding) -> Trace:
         """Return the trace with the findings added, without duplicates."""
-        return Trace(self._columns, self.meta, tuple(dict.fromkeys(self.quality + findings)), self._cache)
+        return self.with_quality(tuple(dict.fromkeys(self.quality + findings)))
+
+    def with_quality(self, quality: tuple[Finding, ...]) -> Trace:
+        """Return the trace with other findings."""
+        return Trace(self._columns, self.meta, quality, self.tables, self._cache)
 
     def with_notes(self, *codes: str) -> Trace:
         """Return the trace in which the findings with these codes are notes, not warnings."""
         findings = (msgspec.structs.replace(f, note=f.note or f.code in codes) for f in self.quality)
-        return Trace(self._columns, self.meta, tuple(findings), self._cache)
+        return self.with_quality(tuple(findings))
 
     def with_meta(self, **changes: Any) -> Trace:
-        meta = msgspec.structs.replace(self.meta, **changes)
-        return Trace(self._columns, meta, self.quality, self._known_without(()))
+        return self.replaced_meta(msgspec.structs.replace(self.meta, **changes))
+
+    def replaced_meta(self, meta: TraceMeta) -> Trace:
+        return Trace(self._columns, meta, self.quality, self.tables, self._known_without(()))
+
+    def with_tables(self, **tables: pa.Table | Load) -> Trace:
+        """Return the trace with some side tables replaced, by name."""
+        return Trace(self._columns, self.meta, self.quality, self.tables.replaced(tables), self._known_without(()))
+
+    def with_rows(self, events: pa.Table, new_row: Callable[[IntArray], IntArray]) -> Trace:
+        """Return the trace with other ``events``. ``new_row`` maps rows of this trace to rows of ``events``, or to -1.
+        Row references in ``events`` are rows of ``events`` already."""
+        return Trace(TableColumns(events), self.meta, self.quality, self.tables.renumbered(new_row))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """Return the trace with some columns replaced by columns of the same type. Other columns stay cached."""
-        columns = ChangedColumns(self._columns, TableColumns(pa.table(changes)))
-        return Trace(columns, self.meta, self.quality, self._known_without(changes))
+        """Return the trace with some columns replaced by columns of the same type. Other columns stay cached. Raises
+        ValueError for cells that cannot be."""
+        changed, count = pa.table(changes), len(self)
+        fields = [schema.SCHEMA.field(name) for name in changes if name in schema.COLUMN_NAMES]
+        checked = gate.checked(changed, pa.schema(fields), None, 0, count)
+        if len(changed) != count:
+            raise ValueError(f"columns of {len(changed)} rows, but the trace has {count}")
+        for name in checked.column_names:
+            changed = changed.set_column(changed.column_names.index(name), name, checked[name])
+        columns = ChangedColumns(self._columns, TableColumns(changed))
+        return Trace(columns, self.meta, self.quality, self.tables, self._known_without(changes))
 
     def with_ints(self, **changes: IntArray) -> Trace:
-        """Return the trace with integer columns replaced. Negative values become null; the arrays become read-only."""
-        changed = self.with_columns(**{name: nullable(values) for name, values in changes.items()})
+        """Return the trace with integer columns replaced. Negative values become null, except in row
+        references; the arrays become read-only."""
+        columns = {
+            name: pa.array(values) if name in ROW_REFERENCES else nullable(values) for name, values in changes.items()
+        }
+        changed = self.with_columns(**columns)
         changed._cache.update({("ints", name, -1): _frozen(values) for name, values in changes.items()})
         return changed
 
     def slice(self, start: int, count: int) -> Trace:
         """Return ``count`` events from row ``start`` on. Row references remain row numbers of the complete trace."""
-        return Trace(self.events.slice(start, count), self.meta, self.quality)
+        return self.with_rows(self.events.slice(start, count), _cut(start, start + count))
 
     def part(self, first: int, end: int) -> Trace:
         """Return the events from row ``first`` to before ``end``, with references to rows of the part. Columns are read
@@ -211,7 +280,11 @@ class Trace:
             return cached[first:end] if isinstance(cached, np.ndarray) else cached
 
         cache = self._cache.of_columns(_OF_COLUMN, ROW_REFERENCES, cut)
-        return Trace(PartColumns(self._current_columns(), first, end), self.meta, self.quality, cache)
+        tables = self.tables.renumbered(_cut(first, end))
+        return Trace(PartColumns(self._current_columns(), first, end), self.meta, self.quality, tables, cache)
+
+    def _facts(self, name: str, convert: Callable[[pa.Table], Any]) -> Any:
+        return self._cache.result(("facts", name), lambda: convert(self.tables[name]), 1, "a side table")
 
     def _current_columns(self) -> Columns:
         table = self._cache.get("events")
@@ -232,6 +305,18 @@ def _frozen(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values
 
 
+def _passed(events: pa.Table, meta: TraceMeta) -> TableColumns:
+    try:
+        return TableColumns(gate.checked_table(events, meta.ranks or None))
+    except (pa.ArrowException, ValueError) as error:
+        raise SourceError(f"these are no events: {error}", "the reader of the file, or its plugin, is wrong") from None
+
+
+def _cut(first: int, end: int) -> Callable[[IntArray], IntArray]:
+    """Return a function that maps rows to rows of the part from ``first`` to before ``end``, other rows to -1."""
+    return lambda rows: np.where((rows >= first) & (rows < end), rows - first, -1)
+
+
 def concat_traces(traces: Sequence[Trace]) -> Trace:
     """Return the concatenation of several traces, in the order of the ranks, and of time within a rank. Row references
     are shifted. Findings are merged and name their ranks (:func:`united`).
@@ -240,7 +325,9 @@ def concat_traces(traces: Sequence[Trace]) -> Trace:
         return traces[0]
     quality = united([(trace.meta.ranks, trace.quality) for trace in traces])
     meta = joined_meta([trace.meta for trace in traces])
-    return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality)
+    first_row = np.cumsum([0, *(len(trace) for trace in traces)]).tolist()
+    tables = side_tables.joined([trace.tables for trace in traces], first_row[:-1])
+    return Trace(JoinedColumns([trace._columns for trace in traces]), meta, quality, tables)
 
 
 def with_rank(trace: Trace, rank: int) -> Trace:

@@ -4,18 +4,24 @@ A block directly before the Parquet footer holds CRC-32 values, as unsigned inte
 
     one for each column chunk, row group by row group
     one for the footer
+    one for the index of the side tables, and its length in bytes
     the number of column chunks
     one for all values above
     MARK
+
+The index is directly before the block, and the side tables are before the index. Files of format 1 have no side tables:
+their block has no values for the index, and ends with OLDER_MARK.
 
 Parquet's own checksums do not cover the headers of pages and the footer. Other programs do not see the block, because
 they find pages by their positions in the footer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -24,11 +30,12 @@ from isal import isal_zlib
 
 MAGIC: Final = b"PAR1"
 """The first and the last bytes of a Parquet file."""
-MARK: Final = b"perfkit\x01"
+MARK: Final = b"perfkit\x02"
+OLDER_MARK: Final = b"perfkit\x01"
 _END: Final = 4 + len(MAGIC)
 """Number of bytes after the footer: its length, and MAGIC."""
-_FIXED: Final = 12 + len(MARK)
-"""Number of bytes of a block without column chunks."""
+_VALUES: Final = {MARK: 5, OLDER_MARK: 3}
+"""Number of values in a block without column chunks."""
 _TAIL: Final = 1 << 16
 """Number of bytes at the end of a file that are read first. Most footers are shorter."""
 
@@ -56,41 +63,79 @@ def of_chunks(footer: pq.FileMetaData, data: memoryview) -> Iterator[int]:
             yield crc(data[begin : begin + size])
 
 
-def end_of_file(chunks: Iterable[int], footer: bytes) -> bytes:
-    """Return everything after the pages of a file: the block of checksums, the footer, its length, and MAGIC."""
-    values = [*chunks, crc(footer)]
-    block = np.array([*values, len(values) - 1], "<u4").tobytes()
+class Extent(msgspec.Struct, frozen=True, array_like=True):
+    """Where the bytes of a side table are in the file, and their checksum."""
+
+    begin: int
+    size: int
+    crc: int
+
+    def read(self, file: pa.NativeFile) -> pa.Buffer:
+        """Return the bytes. Raises ValueError if they are damaged."""
+        content = file.read_buffer(self.size) if file.seek(self.begin) == self.begin else b""
+        if crc(content) != self.crc:
+            raise ValueError("a side table is damaged")
+        return content
+
+
+class End(NamedTuple):
+    """The footer of a file, the checksums of its column chunks (None if it has none), and its side tables by name."""
+
+    footer: pq.FileMetaData
+    chunks: Checksums | None
+    tables: Mapping[str, Extent]
+
+
+def end_of_file(
+    chunks: Iterable[int], footer: bytes, begin: int = 0, tables: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """Return everything after the pages of a file, which end at byte ``begin``: the side tables, their index, the block
+    of checksums, the footer, its length, and MAGIC."""
+    extents = {}
+    for name, content in tables.items():
+        extents[name] = Extent(begin, len(content), crc(content))
+        begin += len(content)
+    index = msgspec.json.encode(extents)
+    values = [*chunks, crc(footer), crc(index), len(index)]
+    block = np.array([*values, len(values) - 3], "<u4").tobytes()
     block += crc(block).to_bytes(4, "little") + MARK
-    return block + footer + len(footer).to_bytes(4, "little") + MAGIC
+    return b"".join((*tables.values(), index, block, footer, len(footer).to_bytes(4, "little"), MAGIC))
 
 
-def read_end(file: pa.NativeFile) -> tuple[pq.FileMetaData, Checksums | None]:
-    """Return the footer of a Parquet file, and the checksums of its column chunks, or None if it has no block. Raises
-    ValueError if one of them is damaged, OSError and pyarrow.ArrowException."""
+def read_end(file: pa.NativeFile) -> End:
+    """Return what is at the end of a Parquet file. Raises ValueError if a part of it is damaged, OSError and
+    pyarrow.ArrowException."""
     size = file.size()
     tail = file.read_at(min(size, _TAIL), max(size - _TAIL, 0))
     length = int.from_bytes(tail[-_END:-4], "little")
     if not tail.endswith(MAGIC) or length > size - _END - len(MAGIC):
         raise ValueError("the end of the file is missing or damaged")
-    needed = min(size, length + _END + _FIXED)
+    needed = min(size, length + _END + 4 * _VALUES[MARK] + len(MARK))
     if needed > len(tail):
         tail = file.read_at(needed, size - needed)
     footer = tail[len(tail) - _END - length : len(tail) - _END]
     before = tail[: len(tail) - _END - length]
-    checksums = None
-    if before.endswith(MARK):
-        count = int.from_bytes(before[-_FIXED + 4 : -_FIXED + 8], "little")
-        first = size - _END - length - _FIXED - 4 * count
+    chunks, tables = None, {}
+    mark = bytes(before[-len(MARK) :])
+    if mark in _VALUES:
+        fixed = 4 * _VALUES[mark]
+        count = int.from_bytes(before[-len(MARK) - 8 :][:4], "little")
+        first = size - _END - length - len(MARK) - fixed - 4 * count
         if first < 0:
             raise ValueError("the checksums are damaged")
-        block = file.read_at(4 * count + 8, first)
-        if crc(block) != int.from_bytes(before[-_FIXED + 8 : -len(MARK)], "little"):
+        block = file.read_at(4 * count + fixed - 4, first)
+        if crc(block) != int.from_bytes(before[-len(MARK) - 4 :][:4], "little"):
             raise ValueError("the checksums are damaged")
         values = np.frombuffer(block, "<u4")
-        if crc(footer) != values[-2]:
+        chunks, values = values[:count], values[count:]
+        if crc(footer) != values[0]:
             raise ValueError("the footer is damaged")
-        checksums = values[:-2]
+        if mark == MARK:
+            index = file.read_at(int(values[2]), max(first - int(values[2]), 0))
+            if crc(index) != values[1]:
+                raise ValueError("the index of the side tables is damaged")
+            tables = msgspec.json.decode(index, type=dict[str, Extent])
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + tail[len(tail) - _END :]))
-    if checksums is not None and len(checksums) != metadata.num_row_groups * metadata.num_columns:
+    if chunks is not None and len(chunks) != metadata.num_row_groups * metadata.num_columns:
         raise ValueError("the checksums are damaged")
-    return metadata, checksums
+    return End(metadata, chunks, tables)

@@ -4,7 +4,7 @@ source. The footer holds metadata that is known only at the end, such as the ran
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +21,12 @@ from perfkit_core.base.system.paths import readable
 from perfkit_core.trace.assembly.assemble import OperatorNames, assemble, assemble_ranks
 from perfkit_core.trace.assembly.draft import CALLER, FRAME, RecordedEvents
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.account import SUM, with_left_out
+from perfkit_core.trace.model.account import ReadEvents, to_table
 from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.trace.model.sharing import shareable, shareable_finding
+from perfkit_core.trace.model.side_tables import ACCOUNT, SideTables
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage import older_format, side_table_files
 from perfkit_core.trace.storage.stored_file import KEY, Stored, StoredFile, unreadable
 from perfkit_core.trace.storage.writer import encoding, seal
 
@@ -86,10 +88,16 @@ class RecordedWriter:
                 self._flush()
 
     def close(
-        self, meta: TraceMeta, quality: tuple[Finding, ...] = (), rank: int | None = None, base_ns: int = 0
+        self,
+        meta: TraceMeta,
+        quality: tuple[Finding, ...] = (),
+        rank: int | None = None,
+        base_ns: int = 0,
+        account: Sequence[ReadEvents] = (),
     ) -> None:
-        """Complete the file. ``base_ns`` is added to every start when the file is read. Raises OSError. Raises
-        SourceError if, after ``base_ns`` is added, a start or an end does not fit in 64 bits."""
+        """Complete the file. ``base_ns`` is added to every start when the file is read. ``account`` has the events that
+        were not written. Raises OSError. Raises SourceError if, after ``base_ns`` is added, a start or an end does not
+        fit in 64 bits."""
         decimals.check_fits(base_ns + time for time in self._span_ns)
         self._flush()
         self._wait()
@@ -107,7 +115,7 @@ class RecordedWriter:
         )
         self._file.add_key_value_metadata({KEY: stored.json()})
         self._file.close()
-        seal(self.path)
+        seal(self.path, side_table_files.encoded(SideTables({ACCOUNT: to_table(account)})))
         self._thread.shutdown()
         self._closed = True
 
@@ -150,13 +158,14 @@ def read_recorded(file: StoredFile, operator_names: OperatorNames | None, comple
     if stored.base_ns:
         start = pc.add_checked(table["start_ns"], pa.scalar(stored.base_ns, pa.int64()))
         table = table.set_column(table.schema.get_field_index("start_ns"), table.schema.field("start_ns"), start)
-    recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table))
+    args, _ = older_format.without_facts(table["args"]) if stored.schema_version == 1 else (table["args"], None)
+    table = table.set_column(table.schema.get_field_index("args"), table.schema.field("args"), args)
+    tables = side_table_files.tables(file)
+    recorded = RecordedEvents(table.drop_columns(["parent", "node"]), _parents(table), tables)
     meta, quality = stored.meta, tuple(finding.finding() for finding in stored.quality)
     if complete is not None:
         recorded, findings = complete(recorded, meta)
         quality += findings
-        left_out = with_left_out(meta.account, SUM, len(table) - recorded.columns.num_rows)
-        meta = msgspec.structs.replace(meta, account=left_out)
     if stored.rank is None:
         return assemble_ranks(recorded, meta, quality, operator_names)
     return assemble(recorded, meta, quality, stored.rank, operator_names)

@@ -16,11 +16,12 @@ import msgspec
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system import failures, paths
 from perfkit_core.base.system.machine import host_digest
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import schema, timed_steps
 from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
+from perfkit_core.trace.model.side_tables import STEP_CLOCK
 from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.trace.storage import background, checksums, writer
+from perfkit_core.trace.storage import background, checksums, side_table_files, writer
 from perfkit_core.trace.storage.stored_file import KEY, Stored
 
 SUFFIX: Final = ".perfkit.parquet"
@@ -48,7 +49,8 @@ def write_table(trace: Trace, file: BinaryIO) -> None:
         empty=tuple(name for name in table.column_names if table[name].null_count == len(table)),
         checksums=True,
     )
-    writer.write(table.replace_schema_metadata({KEY: stored.json()}), file, _ROW_GROUP, writer.encoding(table.schema))
+    table = table.replace_schema_metadata({KEY: stored.json()})
+    writer.write(table, file, _ROW_GROUP, writer.encoding(table.schema), side_table_files.encoded(trace.tables))
 
 
 def write_cycle(trace: Trace, run_dir: Path) -> Path:
@@ -79,26 +81,26 @@ def write_steps(path: Path, timed: Mapping[str, TimedSteps]) -> None:
         failures.log_first(f"the step times could not be saved in {path.parent}, training continues", error)
 
 
-def with_step_times(meta: TraceMeta, quality: tuple[Finding, ...], path: Path) -> tuple[TraceMeta, tuple[Finding, ...]]:
-    """Return the metadata of a cycle with the step times that were saved after the cycle, if there are any, and the
-    findings. A data-quality warning reports a damaged file."""
-    if not meta.timed:
-        return meta, quality
+def with_step_times(trace: Trace, path: Path) -> Trace:
+    """Return a cycle with the step times that were saved after it, if there are any. A data-quality warning reports a
+    damaged file."""
+    if STEP_CLOCK not in trace.tables.names:
+        return trace
     try:
         content, _, crc = steps_path(path).read_bytes().partition(b"\n")
         if crc and crc != b"%08x" % checksums.crc(content):  # older files have no checksum
             raise ValueError("its checksum differs")
         timed = msgspec.json.decode(content, type=dict[str, TimedSteps])
     except OSError:  # no step followed, or the file was not copied
-        return meta, quality
+        return trace
     except (msgspec.MsgspecError, ValueError) as error:  # in older versions, the first is no ValueError
         text = message(
             "the times of steps after the last cycle are missing: the file {name} is damaged ({error})",
             name=paths.readable(steps_path(path).name),
             error=str(error),
         )
-        return meta, (*quality, Finding("step-times-damaged", text))
-    return msgspec.structs.replace(meta, timed={**meta.timed, **timed}), quality
+        return trace.with_findings(Finding("step-times-damaged", text))
+    return trace.with_tables(step_clock=lambda: timed_steps.to_table({**trace.step_clocks, **timed}))
 
 
 def new_recording() -> str:

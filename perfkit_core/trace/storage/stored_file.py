@@ -3,7 +3,7 @@ read on demand. Files are not kept open, so that thousands of ranks do not exhau
 changed since its footer was read, reading a column raises SourceError.
 
 A file may be damaged or come from a stranger. All bytes are compared with their checksums, and all cells that are read
-pass the gate of :mod:`perfkit_core.trace.model.checked_events`."""
+pass the gate of :mod:`perfkit_core.trace.model.gate`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from perfkit_core.base.system import memory_limit
 from perfkit_core.base.system.paths import arrow_input, fetched, is_remote
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.checked_events import checked
 from perfkit_core.trace.model.event_columns import Columns, picked_by_part, sliced
+from perfkit_core.trace.model.gate import checked
 from perfkit_core.trace.model.meta import StoredFinding, TraceMeta
 from perfkit_core.trace.storage import checksums
+from perfkit_core.trace.storage.older_format import OlderFacts
 
 KEY: Final = b"perfkit"
 _REQUIRED: Final = frozenset(column.name for column in schema.COLUMNS if not column.nullable)
@@ -50,6 +51,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
+class _Older(msgspec.Struct, frozen=True):
+    meta: OlderFacts
+
+
 def is_ours(footer: pq.FileMetaData) -> bool:
     return KEY in (footer.metadata or {})
 
@@ -69,12 +74,19 @@ class StoredFile:
     position: Mapping[str, int]  # positions of the columns in the file, by name
     first_row: Sequence[int]  # the row with which each row group begins, and the number of rows
     chunks: checksums.Checksums | None  # checksums of the column chunks, row group by row group; None in older files
+    tables: Mapping[str, checksums.Extent]  # side tables by name
     stamp: tuple[int, int]  # size and modification time of the file when its footer was read
     content: pa.Buffer | None = None  # all bytes of a remote file, because each read would be a request
 
     def with_content(self) -> StoredFile:
         """Return the file with all its bytes, if it is remote. Raises SourceError."""
         return replace(self, content=fetched(self.path)) if is_remote(self.path) else self
+
+    def older_facts(self) -> OlderFacts:
+        """Return the facts in the metadata of a file of format 1. Raises ValueError."""
+        if self.stored.schema_version > 1:
+            return OlderFacts()
+        return msgspec.json.decode(self.footer.metadata[KEY], type=_Older).meta
 
     def require(self, names: Sequence[str]) -> None:
         """Raise SourceError if a column is missing."""
@@ -90,8 +102,7 @@ class StoredFile:
         rows = self.first_row[groups.stop] - first
         memory_limit.require(_CELL_BYTES * rows * len(fields), f"columns of {self.path.name}")
         try:
-            if _stamp(self.path) != self.stamp:
-                raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
+            self.check_unchanged()
             # Each call opens the file, because threads must not share an open file.
             source = arrow_input(self.path) if self.content is None else pa.BufferReader(self.content)
             with source as opened:
@@ -103,6 +114,11 @@ class StoredFile:
             return checked(table, fields, self.stored.meta.ranks or None, first, self.first_row[-1])
         except (pa.ArrowException, OSError, ValueError) as error:
             raise unreadable(self.path, error) from None
+
+    def check_unchanged(self) -> None:
+        """Raise SourceError if the file has changed since its footer was read."""
+        if _stamp(self.path) != self.stamp:
+            raise SourceError(f"{self.path}: the file was changed while it was being read", "load it again")
 
     def _verify(self, opened: pa.NativeFile, groups: Sequence[int], names: Sequence[str]) -> None:
         if self.chunks is None:
@@ -121,9 +137,10 @@ def read_footer(path: Path) -> StoredFile:
     try:
         stamp = _stamp(path)
         with arrow_input(path) as file:
-            footer, chunks = checksums.read_end(file)
+            end = checksums.read_end(file)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(path, error) from None
+    footer = end.footer
     raw = (footer.metadata or {}).get(KEY)
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
@@ -135,14 +152,14 @@ def read_footer(path: Path) -> StoredFile:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")
     if stored.schema_version < 1:
         raise unreadable(path, f"perfkit's metadata is damaged: there is no version {stored.schema_version}")
-    if stored.checksums and chunks is None:
+    if stored.checksums and end.chunks is None:
         raise unreadable(path, "no checksums: it is damaged, or another program has rewritten it")
     sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
     first_row = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
     if min(sizes, default=0) < 0 or first_row[-1] != footer.num_rows:
         raise unreadable(path, "the numbers of rows in the footer do not agree")
     position = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    return StoredFile(path, footer, stored, position, first_row, chunks, stamp)
+    return StoredFile(path, footer, stored, position, first_row, end.chunks, end.tables, stamp)
 
 
 _CELL_BYTES: Final = 8
@@ -226,12 +243,16 @@ class StoredColumns(Columns):
         return self.file.read(range(group, group + 1), pa.schema([schema.SCHEMA.field(name)])).column(0)
 
 
-def stored_columns(file: StoredFile) -> StoredColumns:
-    """Return the columns of a stored trace. Raises SourceError if columns of the schema are missing."""
+def stored_columns(file: StoredFile, check: bool = False) -> StoredColumns:
+    """Return the columns of a stored trace. Raises SourceError if columns of the schema are missing. With ``check``,
+    all columns are read, and a damaged one raises SourceError."""
     file.require(schema.COLUMN_NAMES)
     if file.first_row[-1] and not _REQUIRED.isdisjoint(file.stored.empty or ()):
         raise unreadable(file.path, "a column that every event needs is empty")
-    return StoredColumns(file.with_content())
+    columns = StoredColumns(file.with_content())
+    if check:
+        columns.check()
+    return columns
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import inspect
 import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -152,9 +153,15 @@ _RELOCATABLE: Final = int(pa.__version__.partition(".")[0]) >= 18
 """Whether this version of Arrow writes the offsets of pages only to the footer."""
 
 
-def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]) -> None:
-    """Write a table in row groups of ``rows`` rows, with options of ``pyarrow.parquet.write_table`` and with checksums
-    before the footer. Raises OSError."""
+def write(
+    table: pa.Table,
+    file: BinaryIO,
+    rows: int,
+    options: Mapping[str, Any],
+    tables: Mapping[str, bytes] = MappingProxyType({}),
+) -> None:
+    """Write a table in row groups of ``rows`` rows, with options of ``pyarrow.parquet.write_table``, and with side
+    ``tables`` and checksums before the footer. Raises OSError."""
     magic = checksums.MAGIC
     size = rows if _RELOCATABLE else max(len(table), 1)
 
@@ -187,17 +194,19 @@ def write(table: pa.Table, file: BinaryIO, rows: int, options: Mapping[str, Any]
     out = pa.BufferOutputStream()
     footer.write_metadata_file(out)
     written = memoryview(out.getvalue())
-    file.write(checksums.end_of_file(chunks, bytes(written[len(magic) : -len(magic) - 4])))
+    footer_bytes = bytes(written[len(magic) : -len(magic) - 4])
+    file.write(checksums.end_of_file(chunks, footer_bytes, len(magic) + before, tables))
 
 
-def seal(path: Path) -> None:
-    """Add checksums to a Parquet file that Arrow has written. Raises OSError."""
+def seal(path: Path, tables: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    """Add side tables and checksums to a Parquet file that Arrow has written. Raises OSError."""
     magic = checksums.MAGIC
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
         data = memoryview(mapping)
         with data:
             end = len(data) - len(magic) - 4
             begin = end - int.from_bytes(data[end : end + 4], "little")
-            rest = checksums.end_of_file(checksums.of_chunks(pq.read_metadata(path), data), bytes(data[begin:end]))
+            chunks = list(checksums.of_chunks(pq.read_metadata(path), data))
+            rest = checksums.end_of_file(chunks, bytes(data[begin:end]), begin, tables)
         file.seek(begin)
         file.write(rest)

@@ -23,13 +23,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.assembly.labels import HOST, described
 from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.collective import HOST, TABLE
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps, marked, ranks, selected
@@ -104,15 +105,16 @@ _UNKNOWN: Final = -1
 @once
 def descriptions(trace: Trace) -> pd.DataFrame:
     """Return the recorded descriptions of collectives. The index has the rows of the described events. The columns are
-    the fields of :class:`perfkit_core.trace.assembly.labels.Collective`, None if unknown, and ``call``, the row of the
+    the fields of :class:`perfkit_core.trace.model.collective.Collective`, None if unknown, and ``call``, the row of the
     outermost host call around the event or its launch, -1 if none."""
     talk = communication(trace)
-    candidates = np.flatnonzero(_in_calls(trace, talk) | talk.device)
-    texts = described(trace.pick("args", candidates).to_pylist())
-    indices = [i for i, text in enumerate(texts) if text is not None]
-    values = {name: [getattr(texts[i], name) for i in indices] for name in _DESCRIBED}
-    frame = pd.DataFrame(values, pd.Index(candidates[indices], dtype=np.int64), dtype=object)
-    frame["call"] = talk.call[candidates[indices]]
+    candidates = _in_calls(trace, talk) | talk.device
+    table = trace.tables[TABLE.name]
+    table = table.filter(pa.array(candidates[table["row"].to_numpy()]))
+    rows = table["row"].to_numpy()
+    values = {name: table[name].to_pylist() for name in _DESCRIBED}
+    frame = pd.DataFrame(values, pd.Index(rows, dtype=np.int64), dtype=object)
+    frame["call"] = talk.call[rows]
     return frame
 
 

@@ -16,8 +16,8 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.assembly.labels import DEVICE
 from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.collective import DEVICE
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.instances import (
@@ -108,7 +108,8 @@ def _issued(trace: Trace) -> pd.DataFrame:
     about = about[~outer[about.index.to_numpy(np.int64)]]
     rows = about.index.to_numpy(np.int64)
     about = about.assign(rank=trace.ints("rank")[rows], issue_ns=trace.ints("start_ns")[rows])
-    return about.sort_values("issue_ns", kind="stable")
+    issued: pd.DataFrame = about.sort_values("issue_ns", kind="stable")
+    return issued
 
 
 def _shared_kernels(trace: Trace, timed: pd.DataFrame, issued: pd.DataFrame) -> IntArray:

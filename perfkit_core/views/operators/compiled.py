@@ -91,7 +91,7 @@ def _joined(calls: Iterable[KernelCall], part: str) -> str:
 def _graphs(trace: Trace, rows: IntArray, _: str | None) -> pd.Categorical:
     """Return the names of the events that span the runs of the graphs, null for graphs without such an event."""
     names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
-    runs = trace.host & names.rows(*(graph.event for graph in trace.meta.compiled if graph.event))
+    runs = trace.host & names.rows(*(graph.event for graph in trace.compiled_graphs if graph.event))
     span = np.append(nesting.nearest_on_path(trace.ints("parent"), runs), NO_ROW)
     return text_column_at(names, span[np.where(launched_by == NO_ROW, rows, launched_by)])
 

@@ -17,9 +17,9 @@ import numpy as np
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.algorithms.arrays import BoolArray, IntArray
 from perfkit_core.base.algorithms.intervals import Intervals
-from perfkit_core.trace.assembly.labels import HOST
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.collective import HOST
 from perfkit_core.trace.model.schema import DATALOADER, DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR, OVERHEAD, STEP
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import POINT_TO_POINT, communication, descriptions

@@ -22,7 +22,7 @@ from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
 from perfkit_core.trace.assembly.graph_capture import replayed
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
-from perfkit_core.trace.assembly.server_steps import KINDS, serving_steps
+from perfkit_core.trace.assembly.server_steps import serving_steps
 from perfkit_core.trace.model.columns import (
     DEVICE,
     DUR,
@@ -36,6 +36,7 @@ from perfkit_core.trace.model.columns import (
     share,
 )
 from perfkit_core.trace.model.schema import DEVICE_WORK
+from perfkit_core.trace.model.serving_step import KINDS
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
 from perfkit_core.views.communication.instances import communication

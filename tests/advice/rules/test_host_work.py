@@ -24,6 +24,7 @@ from perfkit_core.advice.rules.too_few_threads import find as threads
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.side_facts import with_samples
 
 WORDS = {
     "torch": {
@@ -49,7 +50,7 @@ def sampled(recording: Trace, stacks: dict[str, list[int]]) -> Trace:
     """Return the recording with samples of Python frames: for each stack, its times in µs."""
     samples = sorted((at, number) for number, times in enumerate(stacks.values()) for at in times)
     after, stack = zip(*samples, strict=True)
-    return recording.with_meta(samples={"-": FrameSamples(tuple(stacks), after, stack)})
+    return with_samples(recording, FrameSamples(tuple(stacks), after, stack))
 
 
 def passes(framework: str, count: int) -> Rows:

@@ -8,6 +8,7 @@ from perfkit_core.advice.rules.thread_oversubscription import find as oversubscr
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import found, op, predicted, steps, why_not
+from tests.support.side_facts import with_clock
 
 
 def recorded(**numbers: object) -> Trace:
@@ -31,10 +32,10 @@ def test_all_work_of_the_host_takes_less_time() -> None:
 
 def test_threads_that_wait_for_each_other_lose_nothing_to_other_processes() -> None:
     waits = TimedStep(1, True, 10_000, ran_ns=4_000, waited_ns=6_000, process_ns=4_000)
-    recording = recorded(cores=2, threads=2).with_meta(timed={"-": TimedSteps((waits,), cpus=2)})
-    assert recording.meta.timed_steps.preempted == pytest.approx(0.6)
+    recording = with_clock(recorded(cores=2, threads=2), {"-": TimedSteps((waits,), cpus=2)})
+    assert recording.timed_steps.preempted == pytest.approx(0.6)
     more = recording.with_meta(extra={"host": {"cores": 2, "threads": 8}})
-    assert more.meta.timed_steps.preempted == 0
+    assert more.timed_steps.preempted == 0
 
 
 def test_as_many_threads_as_cores() -> None:

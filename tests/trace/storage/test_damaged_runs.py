@@ -4,6 +4,7 @@ code out of its arrays."""
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from perfkit_core.trace.storage import recorded_events, store, writer
 from perfkit_core.trace.storage.stored_file import KEY, Stored
 from tests.support.events import codes
 from tests.support.short_dictionaries import shorten
+from tests.support.side_facts import with_clock
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare
@@ -215,11 +217,16 @@ def test_invalid_recorded_cells_are_refused(tmp_path: Path, name: str, value: An
         {"world_size": 2**40},
         {"window_ns": [0, 2**63]},
         {"devices": [{"id": "cuda:0", "memory_bytes": 2**64}]},
-        {"timed": {"0": {"steps": [[0, False, 2**64]]}}},
     ],
 )
 def test_numbers_of_the_metadata_fit_their_columns(tmp_path: Path, change: dict[str, Any]) -> None:
     path = store.write_trace(small_trace().with_meta(**change), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match="metadata is damaged: Expected `int`"):
+        run_folder.read_stored(path)
+
+
+def test_numbers_of_step_times_of_format_1_fit_their_columns(tmp_path: Path) -> None:
+    path = older_file(tmp_path / "t.parquet", timed={"0": {"steps": [[0, False, 2**64]]}})
     with pytest.raises(SourceError, match="metadata is damaged: Expected `int`"):
         run_folder.read_stored(path)
 
@@ -266,9 +273,17 @@ def test_impossible_metadata_is_refused(tmp_path: Path, change: dict[str, Any], 
 def test_samples_without_a_stack_are_refused(tmp_path: Path, samples: tuple[list[int], ...], why: str) -> None:
     after_us, stack = samples
     content = {"0": {"stacks": ["a"], "after_us": after_us, "stack": stack}}
-    path = store.write_trace(small_trace().with_meta(samples=content), tmp_path / "t.parquet")
+    path = older_file(tmp_path / "t.parquet", samples=content)
     with pytest.raises(SourceError, match=why):
         run_folder.read_stored(path)
+
+
+def older_file(path: Path, **facts: Any) -> Path:
+    """Write a file of format 1, whose metadata has more fields."""
+    trace = small_trace()
+    stored = {"schema_version": 1, "meta": {**msgspec.to_builtins(trace.meta), **facts}, "quality": []}
+    pq.write_table(trace.events.replace_schema_metadata({KEY: json.dumps(stored)}), path)
+    return path
 
 
 def record(folder: Path, cycle: int, rank: int = 0) -> Path:
@@ -307,13 +322,13 @@ def test_a_folder_of_damaged_files_only_is_refused_with_partial_too(tmp_path: Pa
 def test_no_flipped_bit_changes_the_step_times(tmp_path: Path) -> None:
     times = {"0": TimedSteps((TimedStep(0, False, 12345, 111), TimedStep(1, True, 23456, 222)), cpus=2)}
     small = small_trace()
-    path = store.write_cycle(small.with_meta(timed={"0": TimedSteps()}), tmp_path)
+    path = store.write_cycle(with_clock(small, {"0": TimedSteps()}), tmp_path)
     store.write_steps(store.steps_path(path), times)
-    assert run_folder.read_stored(path).meta.timed == times
+    assert run_folder.read_stored(path).step_clocks == times
     data = store.steps_path(path).read_bytes()
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         store.steps_path(path).write_bytes(flipped)
         found = run_folder.read_stored(path)
-        assert found.meta.timed == times or "step-times-damaged" in codes(found)
+        assert found.step_clocks == times or "step-times-damaged" in codes(found)

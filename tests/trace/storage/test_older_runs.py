@@ -26,7 +26,7 @@ def test_stored_runs_of_each_format_are_read(folder: Path, framework: str) -> No
     assembled = load(folder / "assembled" / framework)
     streamed = load(folder / "streamed" / f"{framework}.perfkit.parquet")
     source = load(DATA / f"{framework}-mlp.json.gz")
-    assert assembled.meta.timed == TIMES
+    assert assembled.step_clocks == TIMES
     for trace in (assembled, streamed):
         table = operators.table(trace, ViewRequest()).set_index("name")
         assert len(table) > 10

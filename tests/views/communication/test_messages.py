@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pandas as pd
 import pytest
 
@@ -140,7 +139,7 @@ def stage(number: int, compute: list[tuple[int, int]], *ends: dict[str, Any]) ->
     kernels = [host("launch", "runtime", 900 + i, 1, correlation=100 + i) for i in range(len(compute))]
     kernels += [device("gemm", "kernel", *each, 100 + i) for i, each in enumerate(compute)]
     both = trace([*(row for row in _rows(made)), *kernels], rank=number)
-    return Trace(both.events, msgspec.structs.replace(both.meta, world_size=2), both.quality)
+    return both.with_meta(world_size=2)
 
 
 def _rows(made: Trace) -> list[dict[str, Any]]:
@@ -158,7 +157,10 @@ def _rows(made: Trace) -> list[dict[str, Any]]:
         "args",
         "step",
     )
-    return [{name: row[name] for name in names} for row in made.events.select(list(names)).to_pylist()]
+    cells = [{name: row[name] for name in names} for row in made.events.select(list(names)).to_pylist()]
+    for fact in made.tables["collectives"].to_pylist():
+        cells[fact.pop("row")]["args"] = json.dumps({"collective": {k: v for k, v in fact.items() if v is not None}})
+    return cells
 
 
 def test_bubbles_of_two_stages() -> None:
@@ -236,7 +238,7 @@ def working(number: int, tokens: int, compute: int, received: int, sent: int, cl
     ]
     names = {"embed": "embedding", "position": "embedding", "relu": "relu"}
     made = trace(parts, rank=number, names=names.get)
-    return Trace(made.events, msgspec.structs.replace(made.meta, world_size=2), made.quality)
+    return made.with_meta(world_size=2)
 
 
 def _rest(one: dict[str, Any]) -> dict[str, Any]:
