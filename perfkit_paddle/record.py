@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.packages import later
 from perfkit_core.errors import CaptureError
-from perfkit_core.plugins.contracts import Demo
+from perfkit_core.plugins.frameworks import Demo, Recorder
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
@@ -194,3 +195,11 @@ DEMO: Final = Demo(
     },
     rules=("tensors-from-lists", "save-each-step"),
 )  # fmt: skip
+RECORDER: Final = Recorder(
+    ScriptRecording,
+    DEMO,
+    INSTEAD,
+    section=later("perfkit_paddle.section", "start"),
+    timer=later("perfkit_paddle.throughput", "timer"),
+    loop=PaddleRecording,
+)

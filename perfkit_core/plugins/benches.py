@@ -61,14 +61,13 @@ class Bench:
 class Calibrator:
     """Measures what tiny operators, launches and copies cost on a machine. Predictions use these costs.
 
-    - ``version()`` returns the version of ``framework``, or None if not installed, without importing it.
+    - ``version()`` returns the version of the framework, or None if not installed, without importing it.
     - ``bench()`` returns what to measure (:func:`perfkit_core.measure.calibration.calibrate.measured`), or raises
       CaptureError.
     - ``recording_ns``: time that the framework's profiler takes to record an operator, in ns: the least, a likely and
       the longest. The key is an option of the profiler, such as ``record_shapes``, that adds to the time; "" is the
       time without options. It is used on machines that are not calibrated."""
 
-    framework: str
     version: Callable[[], str | None]
     bench: Callable[[], Bench]
     recording_ns: Mapping[str, tuple[float, float, float]] = field(default_factory=dict, hash=False)

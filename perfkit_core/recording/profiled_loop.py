@@ -114,7 +114,7 @@ def profile(
     arguments = {"window": window, "framework": framework, "on_demand": on_demand, **options}
     entry = _recordings.get(key)
     if entry is None:
-        loops = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop}
+        loops = {name: recorder.loop for name, recorder in get_plugins().recorders().items() if recorder.loop}
         name = chosen_framework(loops, framework, f"give framework={' or '.join(map(repr, loops))}")
         recording = loops[name](run_dir, window, on_demand=on_demand, **options)
         entry = _recordings[key] = _Recording(recording, arguments)

@@ -71,8 +71,7 @@ def test_the_core_only_uses_its_hooks(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
     assert listed.hooks == (
-        "perfkit_exporters", "perfkit_operator_names", "perfkit_remedies", "perfkit_rules", "perfkit_sources",
-        "perfkit_views",
+        "perfkit_exporters", "perfkit_frameworks", "perfkit_rules", "perfkit_sources", "perfkit_views",
     )  # fmt: skip
 
 

@@ -201,7 +201,8 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
 
 def _of_names(trace: Trace) -> list[OperatorFormula | None]:
     """Return the adapter's formula for each name of an event."""
-    of_name, names = get_plugins().operator_formulas(trace.meta.framework), trace.codes("name").values
+    of_name = get_plugins().framework(trace.meta.framework).operator_formulas()
+    names = trace.codes("name").values
     return [of_name(name) if of_name else None for name in names]
 
 
