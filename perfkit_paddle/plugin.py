@@ -12,7 +12,7 @@ from perfkit_core.base.system.packages import imported, later
 from perfkit_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins import benches, checks, contracts, frameworks
+    from perfkit_core.plugins import checks, contracts, frameworks
 
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
@@ -57,7 +57,7 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             remedies=_remedies,
             calibrator=_calibrator,
             operator_names=imported("perfkit_paddle.operator_names", "operator_name"),
-            operator_formulas=imported("perfkit_paddle.operator_formulas", "operator_formula"),
+            operator_formulas=imported("perfkit_paddle.operator_names", "operator_formula"),
             range_names=imported("perfkit_paddle.nvtx_ranges", "range_meaning"),
             native_tables=lambda: NativeTables(operators=("Operator",), totals_only=True),
             compiled_code=_compiled_code,
@@ -72,8 +72,8 @@ def _remedies() -> Sequence[contracts.Remedy]:
     return read_remedies("perfkit_paddle")
 
 
-def _calibrator() -> benches.Calibrator:
-    from perfkit_core.plugins.benches import Calibrator
+def _calibrator() -> frameworks.Calibrator:
+    from perfkit_core.plugins.frameworks import Calibrator
 
     recording_ns = {  # measured with Paddle 3.3.1 on a CPU, for a mix of operators
         "": (50.0, 500.0, 2500.0),

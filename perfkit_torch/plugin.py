@@ -10,7 +10,7 @@ from perfkit_core.base.system.packages import imported, later
 from perfkit_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins import benches, checks, contracts, frameworks
+    from perfkit_core.plugins import checks, contracts, frameworks
 
 
 @hookimpl
@@ -37,7 +37,7 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             remedies=_remedies,
             calibrator=_calibrator,
             operator_names=imported("perfkit_torch.operator_names", "operator_name"),
-            operator_formulas=imported("perfkit_torch.operator_formulas", "operator_formula"),
+            operator_formulas=imported("perfkit_torch.operator_names", "operator_formula"),
             range_names=imported("perfkit_torch.nvtx_ranges", "range_meaning"),
             compiled_code=_compiled_code,
             checks=_checks,
@@ -51,8 +51,8 @@ def _remedies() -> Sequence[contracts.Remedy]:
     return read_remedies("perfkit_torch")
 
 
-def _calibrator() -> benches.Calibrator:
-    from perfkit_core.plugins.benches import Calibrator
+def _calibrator() -> frameworks.Calibrator:
+    from perfkit_core.plugins.frameworks import Calibrator
 
     recording_ns = {  # measured with torch 2.13 on a CPU, for a mix of operators
         "": (250.0, 700.0, 2500.0),

@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.recording.schedule import step_range
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
+from perfkit_core.recording.throughput.loop import Item, WrappedLoader
 
 WINDOW: Final = (10, 19)
 _EXAMPLE: Final = 'example: perfkit.profile(loader, "runs/baseline", window=(10, 19))'

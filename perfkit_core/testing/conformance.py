@@ -29,11 +29,10 @@ import pandas as pd
 
 from perfkit_core.base.operators.names import is_canonical
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.plugins import benches, checks, contracts, frameworks
+from perfkit_core.plugins import checks, contracts, frameworks
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, Source, View, ViewRequest
-from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.frameworks import Framework
-from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.plugins.manager import EntryPoint, Plugins, load
 from perfkit_core.readers.load import read_with
 from perfkit_core.testing.traces import check_round_trip, check_trace, require
 from perfkit_core.trace.model.trace import Trace
@@ -55,7 +54,7 @@ FOREIGN: Final = {
 """The first bytes of files that do not come from a profiler."""
 _PARTS: Final = {
     "recorder": frameworks.Recorder,
-    "calibrator": benches.Calibrator,
+    "calibrator": frameworks.Calibrator,
     "native_tables": frameworks.NativeTables,
     "compiled_code": frameworks.CompiledCode,
     "checks": checks.FrameworkChecks,

@@ -11,8 +11,7 @@ import pytest
 
 from perfkit_core.advice.engine import advise
 from perfkit_core.api import summarize
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import load
+from perfkit_core.plugins.manager import EntryPoint, load
 from perfkit_core.readers.load import load as read
 from tests.support.paths import ROOT
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.plugins.entry_points import EntryPoint
 from perfkit_core.plugins.frameworks import Framework, NativeTables
-from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.plugins.manager import EntryPoint, Plugins, load
 from perfkit_core.readers.load import load as read
 from tests.support.chrome import event, write
 

@@ -18,8 +18,7 @@ import pytest
 
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source, View
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import Plugins
+from perfkit_core.plugins.manager import EntryPoint, Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load, load_one
 from perfkit_core.testing.conformance import (

@@ -20,7 +20,7 @@ import numpy as np
 from perfkit_core.base.system import machine, paths
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.measure.calibration import bench
-from perfkit_core.plugins.benches import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
+from perfkit_core.plugins.frameworks import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
 from perfkit_core.plugins.manager import get_plugins
 
 

@@ -29,8 +29,7 @@ from perfkit_core.measure.calibration.bench import (
     copy_name,
 )
 from perfkit_core.measure.calibration.calibrate import measured, newest
-from perfkit_core.plugins.benches import Bench, Calibrator
-from perfkit_core.plugins.frameworks import Framework
+from perfkit_core.plugins.frameworks import Bench, Calibrator, Framework
 
 
 class Machine:
