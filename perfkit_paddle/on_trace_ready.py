@@ -20,9 +20,10 @@ from typing import Any, Final
 from perfkit_core.base.system import failures
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import annotation, environment, writer
+from perfkit_core.recording.step_clock import clock_of
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
-from perfkit_paddle import findings, framework, pb_source, pb_wire, program_operators, timed_schedule
+from perfkit_paddle import findings, framework, pb_source, pb_wire, program_operators
 
 SOURCE: Final = "paddle.profiler"
 _OPTIONS: Final = ("record_shapes", "profile_memory", "with_flops")
@@ -115,7 +116,7 @@ def take(
             failures.logger.exception("perfkit: the operators of a static program could not be described")
         return pb_source.finish(scanned.tables, events, SOURCE, live=live).with_findings(*failed)
 
-    return writer.DetachedCycle(decoded, clock=timed_schedule.clock(profiler)).then(with_partial_step)
+    return writer.DetachedCycle(decoded, clock=clock_of(getattr(profiler, "scheduler", None))).then(with_partial_step)
 
 
 def saved(result: Any) -> memoryview:

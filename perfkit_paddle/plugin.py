@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,7 +55,7 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             "paddle",
             recorder=imported("perfkit_paddle.record", "RECORDER"),
             step_timer=imported("perfkit_paddle.throughput", "start"),
-            remedies=_remedies,
+            remedies=partial(later("perfkit_core.advice.remedies", "read_remedies"), "perfkit_paddle"),
             calibrator=_calibrator,
             operator_names=imported("perfkit_paddle.operator_names", "operator_name"),
             operator_formulas=imported("perfkit_paddle.operator_names", "operator_formula"),
@@ -64,12 +65,6 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             checks=_checks,
         )
     ]
-
-
-def _remedies() -> Sequence[contracts.Remedy]:
-    from perfkit_core.advice.remedies import read_remedies
-
-    return read_remedies("perfkit_paddle")
 
 
 def _calibrator() -> frameworks.Calibrator:

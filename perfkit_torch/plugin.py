@@ -4,6 +4,7 @@ called. Loading the plugin is therefore quick and does not import torch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perfkit_core.base.system.packages import imported, later
@@ -34,7 +35,7 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             "torch",
             recorder=imported("perfkit_torch.record", "RECORDER"),
             step_timer=imported("perfkit_torch.throughput", "start"),
-            remedies=_remedies,
+            remedies=partial(later("perfkit_core.advice.remedies", "read_remedies"), "perfkit_torch"),
             calibrator=_calibrator,
             operator_names=imported("perfkit_torch.operator_names", "operator_name"),
             operator_formulas=imported("perfkit_torch.operator_names", "operator_formula"),
@@ -43,12 +44,6 @@ def perfkit_frameworks() -> Sequence[frameworks.Framework]:
             checks=_checks,
         )
     ]
-
-
-def _remedies() -> Sequence[contracts.Remedy]:
-    from perfkit_core.advice.remedies import read_remedies
-
-    return read_remedies("perfkit_torch")
 
 
 def _calibrator() -> frameworks.Calibrator:

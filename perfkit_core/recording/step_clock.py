@@ -303,3 +303,8 @@ class TimedSchedule(Generic[Native]):
         native = self._schedule(step)
         self.clock.begins(step, self._actions.get(native, Action.RECORD))
         return native
+
+
+def clock_of(schedule: object) -> StepClock | None:
+    """Return the clock of a profiler's schedule, or None if perfkit did not make the schedule."""
+    return schedule.clock if isinstance(schedule, TimedSchedule) else None

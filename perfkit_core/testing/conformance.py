@@ -157,8 +157,8 @@ def _check_parts(framework: Framework) -> None:
         require(value is None or isinstance(value, kind), f"{framework.name}: {value!r} is not a {kind.__name__}")
     for part, unknown in _UNKNOWN.items():
         function = getattr(framework, part)()
-        known = function is not None and function(f"no such {unknown}") is not None
-        require(not known, f"{framework.name}: {part} returns a value for an unknown {unknown}, not None")
+        answer = None if function is None else function(f"no such {unknown}")
+        require(answer is None, f"{framework.name}: {part} returns a value for an unknown {unknown}, not None")
 
 
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
