@@ -11,7 +11,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,6 +30,7 @@ from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
 from perfkit_core.plugins.flops import matrix, vector
 from perfkit_core.plugins.flops.registry import FORMULAS, read_formulas
+from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model import schema
 
@@ -99,9 +100,13 @@ def hooks() -> str:
     found = [(name, spec) for name, spec in vars(hookspecs).items() if name.startswith("perfkit_")]
     parts = [MADE, "# Hooks", "", "How to write a plugin: [plugins.md](plugins.md).", ""]
     for name, spec in found:
-        returns = str(inspect.signature(spec).return_annotation).replace("contracts.", "")
+        returns = re.sub(r"\b(?:contracts|frameworks)\.", "", str(inspect.signature(spec).return_annotation))
         parts += [f"## `{name}() -> {returns}`", "", _markdown(spec), ""]
-    return "\n".join(parts)
+    parts += ["## Framework", "", "```text", "Framework("]
+    for part in fields(Framework):
+        default = "" if part.default is MISSING else f" = {part.default.__name__}"
+        parts.append(f"    {part.name}: {part.type}{default},")
+    return "\n".join([*parts, ")", "```", "", _markdown(Framework), ""])
 
 
 def _markdown(documented: object) -> str:
@@ -236,11 +241,12 @@ are of the step unless the note says otherwise.
 def rules() -> str:
     """Every rule of advice with the remedies of each framework, and every threshold."""
     plugins = get_plugins()
-    frameworks = plugins.remedied_frameworks()
+    remedies = {name: framework.remedies() for name, framework in sorted(plugins.frameworks().items())}
+    frameworks = [name for name in remedies if remedies[name]]
     head = ["number", "rule", "advice", *frameworks, "`--what-if`"]
     parts = [MADE, "# Rules", "", RULES, f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for rule in plugins.rules().values():
-        apis = [_apis(plugins.remedies(name), rule.id) for name in frameworks]
+        apis = [_apis(remedies[name], rule.id) for name in frameworks]
         cells = [str(rule.number), f"`{rule.id}`", rule.title, *apis, _yes(rule.what_if is not None)]
         parts.append(f"| {' | '.join(cells)} |")
     parts += ["", "## Thresholds", "", THRESHOLDS, "| threshold | default | rules and meaning |", "|---|---|---|"]
@@ -276,8 +282,8 @@ perfkit summary RUN --view operator_kinds            # by canonical name
 
 ## Operators
 
-An adapter maps its framework's names to canonical names by the hook `perfkit_operator_names`. Operators of extension
-libraries (fbgemm, vLLM, torchvision, …) have canonical names, too. Operators over lists of tensors
+An adapter maps its framework's names to canonical names by the part `operator_names` of its `Framework`. Operators of
+extension libraries (fbgemm, vLLM, torchvision, …) have canonical names, too. Operators over lists of tensors
 (`aten::_foreach_add_`) are `optimizer_update`, because optimizers call them. `aten::_foreach_copy_` is `copy`.
 
 A canonical name contains only what is computed. It leaves out
@@ -331,8 +337,8 @@ def operators() -> str:
 FLOPS_OF_OPERATORS = """\
 perfkit computes the FLOPs and bytes of an operator from its recorded arguments. Each formula below serves all operators
 of its kind. An adapter says which operators a formula is for, and the roles of their arguments, in
-`operator_formulas.toml` (hook `perfkit_operator_formulas`). Operators of the families `elementwise` and `activation`
-need no entry: their formula is `elementwise`. [Using FLOPs](roofline.md).
+`operator_formulas.toml` (part `operator_formulas` of its `Framework`). Operators of the families `elementwise` and
+`activation` need no entry: their formula is `elementwise`. [Using FLOPs](roofline.md).
 
 Bytes are the sizes of all inputs and results: each is read or written once. `per_element` is the number in brackets
 after an operator. Without a number, it is 1.

@@ -6,7 +6,7 @@ from typing import Any
 
 from perfkit_core.base.system.device_events import DeviceClock
 from perfkit_core.measure.calibration import bench
-from perfkit_core.plugins import benches
+from perfkit_core.plugins import frameworks
 from perfkit_paddle import framework, throughput, wheels
 from perfkit_paddle.on_trace_ready import breadth_first
 
@@ -16,11 +16,11 @@ def version() -> str | None:
     return bench.installed_version(*wheels.DISTRIBUTIONS)
 
 
-def machine_bench() -> benches.Bench:
+def machine_bench() -> frameworks.Bench:
     """Return the calls to time on the host and on the current device. Raises CaptureError if Paddle is missing."""
     paddle = framework.paddle()
     device = str(paddle.device.get_device())
-    operators: dict[tuple[str, int], benches.Call] = {}
+    operators: dict[tuple[str, int], frameworks.Call] = {}
     paddle.set_device("cpu")
     try:
         for count in bench.ELEMENTS:
@@ -33,15 +33,15 @@ def machine_bench() -> benches.Bench:
     finally:
         paddle.set_device(device)
     bench_of_device = None if device == "cpu" else PaddleBench(paddle, device)
-    return benches.Bench(operators, bench_of_device, recording=_recording(paddle))
+    return frameworks.Bench(operators, bench_of_device, recording=_recording(paddle))
 
 
-def _recording(paddle: Any) -> benches.RecordingBench:
+def _recording(paddle: Any) -> frameworks.RecordingBench:
     layers = paddle.nn.Sequential(paddle.nn.Linear(16, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 16))
     inputs = paddle.ones([4, 16])
     profiling = framework.profiler()
 
-    def profiled(option: str, run: benches.Call) -> float:
+    def profiled(option: str, run: frameworks.Call) -> float:
         targets = [profiling.ProfilerTarget.CPU]
         # without a callback, Paddle writes a file into the current folder
         profiler = profiling.Profiler(
@@ -55,11 +55,11 @@ def _recording(paddle: Any) -> benches.RecordingBench:
         return len(nodes) + sum(len(node.mem_node) for node in nodes) / 2
 
     options = ("", "record_shapes", "profile_memory")
-    return benches.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
+    return frameworks.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class PaddleBench:
-    """The :class:`~perfkit_core.plugins.benches.DeviceBench` of a device such as "gpu:0"."""
+    """The :class:`~perfkit_core.plugins.frameworks.DeviceBench` of a device such as "gpu:0"."""
 
     def __init__(self, paddle: Any, device: str) -> None:
         self._paddle = paddle
@@ -78,7 +78,7 @@ class PaddleBench:
     def synchronize(self) -> object:
         return self._paddle.device.synchronize()
 
-    def copy(self, direction: benches.Direction, size: int, pinned: bool) -> benches.Call | None:
+    def copy(self, direction: frameworks.Direction, size: int, pinned: bool) -> frameworks.Call | None:
         here = self._paddle.zeros([size], dtype="uint8")
         host = here.cpu()
         if pinned:

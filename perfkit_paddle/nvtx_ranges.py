@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from perfkit_core.plugins.contracts import RangeMeaning
+from perfkit_core.plugins.frameworks import RangeMeaning
 from perfkit_paddle.names import label
 
 _TYPES: Final = re.compile(

@@ -1,5 +1,6 @@
-"""Mapping of Paddle's operator names to canonical names. Rules remove prefixes and suffixes from a name, and the table
-``operator_names.toml`` maps the remaining name.
+"""Mapping of Paddle's operator names to canonical names and to formulas of their FLOPs and bytes. Rules remove
+prefixes and suffixes from a name, and the table ``operator_names.toml`` maps the remaining name. The formulas are in
+``operator_formulas.toml``.
 
 Paddle has many names for one operator. These are names of a convolution:
 
@@ -17,6 +18,7 @@ import re
 from typing import Final
 
 from perfkit_core.base.operators.names import CANONICAL, GRADIENT_SUFFIX, joined_operators, native_names
+from perfkit_core.plugins.flops.registry import OperatorFormula, read_formulas
 
 _GRAD_NODE: Final = re.compile(r"(?:Global_|Local_)?(\w+?)GradNode(?:Final)?")
 _ACCUMULATION: Final = re.compile(r"(?:Global_|Local_)?GradNodeAccumulation")
@@ -84,3 +86,13 @@ def fused_operators(kernel: str) -> tuple[str, ...]:
     if not any(is_known for _, is_known in parts):
         return ()
     return tuple(dict.fromkeys(_CINN_SHORT.get(name, name) for name, _ in parts if name not in _CINN_HELPERS))
+
+
+NAMESPACE: Final = "pd_op."
+"""Namespace of the operators of PIR programs. An operator without a namespace belongs to an old static program."""
+
+
+@functools.lru_cache(maxsize=65536)
+def operator_formula(native: str) -> OperatorFormula | None:
+    """Return the formula of a Paddle operator, or None if it has none of its own."""
+    return read_formulas("perfkit_paddle").get(native.rstrip("_"))

@@ -32,7 +32,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage.bytestream import DAMAGED, Window, open_bytes
 from perfkit_paddle import findings, operator_names, pb_table
 from perfkit_paddle.pb_rows import Doubtful, Rows, of_piece, rows, without_steps
-from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan
+from perfkit_paddle.pb_wire import PROBLEMS, Scan, read_number, scan, varint
 
 FORMAT: Final = "paddle-pb"
 HINT: Final = "the file is truncated or damaged: record it again, or read the intact part with --partial"
@@ -227,7 +227,8 @@ class Pieces:
             cut = end == 0
             if cut and self._window.damage:
                 self._broken(self._window.damage)
-            content = _message(self._drop(len(data) if cut else end))
+            nodes = self._drop(len(data) if cut else end)
+            content = varint(_THREAD) + varint(len(nodes)) + nodes
             yield Piece(thread, content, self._window.base - len(content), cut)
             length -= len(data) if cut else end
             chunk_bytes = PIECE_BYTES
@@ -265,14 +266,6 @@ class Pieces:
             at = self._window.base
             raise SourceError(f"{self._window.path}: {self._window.damage or problem} (byte {at})", HINT)
         self.cut = True
-
-
-def _message(nodes: bytes) -> bytes:
-    length, count = b"", len(nodes)
-    while count >= 0x80:
-        length += bytes([count & 0x7F | 0x80])
-        count >>= 7
-    return bytes([_THREAD]) + length + bytes([count]) + nodes
 
 
 @compiled

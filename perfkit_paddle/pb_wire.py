@@ -157,6 +157,17 @@ def _add(name: str, table: str, layout: Layout, columns: dict[str, list[str]]) -
         layout.targets[row, number] = columns[table].index(field)
 
 
+@functools.lru_cache(1024)
+def varint(value: int) -> bytes:
+    """Return a base-128 number, as protobuf writes integers, tags and lengths."""
+    digits = bytearray()
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """The tables by name. ``problem``: why the scan failed at the byte ``at``, or empty if the scan was successful."""

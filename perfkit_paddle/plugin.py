@@ -1,18 +1,19 @@
-"""The plugin hooks of perfkit_paddle. Each hook imports what it needs when it is called. Loading the plugin is
-therefore quick and does not import paddle."""
+"""The plugin hooks of perfkit_paddle. Each hook and each part of the framework's record imports what it needs when it
+is called. Loading the plugin is therefore quick and does not import paddle."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from perfkit_core.base.system.packages import later
+from perfkit_core.base.system.packages import imported, later
 from perfkit_core.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins import benches, checks, contracts
+    from perfkit_core.plugins import checks, contracts, frameworks
 
 _JSON_HEADER: Final = re.compile(rb'"schemaVersion"\s*:\s*"\d+\.\d+\.\d+".*"span_ind(?:ex|x)"', re.DOTALL)
 _JSON_EVENT: Final = re.compile(rb'"cat"\s*:\s*"(?:ProfileStep|PythonUserDefined)"\s*,\s*"cname"')
@@ -46,79 +47,47 @@ def perfkit_sources() -> Sequence[contracts.Source]:
 
 
 @hookimpl
-def perfkit_recorders() -> Sequence[contracts.Recorder]:
-    from perfkit_core.plugins.contracts import Recorder
-    from perfkit_paddle import record
+def perfkit_frameworks() -> Sequence[frameworks.Framework]:
+    from perfkit_core.plugins.frameworks import Framework, NativeTables
 
-    section, timer = later("perfkit_paddle.section", "start"), later("perfkit_paddle.throughput", "timer")
-    script = record.ScriptRecording, record.DEMO, record.INSTEAD
-    return [Recorder("paddle", *script, section, timer, record.PaddleRecording)]
+    return [
+        Framework(
+            "paddle",
+            recorder=imported("perfkit_paddle.record", "RECORDER"),
+            step_timer=imported("perfkit_paddle.throughput", "start"),
+            remedies=partial(later("perfkit_core.advice.remedies", "read_remedies"), "perfkit_paddle"),
+            calibrator=_calibrator,
+            operator_names=imported("perfkit_paddle.operator_names", "operator_name"),
+            operator_formulas=imported("perfkit_paddle.operator_names", "operator_formula"),
+            range_names=imported("perfkit_paddle.nvtx_ranges", "range_meaning"),
+            native_tables=lambda: NativeTables(operators=("Operator",), totals_only=True),
+            compiled_code=_compiled_code,
+            checks=_checks,
+        )
+    ]
 
 
-@hookimpl
-def perfkit_step_timers() -> Mapping[str, Callable[[], Any]]:
-    return {"paddle": later("perfkit_paddle.throughput", "start")}
+def _calibrator() -> frameworks.Calibrator:
+    from perfkit_core.plugins.frameworks import Calibrator
 
-
-@hookimpl
-def perfkit_remedies() -> Mapping[str, Sequence[contracts.Remedy]]:
-    from perfkit_core.advice.remedies import read_remedies
-
-    return {"paddle": read_remedies("perfkit_paddle")}
-
-
-@hookimpl
-def perfkit_calibrations() -> Sequence[benches.Calibrator]:
-    from perfkit_core.plugins.benches import Calibrator
-
-    home = "perfkit_paddle.calibration"
     recording_ns = {  # measured with Paddle 3.3.1 on a CPU, for a mix of operators
         "": (50.0, 500.0, 2500.0),
         "record_shapes": (100.0, 500.0, 1200.0),
         "profile_memory": (50.0, 250.0, 600.0),
     }
-    return [Calibrator("paddle", later(home, "version"), later(home, "machine_bench"), recording_ns)]
+    home = "perfkit_paddle.calibration"
+    return Calibrator(later(home, "version"), later(home, "machine_bench"), recording_ns)
 
 
-@hookimpl
-def perfkit_native_tables() -> Mapping[str, contracts.NativeTables]:
-    from perfkit_core.plugins.contracts import NativeTables
+def _compiled_code() -> frameworks.CompiledCode:
+    from perfkit_core.plugins.frameworks import CompiledCode
+    from perfkit_paddle.operator_names import fused_operators
 
-    return {"paddle": NativeTables(operators=("Operator",), totals_only=True)}
+    return CompiledCode(fused_operators)
 
 
-@hookimpl
-def perfkit_checks() -> Sequence[checks.FrameworkChecks]:
+def _checks() -> checks.FrameworkChecks:
     from perfkit_core.plugins.checks import FrameworkChecks
     from perfkit_paddle.wheels import DISTRIBUTIONS, mismatches
 
-    return [FrameworkChecks("paddle", DISTRIBUTIONS, mismatches, later("perfkit_paddle.installation", "running"))]
-
-
-@hookimpl
-def perfkit_compiled_code() -> Sequence[contracts.CompiledCode]:
-    from perfkit_core.plugins.contracts import CompiledCode
-    from perfkit_paddle.operator_names import fused_operators
-
-    return [CompiledCode("paddle", fused_operators)]
-
-
-@hookimpl
-def perfkit_operator_names() -> contracts.OperatorNames:
-    from perfkit_paddle.operator_names import operator_name
-
-    return {"paddle": operator_name}
-
-
-@hookimpl
-def perfkit_range_names() -> contracts.RangeNames:
-    from perfkit_paddle.nvtx_ranges import range_meaning
-
-    return {"paddle": range_meaning}
-
-
-@hookimpl
-def perfkit_operator_formulas() -> contracts.OperatorFormulas:
-    from perfkit_paddle.operator_formulas import operator_formula
-
-    return {"paddle": operator_formula}
+    return FrameworkChecks(DISTRIBUTIONS, mismatches, later("perfkit_paddle.installation", "running"))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
-from perfkit_core.plugins.flops.work import broadcast
-from perfkit_paddle.operator_formulas import NAMESPACE
-from perfkit_paddle.operator_names import operator_name
+from perfkit_core.plugins.flops.arguments import broadcast
+from perfkit_paddle.operator_names import NAMESPACE, operator_name
 
 Sizes = tuple[int, ...]
 """A shape. In a program, :data:`OPEN` is a size that is only known when the program runs."""

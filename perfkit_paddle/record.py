@@ -1,4 +1,4 @@
-"""Recording of unmodified Paddle scripts, recording of selected training steps, and the demo training."""
+"""Recording of unmodified Paddle scripts, of selected training steps and of sections, and the demo training."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.packages import later
 from perfkit_core.errors import CaptureError
-from perfkit_core.plugins.contracts import Demo
+from perfkit_core.plugins.frameworks import Demo, Recorder
 from perfkit_core.recording import environment, signals, step_calls, writer
 from perfkit_core.recording.step_clock import Action, StepClock
 from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import job_rank, take
 
@@ -184,6 +186,32 @@ class PaddleStepProfiler:
         return replace(cycle, clock=self.clock)
 
 
+def start_section(options: Mapping[str, bool]) -> Callable[[], Trace]:
+    """Begin to record this process as step 1, and return the function that ends the recording and returns its Trace.
+    Raises CaptureError without Paddle or if another Profiler exists, and UsageError for an unknown option."""
+    arguments = profiler_arguments(options, OPTIONS, "paddle", INSTEAD)
+    recording = framework.profiler().ProfilerState.RECORD
+    # without a callback, Paddle writes a file into the current folder
+    profiler = framework.only_profiler(scheduler=lambda _: recording, on_trace_ready=lambda _: None, **arguments)
+    profiler.step_num = 1
+    profiler.start()
+
+    def stop() -> None:
+        profiler.step_num = 2  # otherwise take() reports the running step as partial
+        profiler.stop()
+        profiler.profiler = None  # Paddle creates no other profiler while this is set
+
+    other = signals.OtherProfilerPatch(type(profiler), "__init__", stop)
+
+    def finish() -> Trace:
+        other.restore()
+        other.check_section()
+        stop()
+        return take(profiler, job_rank()).finish()
+
+    return finish
+
+
 DEMO: Final = Demo(
     Path(__file__).with_name("demo_training.py"),
     fix={
@@ -194,3 +222,11 @@ DEMO: Final = Demo(
     },
     rules=("tensors-from-lists", "save-each-step"),
 )  # fmt: skip
+RECORDER: Final = Recorder(
+    ScriptRecording,
+    DEMO,
+    INSTEAD,
+    section=start_section,
+    timer=later("perfkit_paddle.throughput", "timer"),
+    loop=PaddleRecording,
+)

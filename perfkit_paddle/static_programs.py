@@ -21,7 +21,7 @@ from paddle.static import Executor
 from perfkit_core.base.system.failures import logger, raised_by_signal
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.flops.registry import read_formulas
-from perfkit_paddle.operator_formulas import NAMESPACE
+from perfkit_paddle.operator_names import NAMESPACE
 from perfkit_paddle.program_operators import Run
 from perfkit_paddle.program_shapes import Places, Program, ProgramOperator, Value
 

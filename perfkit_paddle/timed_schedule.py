@@ -8,7 +8,7 @@ from typing import Any
 
 from perfkit_core.recording.on_demand import WARMUP
 from perfkit_core.recording.schedule import NativeActions, demanded, has_plan
-from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
+from perfkit_core.recording.step_clock import Action, TimedSchedule
 from perfkit_paddle import framework
 
 
@@ -61,9 +61,3 @@ def _make_events(profiling: Any, profiler: Any, on: bool) -> None:
             if profiler.record_shapes or profiler.with_flops:
                 inner = profiling.profiler
                 (inner.enable_op_info_recorder if on else inner.disable_op_info_recorder)()
-
-
-def clock(profiler: object) -> StepClock | None:
-    """Return the clock of the scheduler that the profiler has, or None if it is another scheduler."""
-    scheduler = getattr(profiler, "scheduler", None)
-    return scheduler.clock if isinstance(scheduler, TimedSchedule) else None

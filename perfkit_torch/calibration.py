@@ -8,7 +8,7 @@ from typing import Any
 
 from perfkit_core.base.system.device_events import DeviceClock
 from perfkit_core.measure.calibration import bench
-from perfkit_core.plugins import benches
+from perfkit_core.plugins import frameworks
 from perfkit_torch import framework, live_events, throughput
 
 
@@ -17,11 +17,11 @@ def version() -> str | None:
     return bench.installed_version("torch")
 
 
-def machine_bench() -> benches.Bench:
+def machine_bench() -> frameworks.Bench:
     """Return the calls to be timed, on the host and on the current GPU (if any). Raises CaptureError without torch."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler prints a line whenever it starts or stops
     torch = framework.torch()
-    operators: dict[tuple[str, int], benches.Call] = {}
+    operators: dict[tuple[str, int], frameworks.Call] = {}
     for count in bench.ELEMENTS:
         operators |= bench.small_operators(
             torch,
@@ -30,14 +30,14 @@ def machine_bench() -> benches.Bench:
             cast=lambda numbers: numbers.float,
         )
     device = CudaBench(torch) if torch.cuda.is_available() else None
-    return benches.Bench(operators, device, torch.get_num_threads(), _recording(torch))
+    return frameworks.Bench(operators, device, torch.get_num_threads(), _recording(torch))
 
 
-def _recording(torch: Any) -> benches.RecordingBench:
+def _recording(torch: Any) -> frameworks.RecordingBench:
     layers = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16))
     inputs = torch.ones(4, 16)
 
-    def profiled(option: str, run: benches.Call) -> float:
+    def profiled(option: str, run: frameworks.Call) -> float:
         activities = [torch.profiler.ProfilerActivity.CPU]
         profiler = torch.profiler.profile(activities=activities, **({option: True} if option else {}))
         with framework.no_warning_about_cycles(), profiler:
@@ -47,11 +47,11 @@ def _recording(torch: Any) -> benches.RecordingBench:
         return categories.total() - (categories["cpu_instant_event"] + categories["python_function"]) / 2
 
     options = ("", "record_shapes", "profile_memory", "with_stack")
-    return benches.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
+    return frameworks.RecordingBench(lambda: layers(inputs).sum().backward(), options, profiled)
 
 
 class CudaBench:
-    """The :class:`~perfkit_core.plugins.benches.DeviceBench` of the current GPU."""
+    """The :class:`~perfkit_core.plugins.frameworks.DeviceBench` of the current GPU."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -69,7 +69,7 @@ class CudaBench:
     def synchronize(self) -> object:
         return self._torch.cuda.synchronize()
 
-    def copy(self, direction: benches.Direction, size: int, pinned: bool) -> benches.Call:
+    def copy(self, direction: frameworks.Direction, size: int, pinned: bool) -> frameworks.Call:
         host = self._torch.zeros(size, dtype=self._torch.uint8, pin_memory=pinned)
         device = self._torch.zeros(size, dtype=self._torch.uint8, device="cuda")
         target, source = (device, host) if direction == "htod" else (host, device)

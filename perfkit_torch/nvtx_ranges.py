@@ -9,7 +9,7 @@ import functools
 import re
 from typing import Final
 
-from perfkit_core.plugins.contracts import RangeMeaning
+from perfkit_core.plugins.frameworks import RangeMeaning
 from perfkit_core.readers.chrome.dialect import Label
 from perfkit_core.trace.model import schema
 from perfkit_torch.dialect import named_label

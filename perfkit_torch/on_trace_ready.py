@@ -17,13 +17,13 @@ from perfkit_core.base.system import failures
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.reader import event_findings
 from perfkit_core.recording import annotation, environment, writer
-from perfkit_core.recording.step_clock import StepClock, Utilisation
+from perfkit_core.recording.step_clock import StepClock, Utilisation, clock_of
 from perfkit_core.trace.assembly.assemble import assemble
 from perfkit_core.trace.assembly.kernel_calls import with_graphs
 from perfkit_core.trace.assembly.steps import NO_STEPS
 from perfkit_core.trace.model.meta import ALL_THREADS, Device, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
-from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names, timed_schedule
+from perfkit_torch import compile_logs, dialect, framework, live_events, operator_names
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ def take(profiler: Any, job_rank: environment.ProcessRank, clock: StepClock | No
     results = getattr(inner, "kineto_results", None)
     if results is None:
         raise RuntimeError("the profiler has no results: start and stop it first")
-    clock = clock or timed_schedule.clock(profiler)
+    clock = clock or clock_of(getattr(profiler, "schedule", None))
     with_flops, with_stack = (bool(getattr(profiler, option, False)) for option in ("with_flops", "with_stack"))
     batches = live_events.batches(results, with_flops, with_stack)
     if clock is not None and with_stack:  # torch also records the frames of the sampler

@@ -1,5 +1,6 @@
-"""Mapping of PyTorch's operator names to canonical names. Rules remove prefixes and suffixes, such as the namespace:
-``aten::mm`` becomes ``mm``. The table ``operator_names.toml`` maps the remaining name."""
+"""Mapping of PyTorch's operator names to canonical names and to formulas of their FLOPs and bytes. Rules remove
+prefixes and suffixes, such as the namespace: ``aten::mm`` becomes ``mm``. The table ``operator_names.toml`` maps the
+remaining name. The formulas are in ``operator_formulas.toml``."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 from typing import Final
 
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX, fused_name, native_names
+from perfkit_core.plugins.flops.registry import WRAPPER, OperatorFormula, read_formulas
 
 _EVALUATE: Final = "autograd::engine::evaluate_function: "
 _NAMESPACE: Final = re.compile(
@@ -108,3 +110,15 @@ def _library(name: str) -> str | None:
             return fused
     patterns = _names().patterns["libraries"]
     return next((canonical for canonical, pattern in patterns if pattern.match(name)), None)
+
+
+_ATEN: Final = "aten::"
+
+
+@functools.lru_cache(maxsize=65536)
+def operator_formula(native: str) -> OperatorFormula | None:
+    """Return the formula of a torch operator, or None if it has none of its own."""
+    if is_autograd_node(native):
+        return WRAPPER
+    name = native.removeprefix(_ATEN).partition(".")[0]
+    return read_formulas("perfkit_torch").get(name.rstrip("_") or name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfkit_core.recording.on_demand import WARMUP
 from perfkit_core.recording.schedule import NativeActions, demanded, has_plan
-from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
+from perfkit_core.recording.step_clock import Action, TimedSchedule
 from perfkit_torch import framework
 
 if TYPE_CHECKING:
@@ -63,9 +63,3 @@ def _unlabelled(schedule: Callable[[int], Any], none: Any) -> Callable[[int], An
         return action
 
     return chosen
-
-
-def clock(profiler: object) -> StepClock | None:
-    """Return the clock of the schedule that the profiler has, or None if it is another schedule."""
-    schedule = getattr(profiler, "schedule", None)
-    return schedule.clock if isinstance(schedule, TimedSchedule) else None

@@ -50,7 +50,7 @@ import perfkit_torch.plugin, perfkit_paddle.plugin
 from perfkit_core.plugins.manager import get_plugins
 plugins = get_plugins()
 plugins.sources(), plugins.recorders(), plugins.views()
-plugins.operator_names("torch"), plugins.operator_names("paddle")
+plugins.framework("torch").operator_names(), plugins.framework("paddle").operator_names()
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "paddle", "jax", "tensorflow"}))
 """
 

@@ -80,8 +80,8 @@ def _registered() -> Iterator[tuple[str, Id]]:
     yield from (("words", word) for word in (*schema.KINDS, *schema.PHASES, *WORDS))
     for rule in plugins.rules().values():
         yield "rules", rule.title
-    for framework in plugins.remedied_frameworks():
-        yield from (("remedies", remedy.note) for remedy in plugins.remedies(framework))
+    for _, framework in sorted(plugins.frameworks().items()):
+        yield from (("remedies", remedy.note) for remedy in framework.remedies())
     broken = [f"{name} ({plugin.error})" for name, plugin in plugins.listed.items() if plugin.error]
     if broken:  # their translations would be removed
         raise SystemExit(f"plugins cannot be loaded: {', '.join(broken)}")

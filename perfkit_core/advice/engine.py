@@ -178,7 +178,7 @@ class Evaluation:
         trace = facts.trace
         self.facts = facts
         self.not_evaluable: dict[str, Reason] = {}
-        self._remedies: Sequence[Remedy] = plugins.remedies(trace.meta.framework)
+        self._remedies: Sequence[Remedy] = plugins.framework(trace.meta.framework).remedies()
         self._mode, self._words = remedies.mode(trace), remedies.recorded_words(trace)
         self._places = place.Places(trace)
         self._outcomes = experience.outcomes() if outcomes is None else outcomes

@@ -29,7 +29,7 @@ def recording_cost(meta: TraceMeta) -> Quantity:
     if parts:
         low, mid, high = (sum(end) for end in zip(*parts, strict=True))
         return Quantity(low / _WIDER, mid, high * _WIDER, SOURCE)
-    calibrator = get_plugins().calibrators().get(meta.framework or "")
+    calibrator = get_plugins().framework(meta.framework).calibrator()
     prior = {} if calibrator is None else calibrator.recording_ns
     parts = [(0.0, 0.0, 0.0), *(prior[name] for name in options if name in prior)]
     low, mid, high = (sum(end) for end in zip(*parts, strict=True))

@@ -69,21 +69,21 @@ def calibrate(
             record = noise.measure(command, runs, say)
         emit(noise.report(record), chosen, output)
         return
-    calibrators = get_plugins().calibrators()
+    parts = {name: framework.calibrator() for name, framework in get_plugins().frameworks().items()}
+    calibrators = {name: calibrator for name, calibrator in parts.items() if calibrator is not None}
     names, hint = options.names(frameworks), f"known: {', '.join(calibrators) or 'none'}"
     for name in names:
         if name not in calibrators:
             raise UsageError(f"no plugin calibrates {name!r}", hint)
-    selected = [calibrators[name] for name in names] or [c for c in calibrators.values() if c.version() is not None]
+    selected = names or [name for name, calibrator in calibrators.items() if calibrator.version() is not None]
     if not selected:
         raise UsageError("no framework that can be calibrated is installed", hint)
     sections, data = [], []
-    for calibrator in selected:
-        framework = calibrator.framework
+    for framework in selected:
         calibration = None if refresh else calibrate.newest(framework)
         if calibration is None and not show:
             with working(f"importing {framework}") as say:
-                calibration = calibrate.calibrate(calibrator, say)
+                calibration = calibrate.calibrate(framework, calibrators[framework], say)
         if calibration is None:
             empty = f"not measured yet; run perfkit calibrate --framework {framework}"
             sections.append(Section(framework, framework, pd.DataFrame(columns=list(_COLUMNS)), empty=empty))

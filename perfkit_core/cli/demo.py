@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perfkit_core.measure.verify.outcome import Outcome
     from perfkit_core.measure.verify.prediction import Predicted
     from perfkit_core.measure.verify.runs import Side
-    from perfkit_core.plugins.contracts import Demo
+    from perfkit_core.plugins.frameworks import Demo
     from perfkit_core.trace.model.trace import Trace
 
 ROUNDS: Final = 3
@@ -65,8 +65,8 @@ def demo(output: Path) -> None:
     from perfkit_core.measure.verify import ledger
     from perfkit_core.measure.verify.outcome import record
 
-    recorders = {recorder.framework: recorder.demo for recorder in get_plugins().recorders()}
-    trainings_of = {framework: training for framework, training in recorders.items() if training is not None}
+    recorders = get_plugins().recorders()
+    trainings_of = {name: recorder.demo for name, recorder in recorders.items() if recorder.demo is not None}
     trainings = [_Training(name, trainings_of[name], output / name) for name in trainings_of if installed(name)]
     if not trainings:
         packages = " or ".join(f'"perfkit[{name}]"' for name in trainings_of) or "perfkit"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from perfkit_core.cli import options, output
-from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.plugins.frameworks import Framework
+from perfkit_core.plugins.manager import PARTS, get_plugins
 
 
 @click.command()
@@ -25,11 +27,9 @@ def plugins(format_name: str | None) -> None:
     chosen = output.renderer(format_name)
     installed = get_plugins()
     installed.call_all()
+    frameworks = installed.frameworks()
     provided: list[tuple[Any, ...]] = [
         *(("source", source.name, source.description) for source in installed.sources()),
-        *(("recorder", recorder.framework, None) for recorder in installed.recorders()),
-        *(("step timer", framework, None) for framework in installed.step_timers()),
-        *(("calibration", framework, None) for framework in installed.calibrators()),
         *(("format", name, None) for name in installed.renderers()),
         *(("export", name, exporter.description) for name, exporter in installed.exporters().items()),
         *(("rule", rule.id, f"{rule.number}: {rule.title}") for rule in installed.rules().values()),
@@ -54,6 +54,7 @@ def plugins(format_name: str | None) -> None:
     ]
     tables: dict[str, tuple[str, list[str], list[tuple[Any, ...]]]] = {
         "plugins": ("Installed", ["name", "origin", "hooks", "status"], listed),
+        "frameworks": ("Frameworks", ["part", *frameworks], list(_parts(frameworks.values()))),
         "views": ("Views: perfkit summary --view NAME or GROUP", ["name", "group", "title", "by", "native"], views),
         "provided": ("Other contributions of the plugins", ["what", "name", "description"], provided),
     }
@@ -63,3 +64,11 @@ def plugins(format_name: str | None) -> None:
         for name, (title, columns, rows) in tables.items()
     )
     output.emit(Report("perfkit plugins", (), sections), chosen, None)
+
+
+def _parts(frameworks: Iterable[Framework]) -> Iterator[tuple[Any, ...]]:
+    """Yield for each part of a framework its name, and what the plugins provide for each of the frameworks."""
+    for part in PARTS:
+        parts = [getattr(framework, part)() for framework in frameworks]
+        cells = [len(provided) if isinstance(provided, tuple) else "yes" if provided else None for provided in parts]
+        yield part.replace("_", " "), *cells

@@ -28,7 +28,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins.contracts import Recorder, Recording
+    from perfkit_core.plugins.frameworks import Recorder, Recording
 
 RUNS: Final = "runs"
 """Folder below which recordings are written by default."""
@@ -137,7 +137,7 @@ class Session:
         self.run_dir = run_dir
         self._steps = steps
         self._options = {name: value for name, value in options.items() if value}
-        self.recorders: Mapping[str, Recorder] = {r.framework: r for r in get_plugins().recorders()}
+        self.recorders: Mapping[str, Recorder] = get_plugins().recorders()
         self._recording: Recording | None = None
 
     def check(self, script: Path) -> None:

@@ -136,7 +136,7 @@ class _Texts:
         self._paths, self._framework = paths, trace.meta.framework
         plugins = get_plugins()
         self._public_words = _WORDS.union(source.name for source in plugins.sources())
-        if self._framework and plugins.operator_names(self._framework):
+        if self._framework and plugins.framework(self._framework).operator_names():
             self._public_words |= {self._framework}
         self._aliases: dict[tuple[str, str], str] = {}
         self._used: set[str] = set()

@@ -32,13 +32,11 @@ class Check:
 class FrameworkChecks:
     """Checks of a framework.
 
-    - ``framework``: name of the module to import, as in ``meta.framework`` of a trace.
     - ``distributions``: names of all packages that install this module. The first one is that of perfkit's extra.
     - ``installed()`` checks the metadata of installed packages. It must be quick, and must not import the framework.
     - ``running()`` imports the framework, and yields what works: the devices that it sees, and a recording. It may
       raise, crash or hang: perfkit calls it in a new process with a time limit, and keeps what it yielded before."""
 
-    framework: str
     distributions: tuple[str, ...]
     installed: Callable[[], Sequence[Check]]
     running: Callable[[], Iterable[Check]]

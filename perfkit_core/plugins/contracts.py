@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeVar
 
 from perfkit_core.base.language.messages import Text, message
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from perfkit_core.plugins.flops.registry import OperatorFormula
     from perfkit_core.trace.model.account import ReadEvents
     from perfkit_core.trace.model.columns import Column
-    from perfkit_core.trace.model.compiled_graph import CompiledGraph
     from perfkit_core.trace.model.meta import Finding, TraceMeta
     from perfkit_core.trace.model.report_data import Report
     from perfkit_core.trace.model.trace import Trace
@@ -68,71 +66,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledCode:
-    """Readers of what a framework's compiler writes about the kernels that it generates.
-
-    - ``operators(kernel)`` returns the native names of the operators that a generated kernel computes, as far as its
-      name shows them. It returns () for other kernels.
-    - ``read(path, rank)`` returns the compiled graphs that a file or a folder describes, or (). It raises SourceError.
-      Files of other ranks are left out if the folder has files of this rank. A rank of None has all files.
-    - ``beside(path, rank)`` returns the files and folders next to a trace file, or in a run folder, that ``read`` can
-      read."""
-
-    framework: str
-    operators: Callable[[str], Sequence[str]]
-    read: Callable[[Path, int | None], Sequence[CompiledGraph]] | None = None
-    beside: Callable[[Path, int | None], Sequence[Path]] | None = None
-
-
-class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of written files.
-    It raises CaptureError if the script ended the capture early, for example by starting another profiler."""
-
-    def finish(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Demo:
-    """A training with planted faults, for ``perfkit demo``.
-
-    - ``script``: ``python SCRIPT DIR`` trains, and records some steps into the run folder DIR. perfkit's schedule times
-      the other steps.
-    - ``fix``: texts of the script → what replaces them to remove the faults.
-    - ``rules``: ids of the rules whose advice the fix follows."""
-
-    script: Path
-    fix: Mapping[str, str]
-    rules: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Recorder:
-    """Live capture for ``perfkit record`` and ``perfkit demo``.
-
-    - ``framework``: name of the module that a script must import to be recorded by this recorder.
-    - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` steps, or
-      with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and ``flops``,
-      and ``step_on``, which says what ends a step (:mod:`perfkit_core.recording.step_calls`; by default, an update of
-      the first optimizer). An option that the framework does not support raises UsageError.
-    - ``demo`` is the training of ``perfkit demo``, or None.
-    - ``section(options)`` begins to record this process in memory, and returns a function that ends the recording and
-      returns its Trace. The recorded events are those of step 1. ``options`` are the flags above. It raises
-      CaptureError if another profiler runs. ``section`` is None if the framework has no such recording.
-    - ``timer()`` returns a StepTimer that does not watch the optimizers: its user calls ``updated``. It may be None.
-    - ``instead``: flag that the framework's profiler does not support → sentence that says so, and what records it.
-    - ``loop(run_dir, steps, **options)`` returns a recording of the steps ``steps`` (first and last) of a loop, for
-      :func:`perfkit.profile` (:class:`perfkit_core.recording.step_recording.CallbackRecording`), or is None."""
-
-    framework: str
-    start: Callable[[Path, int | None, Mapping[str, Any]], Recording]
-    demo: Demo | None = None
-    instead: Mapping[str, Text] = field(default_factory=dict)
-    section: Callable[[Mapping[str, bool]], Callable[[], Trace]] | None = None
-    timer: Callable[[], StepTimer] | None = None
-    loop: Callable[..., Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ViewRequest:
     """A user's request to a view. Events that match all filters are selected.
 
@@ -151,19 +84,6 @@ class ViewRequest:
     native: bool = False
     sort: str | None = None
     peaks: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NativeTables:
-    """How a framework's own profiler makes its tables of operators and labels, for ``request.native``.
-
-    - ``operators``: categories of the events in its table of operators; empty if it contains all operators.
-    - ``totals_only``: its tables contain no self times and no memory; perfkit's numbers fill these columns. Each event
-      is a call. Shares are parts of the sum of their column. If False, a self time is the duration less the sum of the
-      children, and a memory event counts for all host events during which it occurs."""
-
-    operators: tuple[str, ...] = ()
-    totals_only: bool = False
 
 
 def split_grouping(item: str) -> tuple[str, str | None]:
@@ -344,35 +264,3 @@ class Remedy:
     note: str = ""
     verify: str = VERIFY
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-
-
-class StepTimer(Protocol):
-    """Measures step times in a process that runs no profiler. A step lasts from one update of the first optimizer to
-    its next. ``updated`` is called after each update. ``times`` returns the durations in ns and the clock's name."""
-
-    def updated(self) -> None: ...
-
-    def times(self) -> tuple[Sequence[int], str]: ...
-
-
-OperatorNames = Mapping[str, Callable[[str], str | None]]
-"""Framework → function. The function maps a native operator name to the canonical name, or None if unknown."""
-
-OperatorFormulas = Mapping[str, Callable[[str], "OperatorFormula | None"]]
-"""Framework → function. The function maps a native operator name to the formula of its FLOPs, or to None."""
-
-
-class RangeMeaning(NamedTuple):
-    """The event that a framework marked with an NVTX range. ``kind`` and ``phase`` are those of the event table."""
-
-    name: str
-    kind: str
-    phase: str | None = None  # phase of the event and of all events inside it
-    step: int | None = None  # number of the step
-    sequence: int | None = None  # number that a forward operator shares with its backward node
-    shapes: str | None = None  # input shapes, as JSON text
-
-
-RangeNames = Mapping[str, Callable[[str], RangeMeaning | None]]
-"""Framework → function. The function returns the meaning of a range's text, or None if the framework did not write
-it."""

@@ -1,25 +1,84 @@
-"""Loading of plugins. A broken plugin is listed with its error and does not affect other plugins."""
+"""Loading of plugins. A broken plugin is listed with its error and does not affect other plugins.
+
+The entry points of installed packages are read from their metadata folders. ``importlib.metadata`` does the same, but
+its imports slow ``perfkit --help`` (docs/decisions/0016)."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pluggy
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.entry_points import EntryPoint, entry_points
+from perfkit_core.plugins.frameworks import Framework, Recorder
 from perfkit_core.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from perfkit_core.base.language.messages import Text
-    from perfkit_core.plugins import benches, checks, contracts
-    from perfkit_core.plugins.flops.registry import OperatorFormula
+    from perfkit_core.plugins import contracts
+
+
+class EntryPoint(NamedTuple):
+    """A name that a package registered for an object. ``value`` is ``module`` or ``module:attribute``. ``package`` is
+    the normalised name of the package, "" if it is unknown."""
+
+    name: str
+    value: str
+    package: str = ""
+
+    def load(self) -> Any:
+        """Import the object. Raises whatever its module raises."""
+        module, _, attribute = self.value.partition(":")
+        loaded: Any = importlib.import_module(module.strip())
+        for name in filter(None, attribute.strip().split(".")):
+            loaded = getattr(loaded, name)
+        return loaded
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group. Of a package that is installed twice, the first one on ``sys.path`` counts.
+    Packages inside zip files are not searched."""
+    points: list[EntryPoint] = []
+    packages = set()
+    for folder in sys.path:
+        try:
+            names = sorted(os.listdir(folder or "."))  # noqa: PTH208
+        except OSError:
+            continue
+        for name in names:
+            if not name.endswith((".dist-info", ".egg-info")):
+                continue
+            package = name.rpartition(".")[0].partition("-")[0].lower().replace(".", "_")
+            if package in packages:
+                continue
+            packages.add(package)
+            file = os.path.join(folder, name, "entry_points.txt")  # noqa: PTH118 faster than Path
+            points.extend(_read(file, group, package))
+    return points
+
+
+def _read(path: str, group: str, package: str) -> Iterator[EntryPoint]:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        return
+    section = ""
+    for line in text.splitlines() if f"[{group}]" in text else ():
+        line = line.strip()
+        if line.startswith("["):
+            section = line[1:-1].strip()
+        elif section == group and "=" in line and line[0] != "#":
+            name, _, value = line.partition("=")
+            yield EntryPoint(name.strip(), value.partition("[")[0].strip(), package)  # without extras
+
 
 DISABLE: Final = "PERFKIT_DISABLE_PLUGINS"
 """Environment variable: names of plugins that are not loaded, separated by commas. ``all`` stands for all plugins that
@@ -27,6 +86,10 @@ other packages than perfkit installed."""
 ALL: Final = "all"
 BUILTIN: Final = "perfkit_core.cli.builtin"
 """Module with perfkit's own plugin, which is loaded by name, like every plugin."""
+PARTS: Final = tuple(part.name for part in fields(Framework) if part.name != "name")
+"""The parts of a framework's record."""
+_NAMING: Final = frozenset({"operator_names", "operator_formulas", "range_names"})
+"""Parts that are functions of a name, which return None if they do not know it."""
 
 
 @dataclass(slots=True)
@@ -47,17 +110,56 @@ class Plugins:
 
     manager: pluggy.PluginManager
     listed: dict[str, Plugin] = field(default_factory=dict)
+    _frameworks: dict[str, Framework] | None = field(default=None, init=False, repr=False)
 
     def sources(self) -> list[contracts.Source]:
         return list(self._flat("perfkit_sources"))
 
-    def recorders(self) -> list[contracts.Recorder]:
-        return list(self._flat("perfkit_recorders"))
+    def frameworks(self) -> dict[str, Framework]:
+        """Return a dict: name → what all plugins together provide for the framework, as :class:`Framework` says. The
+        functions of its parts never raise. They remember their result."""
+        if self._frameworks is None:
+            records: dict[str, list[tuple[str, Framework]]] = {}
+            for plugin, record in self._answers("perfkit_frameworks"):
+                if isinstance(record, Framework):
+                    records.setdefault(record.name, []).append((plugin, record))
+                else:
+                    self.listed[plugin].error = f"perfkit_frameworks: {record!r} is not a Framework"
+            self._frameworks = {name: self._merged(name, records[name]) for name in records}
+        return self._frameworks
+
+    def framework(self, name: str | None) -> Framework:
+        """Return what all plugins provide for a framework. It is a record without parts if no plugin knows the name."""
+        return self.frameworks().get(name or "") or Framework(name or "")
+
+    def _merged(self, name: str, records: list[tuple[str, Framework]]) -> Framework:
+        parts: dict[str, Any] = {part: functools.cache(functools.partial(self._part, part, records)) for part in PARTS}
+        return Framework(name, **parts)
+
+    def _part(self, part: str, records: list[tuple[str, Framework]]) -> Any:
+        values: list[Any] = []
+        for plugin, record in records:
+            try:
+                value = getattr(record, part)()
+                values.append(tuple(value) if part == "remedies" else value)
+            except Exception as error:  # a plugin may raise anything
+                self.listed[plugin].error = f"perfkit_frameworks: {part} of {record.name}: {_reason(error)}"
+        values = [value for value in values if value is not None]
+        if part == "remedies":
+            return sum(values, ())
+        if part in _NAMING and len(values) > 1:
+            return functools.partial(_first_answer, values)
+        return values[0] if values else None
+
+    def recorders(self) -> dict[str, Recorder]:
+        """Return the recorders by framework."""
+        recorders = {name: framework.recorder() for name, framework in self.frameworks().items()}
+        return {name: recorder for name, recorder in recorders.items() if recorder is not None}
 
     def instead(self, framework: str | None, flag: str) -> Text | None:
         """Return what to do instead of a flag of ``perfkit record`` that the framework does not support, else None."""
-        recorders = (recorder for recorder in self.recorders() if recorder.framework == framework)
-        return next((recorder.instead.get(flag) for recorder in recorders), None)
+        recorder = self.framework(framework).recorder()
+        return recorder.instead.get(flag) if recorder else None
 
     def views(self) -> dict[str, contracts.View]:
         return {view.name: view for view in self._flat("perfkit_views")}
@@ -75,72 +177,27 @@ class Plugins:
         """Return a dict: id → rule, sorted by ``Rule.number``."""
         return {rule.id: rule for rule in sorted(self._flat("perfkit_rules"), key=lambda rule: rule.number)}
 
-    def remedies(self, framework: str | None) -> list[contracts.Remedy]:
-        return [remedy for by_framework in self._results("perfkit_remedies", dict)
-                for remedy in by_framework.get(framework, ())]  # fmt: skip
-
-    def remedied_frameworks(self) -> list[str]:
-        return sorted({name for by_framework in self._results("perfkit_remedies", dict) for name in by_framework})
-
-    def step_timers(self) -> dict[str, Callable[[], contracts.StepTimer]]:
-        """Return the functions that start step timers, by the module name of the framework."""
-        results = self._results("perfkit_step_timers", dict)
-        return {name: start for by_framework in results for name, start in by_framework.items()}
-
-    def calibrators(self) -> dict[str, benches.Calibrator]:
-        return {calibrator.framework: calibrator for calibrator in self._flat("perfkit_calibrations")}
-
-    def operator_names(self, framework: str | None) -> Callable[[str], str | None] | None:
-        """Return the function that maps a framework's native operator names to canonical names, or None."""
-        return cast("Callable[[str], str | None] | None", self._of_framework("perfkit_operator_names", framework))
-
-    def operator_formulas(self, framework: str | None) -> Callable[[str], OperatorFormula | None] | None:
-        """Return the function that maps a framework's native operator names to formulas of their FLOPs, or None."""
-        formulas = self._of_framework("perfkit_operator_formulas", framework)
-        return cast("Callable[[str], OperatorFormula | None] | None", formulas)
-
-    def _of_framework(self, hook: str, framework: str | None) -> Any:
-        return next((by_name[framework] for by_name in self._results(hook, dict) if framework in by_name), None)
-
-    def range_names(self) -> dict[str, Callable[[str], contracts.RangeMeaning | None]]:
-        """Return the functions that interpret the texts of NVTX ranges, by framework."""
-        results = self._results("perfkit_range_names", dict)
-        return {name: meaning for by_framework in results for name, meaning in by_framework.items()}
-
-    def native_tables(self, framework: str | None) -> contracts.NativeTables:
-        """Return how the framework's own profiler makes its tables."""
-        for tables in self._results("perfkit_native_tables", dict):
-            if framework in tables:
-                return cast("contracts.NativeTables", tables[framework])
-        from perfkit_core.plugins.contracts import NativeTables
-
-        return NativeTables()
-
-    def compiled_code(self, framework: str | None) -> contracts.CompiledCode | None:
-        """Return what reads the compiled code of a framework, or None."""
-        return next((code for code in self.all_compiled_code() if code.framework == framework), None)
-
-    def all_compiled_code(self) -> list[contracts.CompiledCode]:
-        return list(self._flat("perfkit_compiled_code"))
-
-    def framework_checks(self) -> list[checks.FrameworkChecks]:
-        return list(self._flat("perfkit_checks"))
-
     def call_all(self) -> None:
-        """Call every hook, so that ``listed`` has the error of a plugin whose hook fails."""
+        """Call every hook and make every part of a framework, so that ``listed`` has the error of each that fails."""
         for hook in (name for name in vars(hookspecs) if name.startswith("perfkit_")):
-            list(self._results(hook, lambda answer: dict(answer) if isinstance(answer, Mapping) else list(answer)))
+            list(self._answers(hook))
+        for framework in self.frameworks().values():
+            for part in PARTS:
+                getattr(framework, part)()
 
     def _flat(self, hook: str) -> Iterator[Any]:
-        for items in self._results(hook, list):
-            yield from items
+        return (answer for _, answer in self._answers(hook))
 
-    def _results(self, hook: str, shape: Callable[[Any], Any]) -> Iterator[Any]:
+    def _answers(self, hook: str) -> Iterator[tuple[str, Any]]:
+        """Yield what the plugins return from a hook, with their names."""
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            plugin = implementation.plugin_name
             try:
-                yield shape(implementation.function())
+                answers = list(implementation.function())
             except Exception as error:  # a plugin may raise anything
-                self.listed[implementation.plugin_name].error = f"{hook}: {_reason(error)}"
+                self.listed[plugin].error = f"{hook}: {_reason(error)}"
+            else:
+                yield from ((plugin, answer) for answer in answers)
 
 
 @functools.cache
@@ -149,9 +206,9 @@ def get_plugins() -> Plugins:
 
 
 def load(points: Iterable[EntryPoint], disable: str = "") -> Plugins:
-    """Load the built-ins, then the plugins of the entry points, sorted by name, without those that ``disable`` names as
-    in :data:`DISABLE`. A name of no plugin is logged as a warning."""
-    points = sorted(points, key=lambda point: point.name)
+    """Load the built-ins, then the plugins of the entry points, perfkit's own first, then by name, without those that
+    ``disable`` names as in :data:`DISABLE`. A name of no plugin is logged as a warning."""
+    points = sorted(points, key=lambda point: (point.package != PROJECT, point.name))
     disabled = _disabled(points, disable)
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
@@ -184,6 +241,10 @@ def _disabled(points: Sequence[EntryPoint], disable: str) -> list[EntryPoint]:
         installed = ", ".join(point.name for point in points)
         tell(f"{DISABLE}: there is no plugin {shown}; use {ALL}, or: {installed}", logging.WARNING)
     return [point for point in points if point.name in names or (ALL in names and point.package != PROJECT)]
+
+
+def _first_answer(functions: Sequence[Callable[[str], Any]], name: str) -> Any:
+    return next((answer for function in functions if (answer := function(name)) is not None), None)
 
 
 def _reason(error: Exception) -> str:

@@ -23,7 +23,7 @@ def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Pat
     """Return the trace with its compile information. ``path`` is its source. Raises SourceError if ``requested`` paths
     cannot be read or have no compile information. A file that merely lies next to the trace is left out if it is
     damaged."""
-    code = plugins.compiled_code(trace.meta.framework)
+    code = plugins.framework(trace.meta.framework).compiled_code()
     for source in requested:
         if not source.exists():
             raise SourceError(f"{source}: no such file or folder", "check --compile-info")
@@ -50,7 +50,7 @@ def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Pat
             continue
         if requested and not read:
             hint = "docs/compiled-code.md lists the files that perfkit reads"
-            raise SourceError(f"{source}: has no compile information of {code.framework}", hint)
+            raise SourceError(f"{source}: has no compile information of {trace.meta.framework}", hint)
         graphs |= dict.fromkeys(read)
     with_info = with_graphs(trace, tuple(graphs)).with_findings(*unreadable)
     if requested and not len(origins(with_info).call_rows):
@@ -60,7 +60,8 @@ def attached(trace: Trace, path: Path, plugins: Plugins, requested: Sequence[Pat
 
 def beside(path: Path, plugins: Plugins) -> list[Path]:
     """Return the files and folders next to a trace file that any framework's compiler may have written."""
-    return [file for code in plugins.all_compiled_code() if code.beside for file in code.beside(path, None)]
+    readers = [framework.compiled_code() for framework in plugins.frameworks().values()]
+    return [file for code in readers if code and code.beside for file in code.beside(path, None)]
 
 
 def _unused(trace: Trace, text: Message) -> Trace:

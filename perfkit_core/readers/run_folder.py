@@ -80,7 +80,7 @@ def read_stored(path: Path, check: bool = False) -> Trace:
         if stored.reader and complete is None:
             text = f"{path}: no installed plugin can read the events in this file: reader {stored.reader!r} is missing"
             raise SourceError(text, "run perfkit plugins to see what is broken or missing")
-        operator_names = plugins.operator_names(stored.meta.framework)
+        operator_names = plugins.framework(stored.meta.framework).operator_names()
         return recorded_events.read_recorded(file, operator_names, complete)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise stored_file.unreadable(path, error) from None

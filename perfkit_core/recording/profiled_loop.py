@@ -13,7 +13,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.recording.schedule import step_range
 from perfkit_core.recording.step_recording import StepRecording
-from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
+from perfkit_core.recording.throughput.loop import Item, WrappedLoader
 
 WINDOW: Final = (10, 19)
 _EXAMPLE: Final = 'example: perfkit.profile(loader, "runs/baseline", window=(10, 19))'
@@ -114,7 +114,7 @@ def profile(
     arguments = {"window": window, "framework": framework, "on_demand": on_demand, **options}
     entry = _recordings.get(key)
     if entry is None:
-        loops = {recorder.framework: recorder.loop for recorder in get_plugins().recorders() if recorder.loop}
+        loops = {name: recorder.loop for name, recorder in get_plugins().recorders().items() if recorder.loop}
         name = chosen_framework(loops, framework, f"give framework={' or '.join(map(repr, loops))}")
         recording = loops[name](run_dir, window, on_demand=on_demand, **options)
         entry = _recordings[key] = _Recording(recording, arguments)

@@ -2,27 +2,93 @@
 
 A profiler makes steps longer. The steps outside its window show how long a step is without it. perfkit's schedules,
 callbacks and ``perfkit record`` tell a clock where each step begins. The clock takes some microseconds a step. While
-steps are recorded, it also samples the Python frames of the training."""
+steps are recorded, it also samples the Python frames of the training: profilers record them only on request, and at a
+cost for each call. A sample costs about 30 µs. It shows which line runs, and what fills the time without operators."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Final, Generic, TypeVar
 
 from perfkit_core.base.system.machine import processor_ticks, usable_cpus
 from perfkit_core.recording import signals
-from perfkit_core.recording.frame_sampler import FrameSampler
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.storage import background
+
+_SECONDS: Final = 0.005
+"""Time between two samples."""
+_MOST: Final = 10_000
+"""Maximum number of samples in a cycle."""
+_DEPTH: Final = 48
+"""Maximum number of frames in a sample, counted from the innermost frame."""
+
+
+class FrameSampler:
+    """Samples the thread that calls ``start``. The methods never raise."""
+
+    def __init__(self) -> None:
+        self.native_id: int | None = None  # thread id of the last sampling thread
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._forget()
+
+    def start(self) -> None:
+        if self._thread is not None:
+            return
+        self._ended = threading.Event()
+        arguments = threading.get_ident(), self._ended
+        self._thread = threading.Thread(target=self._run, args=arguments, name="perfkit-frames", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the process is ending
+            self._thread = None
+
+    def stop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._ended.set()
+            with contextlib.suppress(RuntimeError):  # a forked child does not have the thread
+                thread.join(1.0)
+
+    def take_samples(self) -> FrameSamples:
+        """Return the samples since the last call."""
+        stacks = tuple(";".join(f"{code.co_filename}({line}): {code.co_name}" for code, line in key)
+                       for key in self._stacks)  # fmt: skip
+        samples = FrameSamples(
+            stacks, tuple((at - self._start_ns) // 1000 for at in self._at_ns), tuple(self._stack), self._start_ns
+        )
+        self._forget()
+        return samples
+
+    def _forget(self) -> None:
+        self._stacks: dict[tuple[tuple[CodeType, int | None], ...], int] = {}
+        self._at_ns: list[int] = []
+        self._stack: list[int] = []
+        self._start_ns = time.time_ns()
+
+    def _run(self, thread: int, ended: threading.Event) -> None:
+        self.native_id = threading.get_native_id()
+        while not ended.wait(_SECONDS) and len(self._at_ns) < _MOST:
+            frame = sys._current_frames().get(thread)
+            at_ns = time.time_ns()
+            key: list[tuple[CodeType, int | None]] = []
+            while frame is not None and len(key) < _DEPTH:
+                key.append((frame.f_code, frame.f_lineno))
+                frame = frame.f_back
+            self._at_ns.append(at_ns)
+            self._stack.append(self._stacks.setdefault(tuple(key), len(self._stacks)))
+
 
 Native = TypeVar("Native")
 _Reading = tuple[int, int | None, int | None, int | None, int | None, int | None]
@@ -237,3 +303,8 @@ class TimedSchedule(Generic[Native]):
         native = self._schedule(step)
         self.clock.begins(step, self._actions.get(native, Action.RECORD))
         return native
+
+
+def clock_of(schedule: object) -> StepClock | None:
+    """Return the clock of a profiler's schedule, or None if perfkit did not make the schedule."""
+    return schedule.clock if isinstance(schedule, TimedSchedule) else None

@@ -3,7 +3,8 @@
 =====================  ==============================================================================================
 check_source           A reader recognises only its own files; a damaged file raises a SourceError that names the file.
 check_trace            The event table follows the rules of :mod:`perfkit_core.trace.model.schema`.
-check_plugin           A plugin imports no framework, and its hooks return objects of the documented types.
+check_plugin           A plugin imports no framework. Its hooks and the parts of its frameworks are objects of the
+                       documented types.
 check_exporter         For each stack weight, exporting a trace twice gives the same bytes. For a trace without
                        events, the exporter returns a sentence about the missing data.
 check_view             A view returns the declared columns with the right types, for traces with and without events.
@@ -28,10 +29,10 @@ import pandas as pd
 
 from perfkit_core.base.operators.names import is_canonical
 from perfkit_core.errors import SourceError, UsageError
-from perfkit_core.plugins import benches, checks, contracts
-from perfkit_core.plugins.contracts import Exporter, ExportOptions, OperatorNames, Source, View, ViewRequest
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.plugins import checks, contracts, frameworks
+from perfkit_core.plugins.contracts import Exporter, ExportOptions, Source, View, ViewRequest
+from perfkit_core.plugins.frameworks import Framework
+from perfkit_core.plugins.manager import EntryPoint, Plugins, load
 from perfkit_core.readers.load import read_with
 from perfkit_core.testing.traces import check_round_trip, check_trace, require
 from perfkit_core.trace.model.trace import Trace
@@ -51,6 +52,16 @@ FOREIGN: Final = {
     "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00",
 }
 """The first bytes of files that do not come from a profiler."""
+_PARTS: Final = {
+    "recorder": frameworks.Recorder,
+    "calibrator": frameworks.Calibrator,
+    "native_tables": frameworks.NativeTables,
+    "compiled_code": frameworks.CompiledCode,
+    "checks": checks.FrameworkChecks,
+}
+"""Part of a framework's record → its type."""
+_UNKNOWN: Final = {"operator_names": "operator", "operator_formulas": "operator", "range_names": "range"}
+"""Part of a framework's record that is a function of a name → what it names."""
 
 
 def check_source(source: Source, path: Path) -> None:
@@ -93,52 +104,45 @@ def check_source(source: Source, path: Path) -> None:
 
 
 _PROBE = """
-import importlib, json, sys
+import dataclasses, importlib, json, sys
 plugin = importlib.import_module(sys.argv[1])
-for hook in ("perfkit_sources", "perfkit_recorders", "perfkit_views", "perfkit_operator_names",
-             "perfkit_operator_formulas", "perfkit_range_names", "perfkit_native_tables", "perfkit_renderers",
-             "perfkit_exporters", "perfkit_step_timers", "perfkit_checks"):
+for hook in ("perfkit_sources", "perfkit_views", "perfkit_rules", "perfkit_renderers", "perfkit_exporters"):
     getattr(plugin, hook, list)()
-for calibrator in getattr(plugin, "perfkit_calibrations", list)():
-    calibrator.version()
-for checks in getattr(plugin, "perfkit_checks", list)():
-    checks.installed()
+for framework in getattr(plugin, "perfkit_frameworks", list)():
+    for part in dataclasses.fields(framework)[1:]:
+        getattr(framework, part.name)()
+    if calibrator := framework.calibrator():
+        calibrator.version()
+    if checks := framework.checks():
+        checks.installed()
 print(json.dumps(sorted(sys.modules)))
 """
 
 
 def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
-    """Check the module of an entry point. Importing it and calling its hooks must not import a framework: none of
-    ``frameworks``, and none for which the module has operator names or a recorder."""
+    """Check the module of an entry point. Importing it, calling its hooks, and making the parts of its frameworks must
+    not import a framework: none of ``frameworks``, and none for which the module has a record."""
     name = module.__name__
     plugins = load([EntryPoint("under-test", name)])
     listed = plugins.listed["under-test"]
     require(listed.error is None, f"{name} does not load: {listed.error}")
     require(bool(listed.hooks), f"{name} implements no hook: decorate with @perfkit_core.plugins.hookimpl")
+    records = plugins.frameworks()
     for items, kind in (
         (plugins.sources(), contracts.Source),
-        (plugins.recorders(), contracts.Recorder),
         (list(plugins.views().values()), contracts.View),
         (list(plugins.renderers().values()), contracts.Renderer),
         (list(plugins.exporters().values()), contracts.Exporter),
-        (list(plugins.calibrators().values()), benches.Calibrator),
-        (plugins.framework_checks(), checks.FrameworkChecks),
+        ([remedy for record in records.values() for remedy in record.remedies()], contracts.Remedy),
     ):
         for item in items:
             require(isinstance(item, kind), f"{item!r} is not a {kind.__name__}")
     sources = [source.name for source in plugins.sources()]
     require(len(sources) == len(set(sources)), f"two sources have the same name: {sources}")
-    recorders = [recorder.framework for recorder in plugins.recorders()]
-    require(len(recorders) == len(set(recorders)), f"two recorders have the same framework: {recorders}")
-    forbidden = {*recorders, *frameworks}
-    for implementation in plugins.manager.hook.perfkit_operator_names.get_hookimpls():
-        for framework, canonical in cast(OperatorNames, implementation.function()).items():
-            require(canonical("no such operator") is None, f"{framework}: the name of an unknown operator is not None")
-            forbidden.add(framework)
-    for framework, meaning in plugins.range_names().items():
-        require(meaning("no such range") is None, f"{framework}: the meaning of an unknown range is not None")
-        forbidden.add(framework)
+    for framework in records.values():
+        _check_parts(framework)
     require(listed.error is None, f"a hook of {name} fails: {listed.error}")
+    forbidden = {*records, *frameworks}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     probe = subprocess.run([sys.executable, "-c", _PROBE, name], capture_output=True, encoding="utf-8", env=environment)
     require(probe.returncode == 0, f"{name} cannot be imported on its own:\n{probe.stderr}")
@@ -146,9 +150,20 @@ def check_plugin(module: ModuleType, frameworks: Sequence[str] = ()) -> None:
     require(not imported, f"importing {name} imports {', '.join(sorted(imported))}")
 
 
+def _check_parts(framework: Framework) -> None:
+    """Check the types of the parts of a framework's record, and what its functions return for unknown names."""
+    for part, kind in _PARTS.items():
+        value = getattr(framework, part)()
+        require(value is None or isinstance(value, kind), f"{framework.name}: {value!r} is not a {kind.__name__}")
+    for part, unknown in _UNKNOWN.items():
+        function = getattr(framework, part)()
+        answer = None if function is None else function(f"no such {unknown}")
+        require(answer is None, f"{framework.name}: {part} returns a value for an unknown {unknown}, not None")
+
+
 def check_operator_name(plugins: Plugins, framework: str, native: str, canonical: str) -> None:
     """Check that ``canonical`` exists, and that it is the canonical name of the framework's operator ``native``."""
-    function = plugins.operator_names(framework)
+    function = plugins.framework(framework).operator_names()
     if function is None:
         raise AssertionError(f"no plugin has operator names for {framework}")
     require(is_canonical(canonical), f"{canonical} is not a canonical operator name")

@@ -4,7 +4,7 @@ trainer = Trainer(model, args=args, train_dataset=data, callbacks=[PerfkitCallba
 
 from __future__ import annotations
 
-from perfkit_core.recording.throughput.trainer_events import RecordingEvents, ThroughputEvents
+from perfkit_core.recording.throughput.trainer_metrics import RecordingEvents, ThroughputEvents
 from perfkit_paddle.record import PaddleRecording
 from perfkit_paddle.throughput import Throughput
 

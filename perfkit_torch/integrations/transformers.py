@@ -4,7 +4,7 @@ trainer = Trainer(model, args, train_dataset=data, callbacks=[PerfkitCallback("r
 
 from __future__ import annotations
 
-from perfkit_core.recording.throughput.trainer_events import RecordingEvents, ThroughputEvents
+from perfkit_core.recording.throughput.trainer_metrics import RecordingEvents, ThroughputEvents
 from perfkit_torch.record import TorchRecording
 from perfkit_torch.throughput import LoaderThroughput
 

@@ -133,7 +133,7 @@ def test_an_allocator_of_the_runtime_of_the_recording(traces: Path) -> None:
     found = advised(traces / "torch" / "mi300x-ddp-resnet18-train.json.gz", "device-malloc")
     assert "PYTORCH_HIP_ALLOC_CONF" in found.code
     assert "expandable_segments" not in found.code
-    plain = remedied(get_plugins().remedies("torch"), "device-malloc", "eager", {"runtime": "cuda"})
+    plain = remedied(get_plugins().framework("torch").remedies(), "device-malloc", "eager", {"runtime": "cuda"})
     assert plain is not None
     assert "expandable_segments:True" in plain.code
 

@@ -29,7 +29,7 @@ OF_RULES = {
 def test_every_rule_has_a_remedy_and_every_remedy_a_rule(adapter: str) -> None:
     remedies = read_remedies(adapter)
     assert {one.rule for one in remedies} == set(RULES) == set(get_plugins().rules())
-    assert get_plugins().remedies(adapter.removeprefix("perfkit_")) == list(remedies)
+    assert get_plugins().framework(adapter.removeprefix("perfkit_")).remedies() == tuple(remedies)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

@@ -13,7 +13,7 @@ import pytest
 from perfkit_core.base.system.packages import installed
 from perfkit_core.cli import demo
 from perfkit_core.measure.verify import ledger
-from perfkit_core.plugins.contracts import Demo
+from perfkit_core.plugins.frameworks import Demo
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from tests.support.side_facts import with_clock
 from tests.support.small_trace import small_trace
@@ -33,7 +33,7 @@ NUMBER = re.compile(r"(?<!\w)[-−<]?\d[\d.,]*(?:\+\w+)?(?: [nµm]?s\b|%)?")
 
 def recorders(monkeypatch: pytest.MonkeyPatch, *names: str, script: str = "") -> None:
     training = Demo(Path(script), {"slow": "quick"}, ("save-each-step",))
-    found = SimpleNamespace(recorders=lambda: [SimpleNamespace(framework=name, demo=training) for name in names])
+    found = SimpleNamespace(recorders=lambda: {name: SimpleNamespace(demo=training) for name in names})
     monkeypatch.setattr(demo, "get_plugins", lambda: found)
 
 

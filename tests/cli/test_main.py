@@ -205,8 +205,7 @@ def test_plugins_lists_what_is_installed(perfkit) -> None:
 
 
 def test_plugins_names_the_broken_one(perfkit, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfkit_core.plugins.entry_points import EntryPoint
-    from perfkit_core.plugins.manager import load
+    from perfkit_core.plugins.manager import EntryPoint, load
 
     found = load([EntryPoint("bad", "no.such.module")])
     monkeypatch.setattr("perfkit_core.cli.plugins.get_plugins", lambda: found)

@@ -19,7 +19,7 @@ from pathlib import Path
 from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.plugins.frameworks import Recorder
 from perfkit_core.recording.signals import OtherProfilerPatch
 
 class Recording:
@@ -42,10 +42,10 @@ def recorder(name):
         if "flops" in options:
             raise UsageError(f"{name} records no flops", "leave it")
         return Recording(run_dir, getattr(framework, "Profiler", None))
-    return Recorder(name, start, None)
+    return Recorder(start, None)
 
 class Plugins:
-    def recorders(self): return [recorder("fakeone"), recorder("faketwo")]
+    def recorders(self): return {name: recorder(name) for name in ("fakeone", "faketwo")}
 
 record.get_plugins = Plugins
 sys.exit(main(["record", *sys.argv[1:]]))

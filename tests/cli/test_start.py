@@ -58,7 +58,7 @@ def test_a_summary_imports_no_framework_or_page_renderer(traces: Path, tmp_path:
     found = imported(["summary", str(file), "-o", str(tmp_path / "table.json")])
     assert found & set(HEAVY) <= {"numpy", "pandas", "pyarrow", "rich", "msgspec"}
     assert {name for name in found if name.startswith("perfkit_paddle")} <= {
-        "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.operator_names", "perfkit_paddle.operator_formulas",
+        "perfkit_paddle", "perfkit_paddle.plugin", "perfkit_paddle.operator_names",
     }  # fmt: skip
     assert "perfkit_core.output.renderers.json" in found
     assert "perfkit_core.output.renderers.html.page" not in found

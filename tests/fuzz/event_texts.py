@@ -15,7 +15,7 @@ from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEven
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.scanner import chunks, events
 from perfkit_core.readers.scanner.scanner import Scanner
-from perfkit_paddle.json_dialect import PaddleDialect
+from perfkit_paddle.json_source import PaddleDialect
 from perfkit_torch.dialect import TorchDialect
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.mutation import mutated

@@ -15,9 +15,8 @@ from perfkit_core.errors import SourceError
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage.bytestream import head
 from perfkit_paddle import json_source
-from perfkit_paddle.json_dialect import offset as offset_ns
-from perfkit_paddle.json_dialect import refine
-from perfkit_paddle.json_source import read_json
+from perfkit_paddle.json_source import offset as offset_ns
+from perfkit_paddle.json_source import read_json, refine
 from perfkit_paddle.pb_source import read_pb
 from tests.support.scanned import NEVER, reading
 

@@ -97,8 +97,8 @@ def test_the_plugin_has_all_its_hooks() -> None:
     plugins = get_plugins()
     assert plugins.listed["paddle"].error is None
     assert {"paddle-json", "paddle-pb"} <= {source.name for source in plugins.sources()}
-    assert "paddle" in {recorder.framework for recorder in plugins.recorders()}
-    assert plugins.operator_names("paddle") is operator_name
+    assert "paddle" in plugins.recorders()
+    assert plugins.framework("paddle").operator_names() is operator_name
 
 
 WITHOUT_PADDLE = """
@@ -108,7 +108,7 @@ from pathlib import Path
 from perfkit_core.errors import CaptureError
 import perfkit_paddle
 from perfkit_paddle import plugin
-recorder = plugin.perfkit_recorders()[0]
+recorder = plugin.perfkit_frameworks()[0].recorder()
 for action in (lambda folder: recorder.start(folder, None, {}), lambda folder: perfkit_paddle.trace_handler(folder)):
     try:
         action(Path("unused"))

@@ -13,7 +13,7 @@ from perfkit_core.plugins.flops.registry import UNUSED, read_formulas
 from perfkit_core.readers.load import load
 from perfkit_core.views.hardware import gemm
 from perfkit_core.views.operators.operator_work import operator_work
-from perfkit_paddle.operator_formulas import NAMESPACE, operator_formula
+from perfkit_paddle.operator_names import NAMESPACE, operator_formula
 
 FORMULAS = read_formulas("perfkit_paddle")
 ROLES = {

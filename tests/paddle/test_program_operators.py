@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from perfkit_core.trace.assembly.draft import RecordedEvents
-from perfkit_paddle import program_order
-from perfkit_paddle.program_operators import Run, described
-from perfkit_paddle.program_order import UNCERTAIN, order_of
+from perfkit_paddle import program_operators
+from perfkit_paddle.program_operators import UNCERTAIN, Run, described, order_of
 from perfkit_paddle.program_shapes import Program, ProgramOperator, Value
 
 SIZES = [(4, 6), (6, 8), (8, 10), (6, 3), (3, 10), (4, 8), (4, 10), (4, 3), (4, 10)]
@@ -141,7 +140,7 @@ def test_the_order_that_a_program_demands(monkeypatch: pytest.MonkeyPatch) -> No
     chain = Program(tuple(ProgramOperator("relu", (n,), (n + 1,)) for n in range(count)), ())
     order, times = order_of(chain), {"relu": (np.arange(count), np.arange(count) + 1)}
     assert order.distinguished("relu", range(count), times) == list(range(count))
-    monkeypatch.setattr(program_order, "MOST_OPERATORS", count - 1)
+    monkeypatch.setattr(program_operators, "MOST_OPERATORS", count - 1)
     assert order.distinguished("relu", range(count), times) == [UNCERTAIN] * count
 
 

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 import perfkit_paddle
-from perfkit_core.recording.throughput.costs import Costs
+from perfkit_core.recording.throughput.costs import SKIPPED, Costs
 from perfkit_core.recording.throughput.loop import Throughput
-from perfkit_core.recording.throughput.native import SKIPPED
 from tests.support.fake_clock import Clock
 
 TICK_NS = 1_953_125

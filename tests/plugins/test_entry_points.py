@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.plugins.entry_points import EntryPoint, entry_points
+from perfkit_core.plugins.manager import EntryPoint, entry_points
 
 pytestmark = pytest.mark.bare
 

@@ -18,8 +18,7 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import ExportOptions, ViewRequest
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import Plugins
+from perfkit_core.plugins.manager import EntryPoint, Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_exporter
@@ -71,8 +70,7 @@ def test_the_core_only_uses_its_hooks(plugins: Plugins) -> None:
     listed = plugins.listed["mindspore"]
     assert listed.error is None
     assert listed.hooks == (
-        "perfkit_exporters", "perfkit_operator_names", "perfkit_remedies", "perfkit_rules", "perfkit_sources",
-        "perfkit_views",
+        "perfkit_exporters", "perfkit_frameworks", "perfkit_rules", "perfkit_sources", "perfkit_views",
     )  # fmt: skip
 
 

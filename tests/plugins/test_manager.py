@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.errors import SourceError
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import Plugins, load
+from perfkit_core.plugins.frameworks import Framework, NativeTables
+from perfkit_core.plugins.manager import EntryPoint, Plugins, load
 from perfkit_core.readers.load import load as read
 from tests.support.chrome import event, write
 
@@ -35,14 +35,15 @@ def read(path, partial):
 """
 RAISES = """
 from perfkit_core.plugins import hookimpl
+from perfkit_core.plugins.frameworks import Framework
 
 @hookimpl
 def perfkit_sources():
     raise RuntimeError("no sources today")
 
 @hookimpl
-def perfkit_operator_names():
-    return {"raises": str.lower}
+def perfkit_frameworks():
+    return [Framework("raises", recorder=lambda: 1 / 0, operator_names=lambda: str.lower)]
 """
 UNKNOWN = """
 from perfkit_core.plugins import hookimpl
@@ -107,9 +108,52 @@ def test_the_others_work(plugins: Plugins) -> None:
 
 
 def test_what_works_of_a_broken_plugin_is_used(plugins: Plugins) -> None:
-    names = plugins.operator_names("raises")
+    names = plugins.framework("raises").operator_names()
     assert names is not None
     assert names("MM") == "mm"
+
+
+def test_a_part_that_fails_is_listed_and_the_others_are_used(plugins: Plugins) -> None:
+    plugins.call_all()
+    error = plugins.listed["raises"].error
+    assert error == "perfkit_frameworks: recorder of raises: ZeroDivisionError: division by zero"
+    assert plugins.framework("raises").recorder() is None
+    assert plugins.framework("no such framework") == Framework("no such framework")
+
+
+ADDS = """
+from perfkit_core.plugins import hookimpl
+from perfkit_core.plugins.contracts import Remedy
+from perfkit_core.plugins.frameworks import Framework, NativeTables
+
+NAMES = {"mylib::attention": "attention", "aten::mm": "wrong"}
+
+@hookimpl
+def perfkit_frameworks():
+    return [
+        Framework("torch", remedies=lambda: [Remedy("host-gap", "code", "api")], operator_names=lambda: NAMES.get,
+                  native_tables=NativeTables, compiled_code=lambda: 1 / 0)
+    ]
+"""
+
+
+def test_plugins_that_add_to_a_framework_are_merged_after_perfkits_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "perfkit_test_adds.py").write_text(ADDS, encoding="utf-8")
+    alone = load([EntryPoint("torch", "perfkit_torch.plugin", "perfkit")]).framework("torch")
+    plugins = load([EntryPoint("a", "perfkit_test_adds"), EntryPoint("torch", "perfkit_torch.plugin", "perfkit")])
+    torch = plugins.framework("torch")
+    assert [remedy.code for remedy in torch.remedies()[len(alone.remedies()) :]] == ["code"]
+    names = torch.operator_names()
+    assert [names(name) for name in ("aten::mm", "mylib::attention", "mylib::other")] == ["matmul", "attention", None]
+    assert (alone.native_tables(), torch.native_tables()) == (None, NativeTables())
+    assert torch.compiled_code() == alone.compiled_code() is not None
+    assert plugins.listed["torch"].error is None
+    assert (
+        plugins.listed["a"].error == "perfkit_frameworks: compiled_code of torch: ZeroDivisionError: division by zero"
+    )
 
 
 def test_reading_goes_on_with_broken_plugins(plugins: Plugins, tmp_path: Path) -> None:

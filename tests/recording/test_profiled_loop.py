@@ -14,7 +14,7 @@ import pytest
 
 import perfkit
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.plugins.frameworks import Recorder
 from perfkit_core.recording import profiled_loop
 
 
@@ -53,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Steps]:
         recordings.append(Steps(*given, **options))
         return recordings[-1]
 
-    recorders = [Recorder(name, print, loop=start) for name in ("fast", "slow")] + [Recorder("none", print)]
+    recorders = {name: Recorder(print, loop=start) for name in ("fast", "slow")} | {"none": Recorder(print)}
     monkeypatch.setattr(profiled_loop, "get_plugins", lambda: SimpleNamespace(recorders=lambda: recorders))
     monkeypatch.setattr(profiled_loop.atexit, "register", lambda function: function)
     return recordings

@@ -14,8 +14,7 @@ import pytest
 
 from perfkit_core.readers.load import load
 from perfkit_core.recording import step_clock
-from perfkit_core.recording.frame_sampler import FrameSampler
-from perfkit_core.recording.step_clock import Action, StepClock, TimedSchedule
+from perfkit_core.recording.step_clock import Action, FrameSampler, StepClock, TimedSchedule
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle
 from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
 from perfkit_core.trace.model.trace import Trace

@@ -27,7 +27,7 @@ _COLUMNS: Final = ("name", "kind", "start_ns", "dur_ns", "tid", "step", "phase",
 def with_device(recorded: Trace, role: Callable[[str, int], Role], copied_bytes: int = 4) -> Trace:
     """Return the steps of a recording with a device. ``role`` gets the canonical name of an outermost operator and its
     number among the operators of this name in its step, and returns what the operator does on the device."""
-    names: OperatorNames | None = get_plugins().operator_names(recorded.meta.framework)
+    names: OperatorNames | None = get_plugins().framework(recorded.meta.framework).operator_names()
     kinds = (STEP, OPERATOR, OPERATOR_DETAIL)
     keep = recorded.host & recorded.rows("kind", *kinds) & (recorded.ints("step") >= 0)
     events = recorded.events.select(list(_COLUMNS)).filter(keep).to_pylist()

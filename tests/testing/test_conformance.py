@@ -18,8 +18,7 @@ import pytest
 
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import Source, View
-from perfkit_core.plugins.entry_points import EntryPoint
-from perfkit_core.plugins.manager import Plugins
+from perfkit_core.plugins.manager import EntryPoint, Plugins
 from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load, load_one
 from perfkit_core.testing.conformance import (
@@ -294,19 +293,36 @@ def test_a_reader_that_accepts_everything_or_hides_damage_fails(tmp_path: Path) 
         ("@hookimpl\ndef perfkit_sources():\n    return [5]", "not a Source"),
         ("@hookimpl\ndef perfkit_sources():\n    raise ValueError('x')", "ValueError"),
         (
-            "@hookimpl\ndef perfkit_operator_names():\n    return {'wave': str.lower}",
-            "name of an unknown operator",
+            "@hookimpl\ndef perfkit_frameworks():\n    return [Framework('wave', operator_names=lambda: str.lower)]",
+            "unknown operator",
         ),
-        ("import wave\n@hookimpl\ndef perfkit_operator_names():\n    return {'wave': {}.get}", "imports wave"),
-        ("@hookimpl\ndef perfkit_range_names():\n    return {'wave': str.lower}", "unknown range"),
-        ("@hookimpl\ndef perfkit_operator_names():\n    import wave\n    return {'wave': {}.get}", "imports wave"),
+        ("import wave\n@hookimpl\ndef perfkit_frameworks():\n    return [Framework('wave')]", "imports wave"),
+        (
+            "@hookimpl\ndef perfkit_frameworks():\n    return [Framework('wave', range_names=lambda: str.lower)]",
+            "unknown range",
+        ),
+        (
+            "def part():\n    import wave\n@hookimpl\ndef perfkit_frameworks():\n"
+            "    return [Framework('wave', checks=part)]",
+            "imports wave",
+        ),
+        (
+            "@hookimpl\ndef perfkit_frameworks():\n    return [Framework('wave', checks=lambda: 5)]",
+            "not a FrameworkChecks",
+        ),
+        (
+            "@hookimpl\ndef perfkit_frameworks():\n    return [Framework('wave', checks=lambda: 1 / 0)]",
+            "ZeroDivisionError",
+        ),
+        ("@hookimpl\ndef perfkit_frameworks():\n    return [5]", "not a Framework"),
         ("@hookimpl\ndef perfkit_nothing():\n    return []", "does not load"),
     ],
 )
 def test_a_broken_plugin_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
     """The module ``wave``, which nothing else imports, plays the role of a framework."""
     (tmp_path / "perfkit_broken.py").write_text(
-        f"from perfkit_core.plugins import hookimpl\n{text}\n", encoding="utf-8"
+        f"from perfkit_core.plugins import hookimpl\nfrom perfkit_core.plugins.frameworks import Framework\n{text}\n",
+        encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "perfkit_broken", raising=False)

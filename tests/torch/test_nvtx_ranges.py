@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.plugins.contracts import RangeMeaning
+from perfkit_core.plugins.frameworks import RangeMeaning
 from perfkit_torch.nvtx_ranges import range_meaning
 
 pytestmark = pytest.mark.bare

@@ -16,8 +16,11 @@ from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.recording.step_calls import StepCalls  # noqa: E402
 from perfkit_core.trace.model.trace import Trace  # noqa: E402
-from perfkit_torch import section  # noqa: E402
-from perfkit_torch.record import DEMO, ScriptRecording  # noqa: E402
+from perfkit_torch.record import (  # noqa: E402
+    DEMO,
+    ScriptRecording,
+    start_section,
+)
 
 
 def updates(count: int, optimizers: int = 1) -> None:
@@ -123,7 +126,7 @@ def test_a_warning_of_older_torch_is_hidden(tmp_path: Path, monkeypatch: pytest.
         recording = ScriptRecording(tmp_path, None, {})
         updates(2)
         assert recording.finish() == 1
-        assert len(section.start({})()) > 0
+        assert len(start_section({})()) > 0
         with pytest.raises(UserWarning):
             torch.profiler.profile().start()
 

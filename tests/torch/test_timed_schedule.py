@@ -98,7 +98,7 @@ def test_frames_are_sampled_while_steps_are_recorded(tmp_path: Path, options: di
     assert gap.place == f"{__file__}:{line} (pause)"
     # torch would record the frames of the sampling thread
     names = trace.codes("name").values
-    assert [name for name in names if "frame_sampler" in name and "_run" in name] == []
+    assert [name for name in names if "step_clock" in name and "_run" in name] == []
 
 
 def test_sampling_ends_with_the_recording(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Canonical operators, their families, and the families of kernels.
 
 A canonical name describes what an operator computes, in any framework: ``aten::addmm`` and ``matmul dygraph`` are both
-``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names with the hook
-``perfkit_operator_names``. An operator without a mapping has no canonical name and is reported as unmatched.
+``matmul``, and their gradients are ``matmul_grad``. Adapters map native names to canonical names
+(``Framework.operator_names``). An operator without a mapping has no canonical name and is reported as unmatched.
 
 The family of a kernel follows from its name, with the patterns of ``kernel_families.toml``. What decides is:
 

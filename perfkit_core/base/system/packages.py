@@ -23,6 +23,11 @@ def later(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
+def imported(module: str, name: str) -> Callable[[], Any]:
+    """Return a function that imports ``module`` when it is called, and returns the object ``name`` of the module."""
+    return lambda: getattr(importlib.import_module(module), name)
+
+
 def installed(module: str) -> bool:
     """Return whether a top-level module is installed. The module is not imported. A folder without ``__init__.py`` does
     not count: a working folder may have one of this name, for example with the recordings of a framework."""

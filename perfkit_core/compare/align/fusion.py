@@ -29,7 +29,7 @@ SEPARATOR: Final = " + "
 def fused(trace: Trace) -> Codes:
     """Return the canonical operators of each event that is a call of a generated kernel, shape (rows,)."""
     number, calls = kernels(trace)
-    canonical = get_plugins().operator_names(trace.meta.framework)
+    canonical = get_plugins().framework(trace.meta.framework).operator_names()
     names = [{(canonical(name) if canonical else None) or name for name in call.operators} for call in calls]
     texts = [SEPARATOR.join(sorted(of)) or None for of in names]
     values = list(dict.fromkeys(text for text in texts if text))

@@ -15,8 +15,9 @@ from perfkit_core.plugins.manager import get_plugins
 def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
     """Return the results of all checks, by topic. A check that fails becomes a result with its error. ``tell`` is
     called with the topics of the unfinished checks whenever one of them ends."""
-    adapters = get_plugins().framework_checks()
-    of_frameworks = [name for adapter in adapters for name in adapter.distributions]
+    parts = {name: framework.checks() for name, framework in get_plugins().frameworks().items()}
+    adapters = {name: checks for name, checks in parts.items() if checks is not None}
+    of_frameworks = [name for checks in adapters.values() for name in checks.distributions]
     quick: list[tuple[str, Callable[[], Iterable[Check]]]] = [
         ("version", distributions.versions),
         ("version", machine_checks.machine),
@@ -26,7 +27,7 @@ def examine(tell: Callable[[str], None] = lambda pending: None) -> list[Check]:
         ("terminal", machine_checks.terminal),
     ]
     slow: list[tuple[str, Callable[[], Iterable[Check]]]] = [  # each waits for a new process
-        *((f"framework.{adapter.framework}", functools.partial(frameworks.framework, adapter)) for adapter in adapters),
+        *((f"framework.{name}", functools.partial(frameworks.framework, name, adapters[name])) for name in adapters),
         ("dependency", distributions.dependencies),
         ("plugin", frameworks.plugins),
     ]

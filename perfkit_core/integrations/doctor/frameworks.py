@@ -48,14 +48,14 @@ def _maker(point: EntryPoint | None) -> str | None:
     return None if dist is None else dist.name
 
 
-def framework(checks: FrameworkChecks) -> Iterator[Check]:
+def framework(framework: str, checks: FrameworkChecks) -> Iterator[Check]:
     """Yield the checks of a framework: its packages, whether it can be imported, and whether it can be recorded."""
-    name = f"framework.{checks.framework}"
+    name = f"framework.{framework}"
     present = {package: dist.version for package in checks.distributions if (dist := installed(package)) is not None}
-    data = {"framework": checks.framework, "distributions": present}
+    data = {"framework": framework, "distributions": present}
     if not present:
-        text = f"{checks.framework} is not installed: its recordings can be read, but not made"
-        yield Check(name, "note", text, f'pip install "{DISTRIBUTION}[{checks.framework}]"', data)
+        text = f"{framework} is not installed: its recordings can be read, but not made"
+        yield Check(name, "note", text, f'pip install "{DISTRIBUTION}[{framework}]"', data)
         return
     yield Check(name, "ok", ", ".join(f"{package} {version}" for package, version in present.items()), data=data)
     for package, version in present.items():
@@ -67,14 +67,15 @@ def framework(checks: FrameworkChecks) -> Iterator[Check]:
         yield from checks.installed()
     except Exception as error:  # a plugin may raise anything
         yield Check(f"{name}.installed", PROBLEM, f"the adapter's check failed: {one_line(error)}")
-    fix = f"check that this works: python -c 'import {checks.framework}'; if not, reinstall {' or '.join(present)}"
+    fix = f"check that this works: python -c 'import {framework}'; if not, reinstall {' or '.join(present)}"
     target = f"{_HERE}:running"
-    yield from child_process.checks_of(f"{name}.import", target, [checks.framework], about=checks.framework, fix=fix)
+    yield from child_process.checks_of(f"{name}.import", target, [framework], about=framework, fix=fix)
 
 
 def running(framework: str) -> Iterator[Check]:
     """Yield the checks of the adapter that need its framework, in this process."""
-    (checks,) = (candidate for candidate in get_plugins().framework_checks() if candidate.framework == framework)
+    checks = get_plugins().framework(framework).checks()
+    assert checks is not None
     try:
         importlib.import_module(framework)
     except Exception as error:  # importing a framework may raise anything

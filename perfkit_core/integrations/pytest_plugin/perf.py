@@ -22,7 +22,7 @@ from perfkit_core.integrations.pytest_plugin.budget import Budget
 from perfkit_core.integrations.pytest_plugin.hooks import MARK, PERF
 from perfkit_core.integrations.pytest_plugin.section import Section, recorder
 from perfkit_core.measure.calibration import equal_runs
-from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.plugins.frameworks import Recorder
 from perfkit_core.trace.storage.store import SUFFIX, write_trace
 
 P = ParamSpec("P")
@@ -123,8 +123,8 @@ class Perf:
         if label in [section.label for section in self.sections]:
             hint = 'give each section a label of its own: perf.record("forward")'
             raise UsageError(f"two sections of the test have the label {label!r}", hint)
-        of_framework, memory, stacks = self._recorder(framework), memory or limits.memory, stacks or bool(limits.forbid)
-        section = CheckedSection(self, label, of_framework, memory, stacks)
+        memory, stacks = memory or limits.memory, stacks or bool(limits.forbid)
+        section = CheckedSection(self, label, *self._recorder(framework), memory, stacks)
         self.sections.append(section)
         return section
 
@@ -138,7 +138,7 @@ class Perf:
             function()
         if rounds == 0:
             return ()
-        timer = self._recorder(framework).timer
+        timer = self._recorder(framework)[1].timer
         if timer is None:
             raise UsageError("this framework cannot be timed", "leave step_time out")
         clock, calls, end_ns = timer(), 0, time.perf_counter_ns() + equal_runs.MOMENT_NS
@@ -149,7 +149,7 @@ class Perf:
             calls += 1
         return tuple(map(int, clock.times()[0]))
 
-    def _recorder(self, framework: str | None) -> Recorder:
+    def _recorder(self, framework: str | None) -> tuple[str, Recorder]:
         return recorder(framework or self.arguments.get("framework"), getattr(self._item, "module", None))
 
     def check(self, section: CheckedSection, limits: Budget) -> None:

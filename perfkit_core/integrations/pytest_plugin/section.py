@@ -12,7 +12,8 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.contracts import Recorder, ViewRequest
+from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.frameworks import Recorder
 from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.trace.model.schema import DEVICE_WORK, MEMCPY, SYNC
 from perfkit_core.trace.model.trace import Trace
@@ -39,9 +40,9 @@ class Section:
     - ``operators``, ``kernels``: name → number of calls.
     - ``times_ns``: the durations of the repeated calls in ns, measured without the profiler."""
 
-    def __init__(self, label: str, recorder: Recorder, memory: bool, stacks: bool) -> None:
+    def __init__(self, label: str, framework: str, recorder: Recorder, memory: bool, stacks: bool) -> None:
         self.label = label
-        self.framework = recorder.framework
+        self.framework = framework
         self.times_ns: Sequence[int] = ()
         self._trace: Trace | None = None
         self._memory = memory
@@ -115,13 +116,14 @@ def _calls(table: pd.DataFrame) -> dict[str, int]:
     return {str(name): int(count) for name, count in calls.items()}
 
 
-def recorder(framework: str | None, test_file: ModuleType | None = None) -> Recorder:
-    """Return the recorder of a framework. By default, it is the framework that is imported. If several are, it is the
-    one whose objects are variables of the test file. Raises UsageError if this names none or several."""
+def recorder(framework: str | None, test_file: ModuleType | None = None) -> tuple[str, Recorder]:
+    """Return the name and the recorder of a framework. By default, it is the framework that is imported. If several
+    are, it is the one whose objects are variables of the test file. Raises UsageError if this names none or several."""
     __tracebackhide__ = True
-    usable = {recorder.framework: recorder for recorder in get_plugins().recorders() if recorder.section is not None}
+    usable = {name: recorder for name, recorder in get_plugins().recorders().items() if recorder.section is not None}
     variables = vars(test_file).values() if test_file else ()
     used = {(value.__name__ if isinstance(value, ModuleType) else type(value).__module__).partition(".")[0]
             for value in variables}  # fmt: skip
     hint = f"import the right one at the top of the test file, or give framework= ({', '.join(usable)})"
-    return usable[chosen_framework(usable, framework, hint, used)]
+    name = chosen_framework(usable, framework, hint, used)
+    return name, usable[name]

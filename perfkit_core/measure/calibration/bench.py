@@ -1,7 +1,7 @@
 """The operations that a calibration times, and their measured times.
 
-Adapters fill in a :class:`~perfkit_core.plugins.benches.Bench`, and :mod:`perfkit_core.measure.calibration.calibrate`
-times its calls."""
+Adapters fill in a :class:`~perfkit_core.plugins.frameworks.Bench`, and
+:mod:`perfkit_core.measure.calibration.calibrate` times its calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from perfkit_core.plugins.benches import Call, Direction
+from perfkit_core.plugins.frameworks import Call, Direction
 from perfkit_core.replay.transforms import Quantity
 
 SOURCE: Final = "calibrated on this machine"

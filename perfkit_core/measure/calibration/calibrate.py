@@ -20,7 +20,7 @@ import numpy as np
 from perfkit_core.base.system import machine, paths
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.measure.calibration import bench
-from perfkit_core.plugins.benches import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
+from perfkit_core.plugins.frameworks import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
 from perfkit_core.plugins.manager import get_plugins
 
 
@@ -168,20 +168,22 @@ def _percentiles(name: str, samples: list[float]) -> bench.Measurement:
 def newest(framework: str, device: str | None = None) -> bench.Calibration | None:
     """Return the newest calibration of the installed framework version on this processor, and on ``device`` if it is
     given. Return None if there is none. Nothing is measured, and the framework is not imported."""
-    calibrator = get_plugins().calibrators().get(framework)
+    calibrator = get_plugins().framework(framework).calibrator()
     version = calibrator.version() if calibrator else None
     fits = (entry for entry in stored(framework) if (entry.version, entry.cpu) == (version, machine.cpu_model()))
     return next((entry for entry in fits if device is None or entry.device == device), None)
 
 
-def calibrate(calibrator: Calibrator, report: Callable[[str], None] = lambda text: None) -> bench.Calibration:
+def calibrate(
+    framework: str, calibrator: Calibrator, report: Callable[[str], None] = lambda text: None
+) -> bench.Calibration:
     """Measure and save a calibration. Raises CaptureError without the framework, and UsageError if writing fails."""
     version = calibrator.version()
     if version is None:
-        raise CaptureError(f"{calibrator.framework} is not installed", "install it, or give another --framework")
+        raise CaptureError(f"{framework} is not installed", "install it, or give another --framework")
     calls = calibrator.bench()
     calibration = bench.Calibration(
-        calibrator.framework,
+        framework,
         version,
         machine.cpu_model(),
         len(machine.usable_cpus()),

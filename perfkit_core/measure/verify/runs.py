@@ -109,7 +109,7 @@ def run_once(command: str, metric: Metric, timeout: float | None = None) -> Time
         return Timed(metric.printed(command, run(command, os.environ, timeout)))
     with tempfile.TemporaryDirectory(prefix="perfkit-") as name:
         folder = Path(name)
-        frameworks = tuple(get_plugins().step_timers())
+        frameworks = tuple(name for name, framework in get_plugins().frameworks().items() if framework.step_timer())
         run(command, step_times.environment(folder, frameworks, os.environ), timeout)
         timed = step_times.read(folder)
     slowest = metric.slowest(command, timed)

@@ -79,7 +79,7 @@ def install() -> None:
 def _begin(folder: Path, framework: str) -> None:
     from perfkit_core.plugins.manager import get_plugins
 
-    start = get_plugins().step_timers().get(framework)
+    start = get_plugins().framework(framework).step_timer()
     if start is not None:
         atexit.register(_guarded, _write, folder, framework, start(), os.getpid())
 

@@ -1,6 +1,6 @@
 """FLOPs and bytes of operators from the shapes, types and values of their arguments, and peak rates of devices.
 
-- ``arguments``: the recorded arguments of an operator, as tensors and values,
+- ``arguments``: the recorded arguments of an operator, as tensors and values, and the work of a call,
 - ``matrix``: formulas of matrix products, convolutions, attention and recurrent layers,
 - ``vector``: formulas of all other operators,
 - ``registry``: formulas of operators, and the work of a recorded call,

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from perfkit_core.plugins.flops.arguments import Argument, Tensor
-from perfkit_core.plugins.flops.work import Product, Work, broadcast, flat, moved
+from perfkit_core.plugins.flops.arguments import Argument, Product, Tensor, Work, broadcast, flat, moved
 
 _WIDER: Final = {"int8": "int32", "uint8": "int32", "float8": "bfloat16"}
 """Type of the inputs of a matrix product → type of its result, where the result is wider."""

@@ -15,8 +15,7 @@ from typing import Any, Final
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
 from perfkit_core.base.system.packages import convert, read_toml
 from perfkit_core.plugins.flops import matrix, vector
-from perfkit_core.plugins.flops.arguments import Argument, arguments
-from perfkit_core.plugins.flops.work import Work
+from perfkit_core.plugins.flops.arguments import Argument, Work, arguments
 
 FORMULAS: Final[Mapping[str, Callable[..., Work]]] = {
     function.__name__: function

@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from perfkit_core.plugins.flops.arguments import Argument, Tensor
-from perfkit_core.plugins.flops.work import Work, broadcast, flat, moved
+from perfkit_core.plugins.flops.arguments import Argument, Tensor, Work, broadcast, flat, moved
 
 NORMALIZE: Final = 5
 """FLOPs of an element in a normalization: mean, difference, square, sum of squares, scaling."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Final, NamedTuple
 
-from perfkit_core.plugins.contracts import RangeMeaning
+from perfkit_core.plugins.frameworks import RangeMeaning
 from perfkit_core.readers.nsys.database import Database
 from perfkit_core.readers.nsys.kernel_names import gnu_name
 from perfkit_core.trace.model import schema

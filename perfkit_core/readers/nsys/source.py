@@ -90,7 +90,8 @@ def read(path: Path, partial: bool = False) -> Trace:
         start = pc.add(columns["start_ns"], export.base_ns)
         columns = columns.set_column(columns.column_names.index("start_ns"), "start_ns", start)
     recorded = RecordedEvents(columns).with_account(account)
-    return assemble_ranks(recorded, meta, findings, get_plugins().operator_names(meta.framework))
+    operator_names = get_plugins().framework(meta.framework).operator_names()
+    return assemble_ranks(recorded, meta, findings, operator_names)
 
 
 def stream(path: Path, partial: bool, writer: EventWriter) -> None:
@@ -118,7 +119,8 @@ class _Export:
 
     def __init__(self, database: Database) -> None:
         self._database, self._plugins = database, get_plugins()
-        self._meanings = tables.Meanings(database, self._plugins.range_names())
+        names = {name: framework.range_names() for name, framework in self._plugins.frameworks().items()}
+        self._meanings = tables.Meanings(database, {name: meaning for name, meaning in names.items() if meaning})
         gpus = database.rows("TARGET_INFO_CUDA_DEVICE", "{pid}, {cudaId}, CAST({gpuId} AS INTEGER)")
         self._gpus = {(pid, device): gpu for pid, device, gpu in gpus}
         self._device_of: dict[tuple[int | None, int | None], int] = {}  # process and context → device

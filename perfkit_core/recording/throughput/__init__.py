@@ -4,8 +4,7 @@ steps and the waits, and returns a ``ThroughputSummary``. Adapters add the devic
 from __future__ import annotations
 
 from perfkit_core.base.system.device_events import DeviceClock
-from perfkit_core.recording.throughput.costs import Costs, Rates, ThroughputSummary
+from perfkit_core.recording.throughput.costs import Costs, NativeSummary, Rates, ThroughputSummary
 from perfkit_core.recording.throughput.loop import Throughput
-from perfkit_core.recording.throughput.native import NativeSummary
 
 __all__ = ["Costs", "DeviceClock", "NativeSummary", "Rates", "Throughput", "ThroughputSummary"]

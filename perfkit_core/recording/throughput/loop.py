@@ -8,17 +8,46 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
 
 from perfkit_core.base.system import failures
 from perfkit_core.base.system.device_events import DeviceClock, DeviceSteps
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.throughput import costs, step_log
-from perfkit_core.recording.throughput.native import NativeSummary, native_summary
-from perfkit_core.recording.wrapped_loader import Item, WrappedLoader
+from perfkit_core.recording.throughput.costs import NativeSummary, native_summary
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+Item = TypeVar("Item")
+
+
+class WrappedLoader(Generic[Item]):
+    """Has the length, the truth value and the attributes of ``loader``. Attributes that are set are set there, so that
+    ``loader.epoch = 1`` has an effect. Own attributes of subclasses are those in ``__slots__``."""
+
+    __slots__ = ("__weakref__", "_loader")
+
+    def __init__(self, loader: Iterable[Item]) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return bool(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_loader":  # it is not set while the object is being copied
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name.startswith("__") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._loader, name, value)
 
 
 class Timing:

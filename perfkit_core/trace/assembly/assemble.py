@@ -46,7 +46,7 @@ from perfkit_core.trace.model.meta import NO_DEVICE, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace, concat_traces
 
 OperatorNames = Callable[[str], str | None]
-"""Maps a native operator name to its canonical name, or to None if unknown (hook ``perfkit_operator_names``)."""
+"""Maps a native operator name to its canonical name, or to None if unknown (``Framework.operator_names``)."""
 
 
 def assemble(

@@ -1,6 +1,6 @@
 """Compiled code: what the kernels of a compiled graph were made of. Compilers of frameworks fuse operators to kernels.
 
-An adapter reads it from what the compiler wrote (hook ``perfkit_compiled_code``). The module
+An adapter reads it from what the compiler wrote (``Framework.compiled_code``). The module
 :mod:`perfkit_core.trace.assembly.kernel_calls` finds the events that it describes.
 """
 

@@ -16,8 +16,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
-from perfkit_core.plugins.flops.arguments import SIZES, arguments, number_type
-from perfkit_core.plugins.flops.work import flat
+from perfkit_core.plugins.flops.arguments import SIZES, arguments, flat, number_type
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import RANK, count, duration, key, operations, share, size

@@ -9,7 +9,7 @@ import pandas as pd
 
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.plugins.flops.work import Product
+from perfkit_core.plugins.flops.arguments import Product
 from perfkit_core.trace.model import columns
 from perfkit_core.trace.model.columns import OPERATOR_NAME, key
 from perfkit_core.trace.model.trace import Trace

@@ -64,7 +64,7 @@ def kernels(trace: Trace) -> tuple[IntArray, tuple[KernelCall, ...]]:
     A kernel on a device and the host event that launched it have the same name. Both are events of the call. An event
     whose call is unknown has a call that only contains the operators in the kernel's name."""
     origin, names = origins(trace), trace.codes("name")
-    code = get_plugins().compiled_code(trace.meta.framework)
+    code = get_plugins().framework(trace.meta.framework).compiled_code()
     by_name = [
         KernelCall(name, name, True, tuple(operators))
         for name in names.values

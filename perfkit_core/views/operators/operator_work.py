@@ -21,8 +21,8 @@ from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.operators.names import is_product
 from perfkit_core.base.runtime.compiled import Out, compiled
+from perfkit_core.plugins.flops.arguments import Work
 from perfkit_core.plugins.flops.registry import WRAPPER, OperatorFormula, by_canonical_name
-from perfkit_core.plugins.flops.work import Work
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.schema import BACKWARD, FORWARD, OPERATOR_KINDS, RUNTIME
@@ -201,7 +201,8 @@ def _candidates(trace: Trace) -> tuple[IntArray, IntArray, list[OperatorFormula]
 
 def _of_names(trace: Trace) -> list[OperatorFormula | None]:
     """Return the adapter's formula for each name of an event."""
-    of_name, names = get_plugins().operator_formulas(trace.meta.framework), trace.codes("name").values
+    of_name = get_plugins().framework(trace.meta.framework).operator_formulas()
+    names = trace.codes("name").values
     return [of_name(name) if of_name else None for name in names]
 
 

@@ -18,7 +18,8 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled, spread
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, NativeTables, View, ViewRequest
+from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.frameworks import NativeTables
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.cache import once
@@ -147,7 +148,8 @@ def span_table(trace: Trace, request: ViewRequest, counted: BoolArray, what: str
 
 def native_tables(trace: Trace, request: ViewRequest) -> NativeTables | None:
     """Return how the framework's profiler makes its tables, or None if the request asks for perfkit's numbers."""
-    return get_plugins().native_tables(trace.meta.framework) if request.native else None
+    tables = get_plugins().framework(trace.meta.framework).native_tables() or NativeTables()
+    return tables if request.native else None
 
 
 def chosen(trace: Trace, request: ViewRequest) -> BoolArray:

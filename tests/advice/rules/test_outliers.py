@@ -66,7 +66,9 @@ def test_each_cause_has_a_remedy() -> None:
     )
     assert str(clock.what).startswith("The same 3 kernels take 1.2 times as long in the last third of the steps")
     notes = [
-        remedied(get_plugins().remedies(framework), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words).note
+        remedied(
+            get_plugins().framework(framework).remedies(), "outlier-steps", "eager", {"clocks": "amd-smi"} | one.words
+        ).note
         for framework in ("torch", "paddle")
         for one in (grew, idle, often, clock)
     ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from perfkit_core.plugins.contracts import Exporter, OperatorNames, Remedy, Rule, Source, View
+from perfkit_core.plugins.contracts import Exporter, Rule, Source, View
+from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.plugins.hookspecs import hookimpl
 from perfkit_mindspore import conversions, layers, source
 from perfkit_mindspore.names import operator_name
@@ -18,8 +19,10 @@ def perfkit_sources() -> Sequence[Source]:
 
 
 @hookimpl
-def perfkit_operator_names() -> OperatorNames:
-    return {"mindspore": operator_name}
+def perfkit_frameworks() -> Sequence[Framework]:
+    return [
+        Framework("mindspore", operator_names=lambda: operator_name, remedies=lambda: [conversions.REMEDY]),
+    ]
 
 
 @hookimpl
@@ -35,8 +38,3 @@ def perfkit_exporters() -> Sequence[Exporter]:
 @hookimpl
 def perfkit_rules() -> Sequence[Rule]:
     return [conversions.RULE]
-
-
-@hookimpl
-def perfkit_remedies() -> Mapping[str, Sequence[Remedy]]:
-    return {"mindspore": [conversions.REMEDY]}

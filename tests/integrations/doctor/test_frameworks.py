@@ -18,20 +18,21 @@ NEEDS = ("sail>=2.0; extra == 'sail'",)
 PLUGIN = """
 from perfkit_core.plugins import hookimpl
 from perfkit_core.plugins.checks import Check, FrameworkChecks
+from perfkit_core.plugins.frameworks import Framework
 
 def running():
     import sail
     yield Check("framework.sail.devices", "ok", "sail sees 2 devices", data={"devices": 2})
 
 @hookimpl
-def perfkit_checks():
-    return [FrameworkChecks("sail", ("sail", "sail-gpu"), tuple, running)]
+def perfkit_frameworks():
+    return [Framework("sail", checks=lambda: FrameworkChecks(("sail", "sail-gpu"), tuple, running))]
 """
 
 
 def of_sail(**installed: object) -> list[Check]:
-    checks = FrameworkChecks("sail", ("sail", "sail-gpu"), installed.get("installed", tuple), tuple)  # type: ignore[arg-type]
-    return list(frameworks.framework(checks))
+    checks = FrameworkChecks(("sail", "sail-gpu"), installed.get("installed", tuple), tuple)  # type: ignore[arg-type]
+    return list(frameworks.framework("sail", checks))
 
 
 def make(packages: Packages, version: str | None, code: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.integrations.pytest_plugin import baselines, budget, terminal
 from perfkit_core.integrations.pytest_plugin.section import Section
-from perfkit_core.plugins.contracts import Recorder
+from perfkit_core.plugins.frameworks import Recorder
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.stepped_trace import stepped_trace
@@ -22,7 +22,7 @@ from tests.support.stepped_trace import stepped_trace
 def section_of(trace: Trace, times_ns: Sequence[int] = (), memory: bool = False) -> Section:
     """Return a section with this recording, whose only step becomes step 1."""
     recorded = trace.with_ints(step=np.where(trace.ints("step") >= 0, 1, -1))
-    section = Section("", Recorder("fw", Section, section=lambda options: lambda: recorded), memory, stacks=True)
+    section = Section("", "fw", Recorder(Section, section=lambda options: lambda: recorded), memory, stacks=True)
     section.end()
     section.times_ns = times_ns
     return section

@@ -29,7 +29,7 @@ from perfkit_core.measure.calibration.bench import (
     copy_name,
 )
 from perfkit_core.measure.calibration.calibrate import measured, newest
-from perfkit_core.plugins.benches import Bench, Calibrator
+from perfkit_core.plugins.frameworks import Bench, Calibrator, Framework
 
 
 class Machine:
@@ -148,10 +148,13 @@ class Plugins:
 
     version: str | None = "1.0"
 
-    def calibrators(self) -> dict[str, Calibrator]:
+    def framework(self, name: str) -> Framework:
+        return self.frameworks().get(name, Framework(name))
+
+    def frameworks(self) -> dict[str, Framework]:
         machine = Machine()
         bench = Bench({("add", 1): machine.takes(0)}, machine)
-        return {"one": Calibrator("one", lambda: self.version, lambda: bench)}
+        return {"one": Framework("one", calibrator=lambda: Calibrator(lambda: self.version, lambda: bench))}
 
 
 @pytest.fixture
@@ -165,7 +168,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plugins:
 def test_measurements_are_stored_and_found(plugins: Plugins, tmp_path: Path) -> None:
     assert newest("one") is None
     assert newest("no framework") is None
-    made = calibrate.calibrate(plugins.calibrators()["one"])
+    made = calibrate.calibrate("one", plugins.framework("one").calibrator())
     assert newest("one") == made
     assert newest("one", "stand-in") == made
     assert newest("one", "another device") is None
@@ -194,7 +197,7 @@ def test_the_newest_is_taken_and_broken_files_are_passed_over(plugins: Plugins) 
 def test_a_framework_that_is_not_installed(plugins: Plugins) -> None:
     plugins.version = None
     with pytest.raises(CaptureError, match="one is not installed"):
-        calibrate.calibrate(plugins.calibrators()["one"])
+        calibrate.calibrate("one", plugins.framework("one").calibrator())
 
 
 def machine_bench(name: str) -> Bench:
@@ -231,7 +234,7 @@ def test_recording_for_the_calibration_leaves_no_files(
 VERSION = """
 import sys
 from perfkit_core.plugins.manager import get_plugins
-print({name: one.version() for name, one in get_plugins().calibrators().items()})
+print({name: one.calibrator().version() for name, one in get_plugins().frameworks().items()})
 print(sorted(set(sys.modules) & {"torch", "paddle"}))
 """
 

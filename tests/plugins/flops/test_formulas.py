@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.plugins.flops.arguments import Tensor, arguments, number_type
+from perfkit_core.plugins.flops.arguments import Tensor, Work, arguments, number_type
 from perfkit_core.plugins.flops.matrix import (
     convolution,
     grouped_matmul,
@@ -15,7 +15,6 @@ from perfkit_core.plugins.flops.matrix import (
 )
 from perfkit_core.plugins.flops.registry import OperatorFormula, by_canonical_name, parse
 from perfkit_core.plugins.flops.vector import normalize, pool, scatter, sized_pool
-from perfkit_core.plugins.flops.work import Work
 
 
 def work(formula: str, *sizes: list[int] | list[list[int]], dtypes: str = "", values: str = "") -> Work:
