@@ -17,7 +17,7 @@ from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.base.algorithms.trees import parents, preorder
 from perfkit_core.base.language.messages import mark, message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.trace.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.trace.model import architecture, columns, schema
@@ -274,12 +274,13 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Sort the layers by device time, or by host time if there is none. Events in no layer are last in their group."""
-    weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
-    if not weight.any():
-        weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)
-    weight = np.where(table["name"] == NO_MODULE, -1, weight)
+    """Sort the layers by device time, or by host time in a group without device time. Events in no layer are last in
+    their group."""
     depth = table["depth"].to_numpy(np.int64)
+    groups = np.cumsum(depth == 0) if request.by else np.zeros(len(table), np.int64)
+    device, host = (table[name].fillna(0).to_numpy(np.int64) for name in ("total_device_ns", "total_cpu_ns"))
+    weight = np.where(np.isin(groups, groups[device != 0]), device, host)
+    weight = np.where(table["name"] == NO_MODULE, -1, weight)
     if request.by:
         weight = np.where(depth == 0, -np.arange(len(table)), weight)
     return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
@@ -291,8 +292,8 @@ COLUMNS: Final = (
     *columns.added_by(GROUPINGS),
     columns.text("class", "Class", merge=FIRST),
     replace(CALLS, description="forward calls"),
-    columns.count("backward_calls", "Backward calls", exact=True, per_step=True),
-    columns.duration("call_ns", "Call", per_step=True, description="duration of the forward calls"),
+    columns.count("backward_calls", "Backward calls", exact=True, over="steps"),
+    columns.duration("call_ns", "Call", over="steps", description="duration of the forward calls"),
     replace(CPU[0], own="self_cpu_ns", description="host time of operators, including the layers below"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
     columns.SELF_CPU,
@@ -305,10 +306,10 @@ COLUMNS: Final = (
     columns.count("self_parameters", "Self parameters", merge=FIRST),
     columns.size("parameter_bytes", "Parameter", merge=FIRST, description="size including the layers below"),
     replace(FLOPS, own="self_flops", description="known FLOPs of matrix products, including the layers below"),
-    columns.operations("self_flops", "Self FLOPs", per_step=True),
-    columns.size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
-    columns.size("self_allocated_bytes", "Self allocated", per_step=True),
-    columns.count("occurrence", "Operators", per_step=True, description="number of outermost operators"),
+    columns.operations("self_flops", "Self FLOPs", over="steps"),
+    columns.size("total_allocated_bytes", "Total allocated", over="steps", own="self_allocated_bytes"),
+    columns.size("self_allocated_bytes", "Self allocated", over="steps"),
+    columns.count("occurrence", "Operators", over="steps", description="number of outermost operators"),
     replace(columns.MODULE, thing="module", merge=FIRST, description="module path; null for events in no layer"),
 )
 _ORDER: Final = [column.name for column in COLUMNS if not column.by]
@@ -317,11 +318,10 @@ VIEW = View(
     name="modules",
     title="Layers",
     description="host time, device time, parameters and FLOPs of each layer of the model, including the layers below",
-    table=table,
+    table=Merged(table, _finish),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
         "no calls of layers were recorded: label the layers with annotate(model), or record Python stacks"
     ),
-    reduction=MergedRows(finish=_finish),
 )

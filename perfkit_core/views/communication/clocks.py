@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core.base.language.messages import Message, Sentence, message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
@@ -29,12 +29,8 @@ _TYPES: Final = {"rank": "Int64", "reference_rank": "Int64", "offset_ns": "Int64
 _UNTIED: Final = message("no collectives were recorded that could align the clocks of the ranks")
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
-    return merge(instances.reduce_each(trace, request), request)
-
-
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
+    """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
     check_groupings("clocks", request, ())
     if len(instances.all_ranks(partials)) < 2:
         return no_rows(_TYPES)
@@ -94,7 +90,7 @@ COLUMNS: Final = (
         "Residual",
         description="median difference of a collective's ends on this rank and the reference rank, after alignment",
     ),
-    duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
+    duration("max_residual_ns", "Max residual", merge=MAX, over="capture"),
     text("note", "Note", description="why the offset is unknown, or what limits it"),
 )
 
@@ -102,12 +98,11 @@ VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
     description="offset of each rank's clock from the clock of its reference rank, measured at shared collectives",
-    table=table,
+    table=instances.compared(
+        instances.reduce_each, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
+    ),
     columns=COLUMNS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
-    reduction=Reduction(
-        instances.reduce, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
-    ),
 )
 
 _LEAST_NS: Final = 500

@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows
@@ -30,10 +29,6 @@ _TIMES: Final = {
     "max_ns": "int64", "algorithm_bandwidth_bytes_per_s": "Float64", "bus_bandwidth_bytes_per_s": "Float64",
     "known_transfers": "int64", "transfer_ns": "Int64", "transfer_bus_bandwidth_bytes_per_s": "Float64",
 }  # fmt: skip
-
-
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    return merge(instances.reduce_each(trace, request), request)
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
@@ -121,14 +116,14 @@ COLUMNS: Final = (
     key("algorithm", "Algorithm"),
     key("protocol", "Protocol"),
     replace(CALLS, description="calls on all ranks"),
-    size("message_bytes", "Message", noun="size", description="median size of a message"),
-    duration("total_ns", "Total", per_step=True),
-    duration("min_ns", "Min", merge=MIN, of_capture=True),
+    size("message_bytes", "Message", heading="size", description="median size of a message"),
+    duration("total_ns", "Total", over="steps"),
+    duration("min_ns", "Min", merge=MIN, over="capture"),
     duration("median_ns", "Median"),
-    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    duration("max_ns", "Max", merge=MAX, over="capture"),
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
-    count("known_transfers", "Known transfers", per_step=True, description="calls with a known transfer time"),
+    count("known_transfers", "Known transfers", over="steps", description="calls with a known transfer time"),
     duration("transfer_ns", "Transfer", description="median time from the last rank's arrival to the end"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
@@ -138,10 +133,9 @@ VIEW = View(
     title="Collectives",
     description="size, time, algorithm and bandwidth of collectives; the transfer time excludes the wait for the last "
     "rank and is known only if all ranks of the group were recorded",
-    table=table,
+    table=instances.compared(instances.reduce_each, merge),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=lambda trace: _NOT_EXECUTED if trace.rows("kind", "communication").any() else _NOTHING,
-    reduction=Reduction(instances.reduce, merge),
 )

@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.flops.arguments import SIZES, arguments, number_type
 from perfkit_core.plugins.flops.work import flat
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
@@ -43,12 +43,6 @@ _TYPES: Final = {
     "received_ratio": "Float64", "max_received_ratio": "Float64", "compute_after_ns": "Int64",
     "compute_after_over_mean_ns": "Int64",
 }  # fmt: skip
-
-
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Unknown numbers are NA. The table is empty
-    if only one rank was recorded."""
-    return merge(reduce_each(trace, request), request)
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[instances.Partial]:
@@ -123,6 +117,8 @@ def _looked_up(shapes: str, dtypes: str | None) -> tuple[str, int]:
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
+    """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Unknown numbers are NA. The table is empty
+    if only one rank was recorded."""
     check_groupings("imbalance", request, GROUPINGS)
     by_step = "step" in request.by
     keys = ["rank", "step"] if by_step else ["rank"]
@@ -186,39 +182,36 @@ COLUMNS: Final = (
     RANK,
     key("step", "Step", by=("step",)),
     count("steps", "Steps", exact=True),
-    duration("compute_ns", "Compute", per_step=True),
+    duration("compute_ns", "Compute", over="steps"),
     share(
         "compute_ratio", "Compute, of mean", description="compute time of a step, divided by the mean over the ranks"
     ),
-    count("tokens", "Tokens", exact=True, per_step=True, description="indices looked up in an embedding"),
-    operations("flops", "FLOPs", per_step=True, description="of operators with recorded shapes"),
+    count("tokens", "Tokens", exact=True, over="steps", description="indices looked up in an embedding"),
+    operations("flops", "FLOPs", over="steps", description="of operators with recorded shapes"),
     share("work_ratio", "FLOPs, of mean", description="FLOPs of a step, divided by the mean over the ranks"),
     share(
         "time_per_work_ratio", "Time per FLOP, of mean", description="compute time (of mean) divided by FLOPs (of mean)"
     ),
-    duration("caused_wait_ns", "Wait caused", per_step=True, description="waits of the other ranks for this rank"),
+    duration("caused_wait_ns", "Wait caused", over="steps", description="waits of the other ranks for this rank"),
     count(
-        "uneven_calls", "Uneven all_to_all calls", per_step=True, description="all_to_all calls with unequal receivers"
+        "uneven_calls", "Uneven all_to_all calls", over="steps", description="all_to_all calls with unequal receivers"
     ),
-    size("received_bytes", "Received", per_step=True, noun="size", description="in uneven calls"),
-    count("received_rows", "Received rows", per_step=True, description="in uneven calls, such as tokens"),
+    size("received_bytes", "Received", over="steps", heading="size", description="in uneven calls"),
+    count("received_rows", "Received rows", over="steps", description="in uneven calls, such as tokens"),
     share("received_ratio", "Received, of mean", description="in uneven calls, divided by the mean over the ranks"),
     share("max_received_ratio", "Max received, of mean", description="the largest of a call"),
-    duration("compute_after_ns", "Compute after all_to_all", per_step=True, description="until the next collective"),
-    duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", per_step=True),
+    duration("compute_after_ns", "Compute after all_to_all", over="steps", description="until the next collective"),
+    duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", over="steps"),
 )
 
 VIEW = View(
     name="imbalance",
     title="Rank imbalance",
     description="compute time of each rank, compared with its work: FLOPs, tokens, and data received in all_to_all",
-    table=table,
+    table=instances.compared(
+        reduce_each, merge, lambda partials: instances.needs_several_ranks(len(partials), WITHOUT_STEPS)
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), WITHOUT_STEPS),
-    reduction=Reduction(
-        lambda trace, request: reduce_each(trace, request)[0],
-        merge,
-        lambda partials: instances.needs_several_ranks(len(partials), WITHOUT_STEPS),
-    ),
 )

@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Text
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
 from perfkit_core.trace.model.columns import RANK, count, duration, key, share
 from perfkit_core.trace.model.trace import Trace
@@ -33,11 +33,6 @@ GROUPINGS: Final = ("step",)
 _PARTS: Final = ("compute_ns", "bubble_ns", "collective_ns")
 _CALLS: Final = {"sends": "send", "receives": "recv"}
 _SUMS: Final = ("steps", "step_ns", *_PARTS, *_CALLS)
-
-
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank with messages (and step, if grouped), with :data:`COLUMNS`."""
-    return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
@@ -63,6 +58,7 @@ def _times(calls: pd.DataFrame, rank: int) -> intervals.Intervals:
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
+    """Return one row per rank with messages (and step, if grouped), with :data:`COLUMNS`."""
     check_groupings("pipeline", request, GROUPINGS)
     steps, ends = (together(partials, name) for name in ("steps", "messages"))
     steps, ends = (frame.assign(rank=frame["rank"].fillna(NO_ROW)) for frame in (steps, ends))
@@ -115,27 +111,26 @@ COLUMNS: Final = (
     key("step", "Step", by=("step",)),
     count("stage", "Stage", exact=True, description="place in the pipeline, from 0"),
     count("steps", "Steps", exact=True),
-    duration("step_ns", "Step time", per_step=True),
-    duration("compute_ns", "Compute", per_step=True),
-    duration("bubble_ns", "Bubble", per_step=True, description="nothing is computed while a message is in progress"),
+    duration("step_ns", "Step time", over="steps"),
+    duration("compute_ns", "Compute", over="steps"),
+    duration("bubble_ns", "Bubble", over="steps", description="nothing is computed while a message is in progress"),
     share("bubble_ratio", "Bubble", description="share of the step time"),
     share("ideal_ratio", "Ideal bubble", description="of GPipe and 1F1B with equal stages"),
     duration(
-        "collective_ns", "Exposed collectives", per_step=True, description="a collective runs, and nothing is computed"
+        "collective_ns", "Exposed collectives", over="steps", description="a collective runs, and nothing is computed"
     ),
     count("stages", "Stages", exact=True),
     count("microbatches", "Microbatches", exact=True, description="in a step"),
-    count("sends", "Sends", exact=True, per_step=True),
-    count("receives", "Receives", exact=True, per_step=True),
+    count("sends", "Sends", exact=True, over="steps"),
+    count("receives", "Receives", exact=True, over="steps"),
 )
 
 VIEW = View(
     name="pipeline",
     title="Pipeline bubbles",
     description="time in which a rank computes nothing during a message (bubble), and the ideal of the schedule",
-    table=table,
+    table=Reduced(reduce, merge, explain),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: explain([reduce(trace, ViewRequest())]),
-    reduction=Reduction(reduce, merge, explain),
 )

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import count, duration, key, rate, size
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.communication.collectives import per_second
 from perfkit_core.views.communication.messages import reduce_each
@@ -36,13 +35,9 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return one row per sender, receiver and group (and step, if grouped). Times and sizes are those of the matched
     messages, NA if unknown."""
-    return merge(reduce_each(trace, request), request)
-
-
-def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     check_groupings("point_to_point", request, GROUPINGS)
     keys = [*(["step"] if "step" in request.by else []), *_PAIR]
     pairs = matched(ends) if len(ends := instances.together(partials, "messages")) else ends
@@ -138,29 +133,28 @@ COLUMNS: Final = (
     key("sender", "Sender", description="rank that sends"),
     key("receiver", "Receiver", description="rank that receives"),
     key("group", "Group"),
-    count("messages", "Messages", exact=True, per_step=True, description="matched sends and receives"),
-    size("message_bytes", "Message", noun="size", description="median size of a message"),
-    size("bytes", "Size", per_step=True, description="size of all matched messages"),
-    duration("send_ns", "Send", per_step=True, description="time in sends"),
-    duration("recv_ns", "Receive", per_step=True, description="time in receives"),
-    duration("receiver_waited_ns", "Receiver waited", per_step=True, description="from its receive to the send"),
-    duration("sender_waited_ns", "Sender waited", per_step=True, description="from its send to the receive"),
-    count("known_transfers", "Known transfers", per_step=True, description="messages with a known transfer time"),
+    count("messages", "Messages", exact=True, over="steps", description="matched sends and receives"),
+    size("message_bytes", "Message", heading="size", description="median size of a message"),
+    size("bytes", "Size", over="steps", description="size of all matched messages"),
+    duration("send_ns", "Send", over="steps", description="time in sends"),
+    duration("recv_ns", "Receive", over="steps", description="time in receives"),
+    duration("receiver_waited_ns", "Receiver waited", over="steps", description="from its receive to the send"),
+    duration("sender_waited_ns", "Sender waited", over="steps", description="from its send to the receive"),
+    count("known_transfers", "Known transfers", over="steps", description="messages with a known transfer time"),
     duration(
         "transfer_ns", "Transfer, median", description="median time from the later start of both ends to the arrival"
     ),
     rate("transfer_bandwidth_bytes_per_s", "Transfer bandwidth"),
-    count("unmatched_sends", "Unmatched sends", per_step=True, description="sends without a recorded receive"),
-    count("unmatched_receives", "Unmatched receives", per_step=True, description="receives without a recorded send"),
+    count("unmatched_sends", "Unmatched sends", over="steps", description="sends without a recorded receive"),
+    count("unmatched_receives", "Unmatched receives", over="steps", description="receives without a recorded send"),
 )
 
 VIEW = View(
     name="point_to_point",
     title="Sends and receives",
     description="messages between pairs of ranks: size, time, bandwidth, and waits of one side for the other",
-    table=table,
+    table=instances.compared(reduce_each, merge, explain),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: explain(reduce_each(trace, ViewRequest())),
-    reduction=Reduction(lambda trace, request: reduce_each(trace, request)[0], merge, explain),
 )

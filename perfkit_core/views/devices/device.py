@@ -21,7 +21,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.lost_records import measured
 from perfkit_core.trace.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
 from perfkit_core.trace.model.schema import DEVICE_WORK, KERNEL, MEMCPY
@@ -137,10 +137,7 @@ VIEW = View(
     name="device",
     title="Device utilisation",
     description="busy time and utilisation of each device",
-    table=table,
+    table=Reduced(table, _merged, of_trace=table, native=True, in_parts=_working),
     columns=COLUMNS,
     explain_empty=lambda trace: message("no device work and no CPU utilisation were recorded"),
-    native=True,
-    in_parts=_working,
-    reduction=Reduction(table, _merged),
 )

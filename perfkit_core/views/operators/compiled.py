@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.assembly.kernel_calls import NO_CALL, origins
 from perfkit_core.trace.model import columns
@@ -114,12 +114,11 @@ VIEW = View(
     name="compiled",
     title="Compiled kernels",
     description="generated kernels, with the operators fused in each, and their layers and lines of code",
-    table=table,
+    table=Merged(table),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message(
         "no generated kernels were recorded (docs/compiled-code.md says what records them on a CPU)"
     ),
-    reduction=MergedRows(),
 )

@@ -212,6 +212,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    page=False,
     explain_empty=lambda trace: message("no operators were recorded"),
+    report="",
 )

@@ -19,7 +19,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.graph_capture import replayed
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.assembly.server_steps import KINDS, serving_steps
@@ -114,7 +114,7 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
 
 
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of the steps of all ranks: one row per step, or per step kind."""
+    """Return one row per step kind, or per step (``--by step``), of all ranks, with :data:`COLUMNS`."""
     select.check_groupings("serving", request, GROUPINGS)
     steps = concat(partials)
     if "step" in request.by or steps.empty:
@@ -170,11 +170,6 @@ def _ratio(part: int | None, total: int | None, factor: float = 1.0) -> float:
     return part / total * factor if part is not None and total else float("nan")
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step kind, or per step (``--by step``), with :data:`COLUMNS`. Raises UsageError."""
-    return merge([by_step(trace, request)], request)
-
-
 _TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", COMMUNICATION: "Communication",
                   OTHER: "Other"}  # fmt: skip
 _OF_DEVICE: Final = "share of the device time that the steps launched"
@@ -186,7 +181,7 @@ _ALWAYS: Final = (
         "tokens",
         "Tokens, all steps",
         exact=True,
-        adds_up=True,
+        over="rows",
         description="tokens that the steps compute, added up "
         "over all ranks: ranks of a tensor-parallel group compute the same tokens",
     ),
@@ -236,11 +231,10 @@ VIEW = View(
     name="serving",
     title="Server steps",
     description="time, batch, tokens and device time of prefill, decode and other steps of an inference server",
-    table=table,
+    table=Reduced(by_step, merge),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
         "no steps of an inference server were recorded (docs/serving.md lists the names of their ranges)"
     ),
-    reduction=Reduction(by_step, merge),
 )

@@ -28,7 +28,7 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     key("layer", "Layer", description="scope of the graph node"),
     CALLS,
-    duration("busy_ns", "Busy", place=DEVICE, per_step=True, description="union over the streams"),
+    duration("busy_ns", "Busy", place=DEVICE, over="steps", description="union over the streams"),
 )
 VIEW = View(
     name="layers",

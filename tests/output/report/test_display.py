@@ -248,7 +248,7 @@ def test_a_bad_pattern_is_refused() -> None:
 
 
 def test_an_average_divides_what_is_a_sum_over_the_steps() -> None:
-    made = view(FLAT, columns=(CALLS, CPU[0], FLOPS, Column("not_there", "Not there", per_step=True)))
+    made = view(FLAT, columns=(CALLS, CPU[0], FLOPS, Column("not_there", "Not there", over="steps")))
     average = per_step(FLAT, made, 4)
     assert average["total_cpu_ns"].to_list() == [250, 100, 175, 13]
     assert average["calls"].to_list() == [2.5, 5.0, 1.25, 0.25]

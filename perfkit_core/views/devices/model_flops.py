@@ -25,7 +25,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import RANK, STEP, Column, count, duration, operations, share, text
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
+from perfkit_core.views.devices.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.operators.families import event_families
@@ -168,33 +168,33 @@ COLUMNS: Final = (
     duration(
         "step_ns",
         "Time of all steps",
-        per_step=True,
+        over="steps",
         description="of an inference server: from the end of the previous step, else the device busy time",
     ),
     operations(
-        "model_flops", "Model FLOPs", per_step=True, description="forward and backward pass, without recomputation"
+        "model_flops", "Model FLOPs", over="steps", description="forward and backward pass, without recomputation"
     ),
-    operations("hardware_flops", "Hardware FLOPs", per_step=True, description="including recomputation"),
+    operations("hardware_flops", "Hardware FLOPs", over="steps", description="including recomputation"),
     Column("tflop_per_s", "Achieved", "tflop_per_s", description="model FLOPs divided by the time of the steps"),
     share(
         "mfu_ratio",
         "MFU",
-        proper=True,
+        heading="proper",
         description="time of the model FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
     share(
         "hfu_ratio",
         "HFU",
-        proper=True,
+        heading="proper",
         description="time of the hardware FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
     count(
-        "uncounted_calls", "Uncounted", exact=True, per_step=True, description="calls of matrix products without FLOPs"
+        "uncounted_calls", "Uncounted", exact=True, over="steps", description="calls of matrix products without FLOPs"
     ),
     share(
         "uncounted_ratio",
         "Uncounted",
-        proper=True,
+        heading="proper",
         description="share of the device time (host time without a device) that these calls take",
     ),
     text("missing", "Missing", description="reason why the utilisation is unknown"),
