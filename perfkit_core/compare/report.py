@@ -96,9 +96,9 @@ COLUMNS: Final[tuple[Column, ...]] = (
     words("phase", "Phase"),
     words("place", "Place"),
     words("kind", "Kind"),
-    Column("matrix16_tflop_per_s", "Matrix16", "tflop_per_s"),
-    Column("float32_tflop_per_s", "Float32", "tflop_per_s"),
-    Column("memory_gb_per_s", "Memory", "gb_per_s"),
+    Column("matrix16_tflop_per_s", "Matrix16", unit="tflop_per_s"),
+    Column("float32_tflop_per_s", "Float32", unit="tflop_per_s"),
+    Column("memory_gb_per_s", "Memory", unit="gb_per_s"),
     size("device_memory_bytes", "Device memory", heading="complete"),
 )
 

@@ -30,7 +30,7 @@ from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.select import check_groupings, in_steps
+from perfkit_core.views.select import in_steps
 from perfkit_core.views.tables import categorical, group, integers, without_categoricals
 
 GROUPINGS: Final = ("step", "rank")
@@ -219,7 +219,6 @@ def _pull(
 
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree of the view for one rank, without shares. Raises UsageError."""
-    check_groupings("critical_path", request, GROUPINGS)
     replay = replay_of(trace)
     if contradiction(replay) is not None:
         return pd.DataFrame()
@@ -364,14 +363,14 @@ COLUMNS: Final = (
     DEPTH,
     replace(NAME, thing="path", words=(PATH, OFF, HOST, DEVICE, WAITS, OUTSIDE, UNEXPLAINED, *_WAITS.values())),
     *columns.added_by(GROUPINGS),
-    count("parts", "Intervals", over="steps", description="number of intervals on the path"),
-    duration("time_ns", "Time", over="steps", description="time on the path; below the second root: off the path"),
+    count("parts", "Intervals", "number of intervals on the path", over="steps"),
+    duration("time_ns", "Time", "time on the path; below the second root: off the path", over="steps"),
     share("ratio", "Step time", Share("time_ns"), description="share of the path, which is the step time"),
     duration(
         "slack_ns",
         "Slack",
+        "how much longer a call could take without delaying its step; the smallest of all calls",
         merge=MIN,
-        description="how much longer a call could take without delaying its step; the smallest of all calls",
     ),
 )
 

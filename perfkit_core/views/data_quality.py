@@ -16,11 +16,9 @@ from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.columns import count, duration, key, text
 from perfkit_core.trace.model.meta import Finding, StoredFinding, united
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views import select
 
 
 def _findings(trace: Trace, request: ViewRequest) -> dict[str, Any]:
-    select.in_steps(trace, request)  # raises UsageError if a requested step was not recorded
     findings = [msgspec.to_builtins(StoredFinding.of(finding)) for finding in trace.quality]
     entries = msgspec.to_builtins(trace.meta.account)
     return {"ranks": list(trace.meta.ranks), "findings": findings, "account": entries}
@@ -76,7 +74,6 @@ FINDINGS_VIEW = View(
 
 
 def _entries(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
-    select.in_steps(trace, request)  # raises UsageError if a requested step was not recorded
     entries: list[dict[str, Any]] = msgspec.to_builtins(trace.meta.account)
     return entries
 

@@ -183,7 +183,7 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 COLUMNS: Final = (
     DEPTH,
     replace(NAME, words=OVERHEAD),
-    duration("total_ns", "Total", over="steps", description="CPU time plus device time"),
+    duration("total_ns", "Total", "CPU time plus device time", over="steps"),
     duration("cpu_ns", "CPU", over="steps", place=HOST),
     duration("device_ns", "Device", over="steps", place=DEVICE),
     replace(RATIO, merge=Share("total_ns"), description="share of the total time"),

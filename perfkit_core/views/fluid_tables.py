@@ -40,7 +40,6 @@ _HOW: Final = {True: message("apart"), False: message("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, by_instance = THREAD in request.by, INSTANCE in request.by
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
@@ -115,9 +114,7 @@ def _labels(
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the head of the report, one row per ``setting``. If grouped by thread, each thread has a row, too."""
-    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
-    select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
     recorded = len(select.step_numbers(trace))
     if not recorded:
         steps = message("no steps were recorded")
@@ -162,14 +159,12 @@ COLUMNS: Final = (
     DEPTH,
     NAME,
     CALLS,
-    duration("total_ns", "Total", over="steps", description="CPU time plus device time"),
+    duration("total_ns", "Total", "CPU time plus device time", over="steps"),
     duration("cpu_ns", "CPU", over="steps", place=HOST),
     share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST),
     duration("device_ns", "Device", over="steps", place=DEVICE),
     share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
-    duration(
-        "min_ns", "Min", merge=columns.MIN, over="capture", description="minimum over calls of (CPU + device time)"
-    ),
+    duration("min_ns", "Min", "minimum over calls of (CPU + device time)", merge=columns.MIN, over="capture"),
     duration("max_ns", "Max", merge=columns.MAX, over="capture"),
     duration("avg_ns", "Avg", merge=Average("total_ns")),
     replace(RATIO, merge=Share("total_ns"), description="share of the sum of the outermost rows"),

@@ -71,6 +71,10 @@ def reduction(view: View) -> Reduction:
 
 
 def table_of(view: View, trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the table of a view. Raises UsageError if the request names a grouping that the view does not have, or a
+    step that was not recorded."""
+    select.check_groupings(view.name, request, view.groupings)
+    select.check_steps(request, select.step_numbers(trace))
     return reduction(view).table(trace, request)
 
 

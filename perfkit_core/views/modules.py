@@ -40,7 +40,7 @@ from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
-from perfkit_core.views.select import check_groupings, in_steps, selected
+from perfkit_core.views.select import in_steps, selected
 from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
 GROUPINGS: Final = ("phase", "step", "rank")
@@ -198,7 +198,6 @@ def layer_flops(trace: Trace) -> IntArray:
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. Each group (``--by``) has a root."""
-    check_groupings("modules", request, GROUPINGS)
     selected(trace, request)  # raises UsageError for invalid steps and patterns
     tree = module_tree(trace)
     if not len(tree):
@@ -293,7 +292,7 @@ COLUMNS: Final = (
     columns.text("class", "Class", merge=FIRST),
     replace(CALLS, description="forward calls"),
     columns.count("backward_calls", "Backward calls", exact=True, over="steps"),
-    columns.duration("call_ns", "Call", over="steps", description="duration of the forward calls"),
+    columns.duration("call_ns", "Call", "duration of the forward calls", over="steps"),
     replace(CPU[0], own="self_cpu_ns", description="host time of operators, including the layers below"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
     columns.SELF_CPU,
@@ -304,12 +303,12 @@ COLUMNS: Final = (
     share("self_device_ratio", "Self device", Share("self_device_ns", of="total_device_ns"), place=DEVICE),
     columns.count("parameters", "Parameters", merge=FIRST, own="self_parameters"),
     columns.count("self_parameters", "Self parameters", merge=FIRST),
-    columns.size("parameter_bytes", "Parameter", merge=FIRST, description="size including the layers below"),
+    columns.size("parameter_bytes", "Parameter", "size including the layers below", merge=FIRST),
     replace(FLOPS, own="self_flops", description="known FLOPs of matrix products, including the layers below"),
     columns.operations("self_flops", "Self FLOPs", over="steps"),
     columns.size("total_allocated_bytes", "Total allocated", over="steps", own="self_allocated_bytes"),
     columns.size("self_allocated_bytes", "Self allocated", over="steps"),
-    columns.count("occurrence", "Operators", over="steps", description="number of outermost operators"),
+    columns.count("occurrence", "Operators", "number of outermost operators", over="steps"),
     replace(columns.MODULE, thing="module", merge=FIRST, description="module path; null for events in no layer"),
 )
 _ORDER: Final = [column.name for column in COLUMNS if not column.by]

@@ -8,14 +8,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from perfkit_core import load
 from perfkit_core.api import summarize
 from perfkit_core.plugins.contracts import Grouped, Listed, Merged, View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.reduce import split
 from perfkit_core.trace.model.columns import DEVICE, Average, Share
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views import VIEWS
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
+from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
 
@@ -67,6 +70,23 @@ def test_every_column_of_a_view_is_declared_with_its_unit(view: View) -> None:
             if known.unit:
                 assert is_of_unit(table[name], known.unit), (name, table[name].dtype)
                 assert known.unit == "count" or name == known.unit or name.endswith(f"_{known.unit}")
+
+
+RECORDINGS = ("torch-mlp.json.gz", "paddle-mlp.pb", "gpu/collectives/run", "gpu/memory-growth/run")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_no_view_of_a_recording_has_an_undeclared_column(name: str) -> None:
+    recorded = load(DATA / name)
+    for view in get_plugins().views().values():
+        declared = {column.name for column in view.columns}
+        last = (view.groupings[-1],) if view.groupings else ()
+        for request in (ViewRequest(by=last), ViewRequest(native=view.computed.native)):
+            functions = reduction(view)
+            undeclared = set(functions.table(recorded, request)) - declared
+            merged = functions.merge([functions.reduce(recorded, request)], request)
+            undeclared |= set(merged) - declared - {"rank"}
+            assert not undeclared, (view.name, request)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)

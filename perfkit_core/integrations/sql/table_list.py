@@ -35,7 +35,7 @@ MAIN: Final = (EVENTS, "steps", "operators", "kernels", "memory", ADVICE)
 """The tables whose columns are documented. Every other view is a table, too."""
 RANK: Final = "rank"
 """Grouping of all views that have it, so that their tables have a column of this name."""
-_ROW: Final = columns.key("row", "Row", description="row number, to which parent and launched_by refer")
+_ROW: Final = columns.key("row", "Row", "row number, to which parent and launched_by refer")
 
 _OF_EVENTS: Final = (
     columns.NAME, columns.KIND, columns.CATEGORY, columns.START, columns.TID, columns.DEVICE_NAME, columns.STREAM,

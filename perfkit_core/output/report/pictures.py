@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import Text, english, mark, message, render, say, worded
 from perfkit_core.output.report.headline import stragglers
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.model.columns import POSITION, Column, by_name, size
+from perfkit_core.trace.model.columns import by_name, position, size
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
@@ -21,6 +21,7 @@ from perfkit_core.views.select import since_first_event
 from perfkit_core.views.steps import partition
 from perfkit_core.views.tables import rounded_division
 
+_TIME: Final = position("time_ns", "Time")
 STRETCHES: Final = 400
 """Number of time intervals in the curve of memory over time."""
 
@@ -36,7 +37,7 @@ def memory_section(trace: Trace) -> Section:
     last = int(table["time_ns"].max()) if len(table) else 0
     ends = np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
     several = table["rank"].nunique() > 1
-    levels, columns = {"time_ns": ends}, [Column("time_ns", "Time", "ns", POSITION)]
+    levels, columns = {"time_ns": ends}, [_TIME]
     for (rank, device), events in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
         if events["growth_bytes"].isna().any():  # there is no history, only the level at the end
             continue
@@ -85,7 +86,7 @@ def category_section(trace: Trace) -> Section:
     bounds = zip(begins, np.maximum(np.searchsorted(time, ends, side="right"), begins + 1), strict=True)
     total = levels.sum(axis=1)
     highest = levels[[begin + int(total[begin:end].argmax()) for begin, end in bounds]]
-    columns, table = [Column("time_ns", "Time", "ns", POSITION)], {"time_ns": ends}
+    columns, table = [_TIME], {"time_ns": ends}
     for number in np.flatnonzero(highest.any(axis=0)).tolist():
         category = memory_categories.CATEGORIES[number]
         name = f"{category}_bytes"

@@ -111,6 +111,7 @@ class Column:
 
     name: str
     title: str
+    description: str = ""
     unit: Unit = ""
     kind: Kind = MEASURE
     merge: Rule | Average | Share | Literal[""] = ""
@@ -123,7 +124,6 @@ class Column:
     words: bool | tuple[str, ...] | Literal["ids", "sentences"] = False
     heading: Literal["memory", "size", "complete", "proper"] = "memory"
     quantity: str | None = None
-    description: str = ""
 
     @property
     def per_step(self) -> bool:
@@ -142,12 +142,13 @@ class Column:
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
-# Short forms of Column, as in ``duration("dur_ns", "Duration")``. ``exact``: these values are equal in every run.
+# Short forms of Column, as in ``duration("dur_ns", "Duration", "what it means")``. Exact values are equal in every run.
 duration: Final = partial(Column, unit="ns")
 size: Final = partial(Column, unit="bytes", exact=True)
 rate: Final = partial(Column, unit="bytes_per_s")
 operations: Final = partial(Column, unit="flops", exact=True)
 count: Final = partial(Column, unit="count")
+position: Final = partial(Column, unit="ns", kind=POSITION)
 key: Final = partial(Column, kind=KEY)
 description: Final = partial(Column, kind=DESCRIPTION)
 text: Final = partial(Column, kind=TEXT)
@@ -155,7 +156,7 @@ words: Final = partial(Column, kind=KEY, words=True)
 
 
 def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) -> Column:
-    return Column(name, title, "ratio", merge=merge, **how)
+    return Column(name, title, unit="ratio", merge=merge, **how)
 
 
 def statistics(what: str, title: str, place: Literal["host", "device"]) -> tuple[Column, Column, Column, Column]:
@@ -174,8 +175,8 @@ def measured(what: str, values: _Values) -> dict[str, _Values]:
     return dict.fromkeys((f"{statistic}_{what}_ns" for statistic in ("total", "min", "max")), values)
 
 
-MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
-                 "words")  # fmt: skip
+MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "position", "key",
+                 "description", "text", "words")  # fmt: skip
 """Names of the callables that return a :class:`Column`. Their second argument is the heading."""
 
 
@@ -191,7 +192,7 @@ def column(columns: Iterable[Column], name: str, values: pd.Series[Any] | None =
             return declared
     unit = unit_of(name)
     numeric = unit != "" or (values is not None and pd.api.types.is_numeric_dtype(values))
-    return Column(name, heading(name), unit, MEASURE if numeric else KEY)
+    return Column(name, heading(name), unit=unit, kind=MEASURE if numeric else KEY)
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
@@ -234,7 +235,7 @@ def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[
 
 DEPTH: Final = Column("depth", "Depth", kind=KEY)
 NAME: Final = key("name", "Name")
-OP_NAME: Final = description("op_name", "Op name", description="name of the canonical operator")
+OP_NAME: Final = description("op_name", "Op name", "name of the canonical operator")
 KIND: Final = words("kind", "Kind", place=tuple(DEVICE_WORK))
 CATEGORY: Final = words("category", "Category")
 PLACE: Final = words("place", "Place", place=("device",))
@@ -249,7 +250,7 @@ STREAM: Final = key("stream", "Stream")
 OPERATOR: Final = key("operator", "Operator")
 OPERATOR_NAME: Final = replace(NAME, thing="operator")
 CALLS: Final = count("calls", "Calls", exact=True, over="steps")
-START: Final = Column("start_ns", "Start", "ns", POSITION)
+START: Final = position("start_ns", "Start")
 DUR: Final = duration("dur_ns", "Duration")
 RATIO: Final = share("ratio", "Share")
 FLOPS: Final = operations("flops", "FLOPs", over="steps")

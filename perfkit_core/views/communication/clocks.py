@@ -20,7 +20,6 @@ from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import no_rows
 
 _TYPES: Final = {"rank": "Int64", "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64",
@@ -31,7 +30,6 @@ _UNTIED: Final = message("no collectives were recorded that could align the cloc
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
-    check_groupings("clocks", request, ())
     if len(instances.all_ranks(partials)) < 2:
         return no_rows(_TYPES)
     collectives = instances.all_collectives(partials)
@@ -78,20 +76,20 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
 
 COLUMNS: Final = (
     RANK,
-    text("reference_rank", "Reference rank", description="rank whose clock is the reference"),
+    text("reference_rank", "Reference rank", "rank whose clock is the reference"),
     duration("offset_ns", "Offset"),
-    duration("earliest_ns", "Earliest", description="lower bound of the offset"),
-    duration("latest_ns", "Latest", description="upper bound of the offset"),
+    duration("earliest_ns", "Earliest", "lower bound of the offset"),
+    duration("latest_ns", "Latest", "upper bound of the offset"),
     Column("drift_ppm", "Drift ppm"),
-    count("matched", "Matched", description="collectives that the offset is computed from"),
-    count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
+    count("matched", "Matched", "collectives that the offset is computed from"),
+    count("unmatched", "Unmatched", "collectives that no other rank recorded"),
     duration(
         "residual_ns",
         "Residual",
-        description="median difference of a collective's ends on this rank and the reference rank, after alignment",
+        "median difference of a collective's ends on this rank and the reference rank, after alignment",
     ),
     duration("max_residual_ns", "Max residual", merge=MAX, over="capture"),
-    text("note", "Note", description="why the offset is unknown, or what limits it"),
+    text("note", "Note", "why the offset is unknown, or what limits it"),
 )
 
 VIEW = View(

@@ -19,7 +19,6 @@ from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
 from perfkit_core.views.communication import instances, stragglers
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -32,7 +31,6 @@ _TIMES: Final = {
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("collectives", request, GROUPINGS)
     keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
     if not instances.together(partials, "collectives")["chosen"].astype(bool).any():
         return no_rows(dict.fromkeys(keys, "object") | _TIMES)
@@ -110,21 +108,21 @@ _NOTHING: Final = message("no communication between processes was recorded")
 COLUMNS: Final = (
     *added_by(("rank", "step")),
     key("collective", "Collective"),
-    key("size", "Size", description="size class, or the exact size if grouped by size"),
+    key("size", "Size", "size class, or the exact size if grouped by size"),
     key("group", "Group"),
     key("group_size", "Group size"),
     key("algorithm", "Algorithm"),
     key("protocol", "Protocol"),
     replace(CALLS, description="calls on all ranks"),
-    size("message_bytes", "Message", heading="size", description="median size of a message"),
+    size("message_bytes", "Message", "median size of a message", heading="size"),
     duration("total_ns", "Total", over="steps"),
     duration("min_ns", "Min", merge=MIN, over="capture"),
     duration("median_ns", "Median"),
     duration("max_ns", "Max", merge=MAX, over="capture"),
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
-    count("known_transfers", "Known transfers", over="steps", description="calls with a known transfer time"),
-    duration("transfer_ns", "Transfer", description="median time from the last rank's arrival to the end"),
+    count("known_transfers", "Known transfers", "calls with a known transfer time", over="steps"),
+    duration("transfer_ns", "Transfer", "median time from the last rank's arrival to the end"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
 

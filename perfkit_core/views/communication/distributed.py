@@ -22,7 +22,7 @@ from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.attribution import native_owners
 from perfkit_core.views.communication.instances import communication, instances
-from perfkit_core.views.select import accounted, check_groupings, in_steps, ranks, selected, span
+from perfkit_core.views.select import accounted, in_steps, ranks, selected, span
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
@@ -42,7 +42,6 @@ def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.
     """Return one row per part: step, communication, computation, overlap, exposed_communication. Columns:
     :data:`COLUMNS`. The table is empty if no communication was recorded. If no device work was recorded, the row
     ``computation`` has host_calls instead of device_calls."""
-    check_groupings("distributed", request, GROUPINGS)
     by_rank = "rank" in request.by
     measured = list({rank["rank"]: rank for partial in partials for rank in partial}.values())
     if not any(rank["host_calls"]["communication"] or rank["device_calls"]["communication"] for rank in measured):
@@ -164,11 +163,11 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 COLUMNS: Final = (
     *added_by(GROUPINGS),
     key("part", "Part", words="ids"),
-    count("host_calls", "Host calls", exact=True, over="steps", description="communication: only outermost calls"),
+    count("host_calls", "Host calls", "communication: only outermost calls", exact=True, over="steps"),
     count("device_calls", "Device calls", exact=True, over="steps", place=DEVICE),
     duration("time_ns", "Time", over="steps"),
     replace(RATIO, description="share of the step time; without steps, of the time from the first to the last event"),
-    size("bytes", "Size", over="steps", description="size of all messages"),
+    size("bytes", "Size", "size of all messages", over="steps"),
 )
 
 VIEW = View(

@@ -25,9 +25,8 @@ from perfkit_core.trace.model.schema import BACKWARD
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.communication.instances import DETAILS
-from perfkit_core.views.communication.messages import detailed
+from perfkit_core.views.communication.point_to_point import detailed
 from perfkit_core.views.operators.operator_work import operator_flops
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.tables import no_rows
@@ -119,7 +118,6 @@ def _looked_up(shapes: str, dtypes: str | None) -> tuple[str, int]:
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Unknown numbers are NA. The table is empty
     if only one rank was recorded."""
-    check_groupings("imbalance", request, GROUPINGS)
     by_step = "step" in request.by
     keys = ["rank", "step"] if by_step else ["rank"]
     types = {name: kind for name, kind in _TYPES.items() if by_step or name != "step"}
@@ -186,21 +184,19 @@ COLUMNS: Final = (
     share(
         "compute_ratio", "Compute, of mean", description="compute time of a step, divided by the mean over the ranks"
     ),
-    count("tokens", "Tokens", exact=True, over="steps", description="indices looked up in an embedding"),
-    operations("flops", "FLOPs", over="steps", description="of operators with recorded shapes"),
+    count("tokens", "Tokens", "indices looked up in an embedding", exact=True, over="steps"),
+    operations("flops", "FLOPs", "of operators with recorded shapes", over="steps"),
     share("work_ratio", "FLOPs, of mean", description="FLOPs of a step, divided by the mean over the ranks"),
     share(
         "time_per_work_ratio", "Time per FLOP, of mean", description="compute time (of mean) divided by FLOPs (of mean)"
     ),
-    duration("caused_wait_ns", "Wait caused", over="steps", description="waits of the other ranks for this rank"),
-    count(
-        "uneven_calls", "Uneven all_to_all calls", over="steps", description="all_to_all calls with unequal receivers"
-    ),
-    size("received_bytes", "Received", over="steps", heading="size", description="in uneven calls"),
-    count("received_rows", "Received rows", over="steps", description="in uneven calls, such as tokens"),
+    duration("caused_wait_ns", "Wait caused", "waits of the other ranks for this rank", over="steps"),
+    count("uneven_calls", "Uneven all_to_all calls", "all_to_all calls with unequal receivers", over="steps"),
+    size("received_bytes", "Received", "in uneven calls", over="steps", heading="size"),
+    count("received_rows", "Received rows", "in uneven calls, such as tokens", over="steps"),
     share("received_ratio", "Received, of mean", description="in uneven calls, divided by the mean over the ranks"),
     share("max_received_ratio", "Max received, of mean", description="the largest of a call"),
-    duration("compute_after_ns", "Compute after all_to_all", over="steps", description="until the next collective"),
+    duration("compute_after_ns", "Compute after all_to_all", "until the next collective", over="steps"),
     duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", over="steps"),
 )
 

@@ -19,7 +19,6 @@ from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import MAX, MIN, RANK, count, duration, key, share, text
 from perfkit_core.views.communication import clock_model, instances
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -38,7 +37,6 @@ def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.Dat
     """Return one row per rank, sorted by the waits that the rank causes. Grouped by step, return one row per step.
     Grouped by rank and step, return one row per rank and step. The waits of ``incomplete`` collectives are lower
     bounds, because the missing rank may have been last."""
-    check_groupings("stragglers", request, GROUPINGS)
     if len(instances.all_ranks(partials)) < 2:
         return no_rows(_types(request))
     calls = arrivals(partials)
@@ -172,30 +170,21 @@ COLUMNS: Final = (
     duration("dur_ns", "Duration", by=("rank", "step")),
     count("steps", "Steps", exact=True),
     duration("avg_step_ns", "Avg step"),
-    duration(
-        "min_step_ns", "Min step", merge=MIN, over="capture", by=("step",), description="shortest step of any rank"
-    ),
+    duration("min_step_ns", "Min step", "shortest step of any rank", merge=MIN, over="capture", by=("step",)),
     duration("max_step_ns", "Max step", merge=MAX, over="capture", by=("step",)),
     count("collectives", "Collectives", over="steps"),
-    count(
-        "tied",
-        "Tied for last",
-        over="steps",
-        description="collectives at which several ranks came last at the same time",
-    ),
-    count("last", "Last", over="steps", description="how often the rank alone came last"),
+    count("tied", "Tied for last", "collectives at which several ranks came last at the same time", over="steps"),
+    count("last", "Last", "how often the rank alone came last", over="steps"),
     share("last_ratio", "Last", description="share of the collectives that are not tied"),
-    duration("skew_p50_ns", "Skew p50", by=("step",), description="last rank's start less first rank's start"),
+    duration("skew_p50_ns", "Skew p50", "last rank's start less first rank's start", by=("step",)),
     duration("skew_max_ns", "Skew max", over="capture", by=("step",)),
-    duration("late_p50_ns", "Late p50", description="rank's start less first rank's start"),
+    duration("late_p50_ns", "Late p50", "rank's start less first rank's start"),
     duration("late_max_ns", "Late max", over="capture"),
     duration("waited_ns", "Waited", over="steps"),
-    duration("caused_wait_ns", "Caused wait", over="steps", description="waits of the other ranks for this rank"),
-    duration(
-        "doubtful_ns", "Doubtful", over="steps", description="part of the caused wait that clock errors could explain"
-    ),
-    text("last_rank", "Last rank", by=("step",), description="rank that caused the longest waits"),
-    count("incomplete", "Incomplete", over="steps", description="collectives in which a rank is missing"),
+    duration("caused_wait_ns", "Caused wait", "waits of the other ranks for this rank", over="steps"),
+    duration("doubtful_ns", "Doubtful", "part of the caused wait that clock errors could explain", over="steps"),
+    text("last_rank", "Last rank", "rank that caused the longest waits", by=("step",)),
+    count("incomplete", "Incomplete", "collectives in which a rank is missing", over="steps"),
 )
 
 VIEW = View(

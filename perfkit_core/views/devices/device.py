@@ -126,9 +126,9 @@ COLUMNS: Final = (
     DEVICE_NAME,
     key("product", "Product", merge=FIRST),
     count("kernels", "Kernels", place=DEVICE),
-    duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
-    duration("copy_ns", "Copying", place=DEVICE, description="union of the copies of all streams"),
-    duration("span_ns", "Span", place=DEVICE, description="step time; without steps, the time range of all events"),
+    duration("busy_ns", "Busy", "union of the kernels of all streams", place=DEVICE),
+    duration("copy_ns", "Copying", "union of the copies of all streams", place=DEVICE),
+    duration("span_ns", "Span", "step time; without steps, the time range of all events", place=DEVICE),
     share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns")),  # of devices and of the CPU
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
 )

@@ -83,7 +83,7 @@ _SIZES: Final = (
     key("m", "M", heading="proper"),
     key("n", "N", heading="proper"),
     key("k", "K", heading="proper"),
-    key("batch", "Batch", description="number of products in one call"),
+    key("batch", "Batch", "number of products in one call"),
 )
 GEMM_COLUMNS: Final = (OPERATOR_NAME, *_SIZES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
 

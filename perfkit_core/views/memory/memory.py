@@ -163,7 +163,7 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
 COLUMNS = (
     replace(OPERATOR_NAME, description="name of the owner"),
     DEVICE_NAME,
-    key("type", "Type", description="reserved: changes of the allocator's reserve; allocated: all other events"),
+    key("type", "Type", "reserved: changes of the allocator's reserve; allocated: all other events"),
     *added_by(GROUPINGS),
     count("allocations", "Allocations", exact=True, over="steps"),
     count("frees", "Frees", exact=True, over="steps"),

@@ -159,11 +159,11 @@ LEAKS_COLUMNS: Final = (
     RANK,
     DEVICE_NAME,
     *added_by(LEAKS_GROUPINGS),
-    count("steps", "Steps", exact=True, description="steps that left memory allocated"),
-    count("of_steps", "Of steps", exact=True, description="number of steps that have a next step"),
+    count("steps", "Steps", "steps that left memory allocated", exact=True),
+    count("of_steps", "Of steps", "number of steps that have a next step", exact=True),
     count("blocks", "Blocks", exact=True, over="rows"),
     size("bytes", "Size", over="rows"),
-    size("avg_step_bytes", "Avg step", over="rows", description="average over the steps that have a next step"),
+    size("avg_step_bytes", "Avg step", "average over the steps that have a next step", over="rows"),
 )
 
 LEAKS_VIEW = View(

@@ -275,7 +275,7 @@ COLUMNS = (
     RANK,
     DEVICE_NAME,
     COLUMN,
-    count("blocks", "Blocks", exact=True, over="rows", description="blocks that were allocated in the recording"),
+    count("blocks", "Blocks", "blocks that were allocated in the recording", exact=True, over="rows"),
     size("bytes", "Size", over="rows"),
     RATIO,
     size("growth_bytes", "Growth per step", over="rows", heading="complete"),

@@ -13,7 +13,7 @@ import pandas as pd
 from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Listed, View, ViewRequest
-from perfkit_core.trace.model.columns import DEVICE_NAME, POSITION, RANK, STEP, Column, count, key, share, size
+from perfkit_core.trace.model.columns import DEVICE_NAME, RANK, STEP, count, key, position, share, size
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
 from perfkit_core.views.memory.events import (
@@ -74,16 +74,16 @@ PLACES_COLUMNS = (
     DEVICE_NAME,
     count("allocations", "Allocations", exact=True),
     count("frees", "Frees", exact=True),
-    size("start_bytes", "Start", description="total before the first event"),
-    size("peak_bytes", "Peak", over="capture", description="highest total, including earlier allocations"),
-    Column("peak_time_ns", "Peak time", "ns", POSITION, over="capture", description="time since the first event"),
+    size("start_bytes", "Start", "total before the first event"),
+    size("peak_bytes", "Peak", "highest total, including earlier allocations", over="capture"),
+    position("peak_time_ns", "Peak time", "time since the first event", over="capture"),
     size("end_bytes", "End"),
-    size("growth_bytes", "Growth", description="sum of the recorded changes"),
-    size("peak_growth_bytes", "Peak growth", over="capture", description="peak less start"),
+    size("growth_bytes", "Growth", "sum of the recorded changes"),
+    size("peak_growth_bytes", "Peak growth", "peak less start", over="capture"),
     size("peak_reserved_bytes", "Peak reserved", over="capture"),
-    size("fragmentation_bytes", "Unused reserve", over="capture", description="reserve at the peak, less the peak"),
+    size("fragmentation_bytes", "Unused reserve", "reserve at the peak, less the peak", over="capture"),
     share("fragmentation_ratio", "Unused reserve", over="capture", description="share of the reserve at the peak"),
-    size("process_peak_bytes", "Process peak", over="capture", description="peak since the process began"),
+    size("process_peak_bytes", "Process peak", "peak since the process began", over="capture"),
     size("process_peak_reserved_bytes", "Process peak reserved", over="capture"),
 )
 
@@ -142,14 +142,14 @@ STEPS_COLUMNS = (
     DEVICE_NAME,
     key("step", "Step", thing="step"),
     size("allocated_bytes", "Allocated"),
-    count("alive_blocks", "Alive blocks", exact=True, description="allocated in the step and alive at its end"),
+    count("alive_blocks", "Alive blocks", "allocated in the step and alive at its end", exact=True),
     size("alive_bytes", "Alive"),
-    count("alive_next_blocks", "Alive next blocks", exact=True, description="also alive at the end of the next step"),
+    count("alive_next_blocks", "Alive next blocks", "also alive at the end of the next step", exact=True),
     size("alive_next_bytes", "Alive next"),
-    count("alive_last_blocks", "Alive last blocks", exact=True, description="also alive at the end of the last step"),
+    count("alive_last_blocks", "Alive last blocks", "also alive at the end of the last step", exact=True),
     size("alive_last_bytes", "Alive last"),
-    size("end_bytes", "End", description="total at the end of the step"),
-    size("growth_bytes", "Growth", description="growth since the end of the previous step"),
+    size("end_bytes", "End", "total at the end of the step"),
+    size("growth_bytes", "Growth", "growth since the end of the previous step"),
 )
 
 STEPS_VIEW = View(
@@ -191,13 +191,13 @@ def curve_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 CURVE_COLUMNS = (
     RANK,
     DEVICE_NAME,
-    Column("time_ns", "Time", "ns", POSITION, description="time since the rank's first event"),
+    position("time_ns", "Time", "time since the rank's first event"),
     STEP,
     size("change_bytes", "Change"),
-    size("growth_bytes", "Growth", description="sum of all changes so far"),
-    size("allocated_bytes", "Allocated", description="recorded total"),
+    size("growth_bytes", "Growth", "sum of all changes so far"),
+    size("allocated_bytes", "Allocated", "recorded total"),
     size("reserved_bytes", "Reserved"),
-    size("unexplained_bytes", "Unexplained", description="change of the total that no event explains"),
+    size("unexplained_bytes", "Unexplained", "change of the total that no event explains"),
 )
 
 CURVE_VIEW = View(
@@ -242,12 +242,12 @@ CHECKS_COLUMNS = (
     RANK,
     DEVICE_NAME,
     count("events", "Events"),
-    count("unexplained_changes", "Unexplained changes", description="changes of the total that no event explains"),
+    count("unexplained_changes", "Unexplained changes", "changes of the total that no event explains"),
     size("unexplained_bytes", "Unexplained"),
-    count("old_frees", "Old frees", exact=True, description="frees of blocks that were allocated before the recording"),
+    count("old_frees", "Old frees", "frees of blocks that were allocated before the recording", exact=True),
     size("old_freed_bytes", "Old freed"),
-    count("repeated_allocations", "Repeated allocations", exact=True, description="allocations at an address in use"),
-    count("resized_frees", "Resized frees", exact=True, description="frees of a different size than the allocation"),
+    count("repeated_allocations", "Repeated allocations", "allocations at an address in use", exact=True),
+    count("resized_frees", "Resized frees", "frees of a different size than the allocation", exact=True),
     count("without_address", "Without address"),
 )
 

@@ -50,7 +50,6 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the table with an additional column RUNNING_NS, the numerator of the column ``ratio``. It also has rows
     without calls, for work of other steps that runs in the chosen steps."""
-    select.check_groupings("overview", request, GROUPINGS)
     if request.native:
         result = _native_table(trace, request)
         return result.assign(**{RUNNING_NS: result["time_ns"]})

@@ -102,7 +102,7 @@ VIEW = View(
     title="Step time by category",
     description="every nanosecond of the steps, assigned to exactly one category; computation has precedence",
     table=step_rows.over_steps(
-        "partition", by_step, "category", IN_STEPS, lambda trace: (has_device_work(trace), _threads_of_steps(trace))
+        by_step, "category", IN_STEPS, lambda trace: (has_device_work(trace), _threads_of_steps(trace))
     ),
     columns=COLUMNS,
     groupings=step_rows.GROUPINGS,
@@ -140,8 +140,8 @@ def _over_median(steps: pd.DataFrame, times: pd.Series[int]) -> pd.Series[int]:
 
 RANKS_COLUMNS: Final = (
     *OF_STEP,
-    duration("dur_over_median_ns", "Duration less median", description="duration less the median over the ranks"),
-    duration("own_time_ns", "Time outside communication", description="duration less exposed communication"),
+    duration("dur_over_median_ns", "Duration less median", "duration less the median over the ranks"),
+    duration("own_time_ns", "Time outside communication", "duration less exposed communication"),
     duration("own_time_over_median_ns", "Time outside communication, difference from median"),
     *IN_STEPS,
 )

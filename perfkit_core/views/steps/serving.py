@@ -115,7 +115,6 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
 
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
     """Return one row per step kind, or per step (``--by step``), of all ranks, with :data:`COLUMNS`."""
-    select.check_groupings("serving", request, GROUPINGS)
     steps = concat(partials)
     if "step" in request.by or steps.empty:
         return steps if "step" in request.by else pd.DataFrame(columns=[c.name for c in COLUMNS if not c.by])
@@ -175,34 +174,27 @@ _TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", 
 _OF_DEVICE: Final = "share of the device time that the steps launched"
 _ALWAYS: Final = (
     key("kind", "Kind", words=KINDS),
-    description("requests", "Requests per step", unit="count", description="requests of a step; average"),
-    duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
+    description("requests", "Requests per step", "requests of a step; average", unit="count"),
+    duration("step_ns", "Time", "time from the end of the previous step to the end of the step; average"),
     count(
         "tokens",
         "Tokens, all steps",
+        "tokens that the steps compute, added up "
+        "over all ranks: ranks of a tensor-parallel group compute the same tokens",
         exact=True,
         over="rows",
-        description="tokens that the steps compute, added up "
-        "over all ranks: ranks of a tensor-parallel group compute the same tokens",
     ),
     count(
-        "keys",
-        "KV length",
-        merge=Average("keys"),
-        description="keys that attention reads; average per request, with --by step sum",
+        "keys", "KV length", "keys that attention reads; average per request, with --by step sum", merge=Average("keys")
     ),
-    duration("busy_ns", "Device busy", place=DEVICE, description="union of the device work of a step; average"),
-    duration(
-        "gap_ns", "Gap before step", description="idle time of the device before the first work of a step; average"
-    ),
+    duration("busy_ns", "Device busy", "union of the device work of a step; average", place=DEVICE),
+    duration("gap_ns", "Gap before step", "idle time of the device before the first work of a step; average"),
 )
 _OF_KINDS: Final = (
-    description("steps", "Steps", unit="count", exact=True, description="number of steps, added up over all ranks"),
-    duration("token_ns", "Step time per token", description="step time divided by the tokens of all requests"),
-    count("tokens_per_s", "Tokens/s", description="tokens per second of one rank"),
-    duration(
-        "range_ns", "Host range", merge=Average("range_ns"), description="duration of the range on the host; average"
-    ),
+    description("steps", "Steps", "number of steps, added up over all ranks", unit="count", exact=True),
+    duration("token_ns", "Step time per token", "step time divided by the tokens of all requests"),
+    count("tokens_per_s", "Tokens/s", "tokens per second of one rank"),
+    duration("range_ns", "Host range", "duration of the range on the host; average", merge=Average("range_ns")),
     duration("busy_token_ns", "Device busy per token", place=DEVICE, merge=Average("busy_token_ns")),
     share("busy_ratio", "Device busy", place=DEVICE, description="share of the time of the steps"),
     share("gap_ratio", "Gap before step", description="share of the time of the steps"),
@@ -216,7 +208,7 @@ _OF_STEPS: Final = (
     count("generation_requests", "Decode requests", exact=True),
     count("context_keys", "Prefill KV length", exact=True),
     count("generation_keys", "Decode KV length", exact=True),
-    duration("device_ns", "Device", place=DEVICE, description="device work of the step, summed over streams"),
+    duration("device_ns", "Device", "device work of the step, summed over streams", place=DEVICE),
     *(duration(f"{name}_ns", _TITLES[name], place=DEVICE) for name in PARTS),
     duration("graph_ns", "Graph replays", place=DEVICE),
 )

@@ -149,9 +149,9 @@ def _denominators(trace: Trace, request: ViewRequest) -> tuple[int, int]:
 
 GROUPINGS: Final = ("step", "rank")
 OVER_STEPS: Final = (
-    count("steps", "Steps", exact=True, description="number of steps with a value"),
+    count("steps", "Steps", "number of steps with a value", exact=True),
     duration("total_ns", "Total", over="steps"),
-    duration("avg_ns", "Avg", merge=Average("total_ns"), description="average time of a step"),
+    duration("avg_ns", "Avg", "average time of a step", merge=Average("total_ns")),
     duration("min_ns", "Min", merge=MIN, over="capture"),
     duration("max_ns", "Max", merge=MAX, over="capture"),
     replace(RATIO, merge=Share("total_ns"), description="share of the time of those steps in which the part is known"),
@@ -168,7 +168,7 @@ Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 
 
 def over_steps(
-    view: str, divide: Table, part: str, parts: Sequence[Column], in_parts: Callable[[Trace], Any] | None = None
+    divide: Table, part: str, parts: Sequence[Column], in_parts: Callable[[Trace], Any] | None = None
 ) -> Reduced:
     """Return the table of a view that divides steps into parts, such as ``idle``.
 
@@ -180,13 +180,8 @@ def over_steps(
     - grouped by rank: one row per rank and part,
     - not grouped: one row per part.
 
-    ``part`` is the name of the column that contains the names of the parts. The columns OVER_STEPS come after it. The
-    table raises UsageError for a grouping that is not in GROUPINGS.
+    ``part`` is the name of the column that contains the names of the parts. The columns OVER_STEPS come after it.
     """
-
-    def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-        select.check_groupings(view, request, GROUPINGS)
-        return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
         all_steps = concat(partials)
@@ -210,4 +205,4 @@ def over_steps(
         result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
         return result.astype({"rank": "Int64"}) if "rank" in request.by else result.drop(columns="rank")
 
-    return Reduced(reduce, merge, in_parts=in_parts)
+    return Reduced(divide, merge, in_parts=in_parts)

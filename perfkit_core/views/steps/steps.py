@@ -21,7 +21,7 @@ from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
-from perfkit_core.trace.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key, text
+from perfkit_core.trace.model.columns import DEVICE, DUR, RANK, duration, key, position, text
 from perfkit_core.trace.model.schema import BACKWARD, DEVICE_WORK, FORWARD, OTHER, PHASES
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
@@ -70,7 +70,7 @@ def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     RANK,
     key("step", "Step", thing="step"),
-    Column("start_ns", "Start", "ns", POSITION, description="time since the start of the rank's first step"),
+    position("start_ns", "Start", "time since the start of the rank's first step"),
     DUR,
     duration("dataloader_ns", "Dataloader"),
     duration("forward_ns", "Forward"),
@@ -125,14 +125,14 @@ TRACE_COLUMNS: Final = (
     *step_rows.OVER_STEPS,
     *step_rows.BY_STEP,
     *TRACE_PARTS,
-    text("missing", "Missing", by=("step",), description="reason why the step cannot be divided"),
+    text("missing", "Missing", "reason why the step cannot be divided", by=("step",)),
 )
 
 TRACE_VIEW = View(
     name="step_trace",
     title="Step time before, during and after forward and backward",
     description="each step divided at the start of its first forward and the end of its last backward pass",
-    table=step_rows.over_steps("step_trace", _divided_steps, "part", TRACE_PARTS),
+    table=step_rows.over_steps(_divided_steps, "part", TRACE_PARTS),
     columns=TRACE_COLUMNS,
     groupings=step_rows.GROUPINGS,
     explain_empty=lambda trace: (

@@ -14,7 +14,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import imbalance, pipeline, point_to_point, stragglers
-from perfkit_core.views.communication.messages import messages
+from perfkit_core.views.communication.point_to_point import messages
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 from tests.support.ranks import collective, rank
