@@ -24,6 +24,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 
 NUMBERED = ("correlation", "sequence", "step")
 """Columns with numbers that must differ between copies."""
@@ -65,13 +66,13 @@ def seconds(call: Callable[[], Any]) -> float:
 def alone(trace: Trace, view: View) -> float:
     """Return the seconds of one view on a trace without computed columns."""
     fresh = replace(trace, _cache=None)
-    return seconds(lambda: view.table(fresh, ViewRequest()))
+    return seconds(lambda: table_of(view, fresh, ViewRequest()))
 
 
 def one_after_the_other(trace: Trace, views: Sequence[View]) -> list[float]:
     """Return the seconds of each view on one trace."""
     fresh = replace(trace, _cache=None)
-    return [seconds(lambda view=view: view.table(fresh, ViewRequest())) for view in views]  # type: ignore[misc]
+    return [seconds(lambda view=view: table_of(view, fresh, ViewRequest())) for view in views]  # type: ignore[misc]
 
 
 def peak_mb() -> int:

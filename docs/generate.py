@@ -220,7 +220,7 @@ def views() -> str:
     for view in get_plugins().views().values():
         group = f" (group `{view.group}`)" if view.group else ""
         by = ", ".join(view.groupings)
-        parts.append(f"| `{view.name}`{group} | {view.description} | {by} | {_yes(view.native)} |")
+        parts.append(f"| `{view.name}`{group} | {view.description} | {by} | {_yes(view.computed.native)} |")
     return "\n".join([*parts, ""])
 
 

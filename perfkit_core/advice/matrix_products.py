@@ -25,7 +25,7 @@ from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.meta import Device
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.devices.kernels import operator_rows
+from perfkit_core.views.operators.calls import operator_rows
 
 UNKNOWN: Final = 0
 HALF, SINGLE, OTHER = 1, 2, 3

@@ -40,7 +40,7 @@ def plugins(format_name: str | None) -> None:
         ),
     ]
     views = [
-        (view.name, view.group, view.title, ", ".join(view.groupings) or None, "yes" if view.native else None)
+        (view.name, view.group, view.title, ", ".join(view.groupings) or None, "yes" if view.computed.native else None)
         for view in installed.views().values()
     ]
     listed = [

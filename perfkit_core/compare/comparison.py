@@ -27,9 +27,10 @@ from perfkit_core.compare.attribute.causes import causes
 from perfkit_core.compare.captures import captures_of
 from perfkit_core.compare.statistics import pooled
 from perfkit_core.compare.step_kinds import of_one_kind
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.flops.peaks import DevicePeaks, peaks_of
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import overview, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
@@ -125,8 +126,8 @@ def compare(
         other,
         per_step,
         with_difference(pd.DataFrame(statistics, columns=["statistic", "base_ns", "other_ns"])),
-        _of_view(sides, step_phases.table, ["phase"], "total_cpu_ns"),
-        _of_view(sides, overview.table, ["kind", "place"], "time_ns"),
+        _of_view(sides, step_phases.VIEW, ["phase"], "total_cpu_ns"),
+        _of_view(sides, overview.VIEW, ["kind", "place"], "time_ns"),
         operators,
         matched_share,
         (captures[0], captures[1]),
@@ -145,12 +146,10 @@ class _Side:
         return rounded_division(total.fillna(0).to_numpy(np.int64), self.steps)
 
 
-def _of_view(
-    sides: Sequence[_Side], view: Callable[[Trace, ViewRequest], pd.DataFrame], keys: list[str], time: str
-) -> pd.DataFrame:
+def _of_view(sides: Sequence[_Side], view: View, keys: list[str], time: str) -> pd.DataFrame:
     tables = []
     for side in sides:
-        table = view(side.trace, side.request)
+        table = table_of(view, side.trace, side.request)
         table["per_step"], table["calls"] = side.per_step(table[time]), table["calls"] / side.steps
         renamed = {"calls": f"{side.name}_calls", "per_step": f"{side.name}_ns"}
         tables.append(table[[*keys, "calls", "per_step"]].rename(columns=renamed))

@@ -16,19 +16,20 @@ from perfkit_core.trace.model.columns import DEVICE_NAME, NAME, RANK, count, key
 from perfkit_core.trace.model.report_data import Section
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory import events as memory
-from perfkit_core.views.memory import memory_categories, memory_peak
+from perfkit_core.views.memory import memory_blocks, memory_categories
+from perfkit_core.views.merging import table_of
 
 SHOWN: Final = 20
 """Number of rows of the table by operator."""
 _RANK_AND_DEVICE: Final = (RANK.name, DEVICE_NAME.name)
 _MEASURES: Final = ("bytes", "blocks")
 COLUMNS: Final = (
-    size("base_bytes", "Base", compared=True, adds_up=True),
-    size("other_bytes", "Other", compared=True, adds_up=True),
-    size("difference_bytes", "Difference", compared=True, adds_up=True),
-    count("base_blocks", "Base blocks", compared=True, adds_up=True),
-    count("other_blocks", "Other blocks", compared=True, adds_up=True),
-    count("difference_blocks", "Difference in blocks", compared=True, adds_up=True),
+    size("base_bytes", "Base", over="rows", quantity=""),
+    size("other_bytes", "Other", over="rows", quantity=""),
+    size("difference_bytes", "Difference", over="rows", quantity=""),
+    count("base_blocks", "Base blocks", over="rows", quantity="blocks"),
+    count("other_blocks", "Other blocks", over="rows", quantity="blocks"),
+    count("difference_blocks", "Difference in blocks", over="rows", quantity="blocks"),
 )
 
 
@@ -37,7 +38,7 @@ def sections(base: Trace, other: Trace, by: Sequence[str]) -> Iterator[Section]:
     memory_peak, which raises UsageError for other groupings."""
     if not (memory.has_peak(base) and memory.has_peak(other)):
         return
-    for view, groupings in ((memory_categories.VIEW, ()), (memory_peak.VIEW, tuple(by))):
+    for view, groupings in ((memory_categories.VIEW, ()), (memory_blocks.PEAK_VIEW, tuple(by))):
         table = _joined(view, base, other, ViewRequest(by=groupings))
         compared = {column.name for column in COLUMNS}
         columns = (*(column for column in view.columns if column.name not in compared), *COLUMNS)
@@ -49,7 +50,7 @@ def sections(base: Trace, other: Trace, by: Sequence[str]) -> Iterator[Section]:
 def _joined(view: View, base: Trace, other: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the rows of both runs, those with the largest differences first. Groupings replace the names. Rows without
     a value of the first grouping keep their name there."""
-    sides = [view.table(trace, request) for trace in (base, other)]
+    sides = [table_of(view, trace, request) for trace in (base, other)]
     names = list(dict.fromkeys(name for side in sides for name in keys(view.columns, side, request.by)))
     if request.by:
         names.remove(NAME.name)

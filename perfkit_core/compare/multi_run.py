@@ -22,6 +22,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.columns import duration, key
 from perfkit_core.trace.model.report_data import Report, Section, declared
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import activity, partition, step_phases, step_rows
 from perfkit_core.views.tables import rounded_division
 
@@ -147,7 +148,7 @@ def _wide_sections(traces: Mapping[str, Trace], medians: Mapping[str, int]) -> l
     ]  # fmt: skip
     of_runs = (
         key("name", "Name", words=SIDES),
-        *(duration(f"{name}_ns", name, quantity="run", proper=True) for name in traces),
+        *(duration(f"{name}_ns", name, quantity="run", heading="proper") for name in traces),
     )
     return [replace(section, columns=of_runs) for section in sections]
 
@@ -169,7 +170,7 @@ def _parts(trace: Trace, median_ns: int | None) -> pd.Series[int]:
     nearest to the median. A further category holds the median step minus the mean of the middle steps, so all
     categories sum to the median step. If ``median_ns`` is None, return the total times of the recording."""
     if median_ns is None:
-        table = partition.VIEW.table(trace, ViewRequest())
+        table = table_of(partition.VIEW, trace, ViewRequest())
         return pd.Series(table["total_ns"].to_numpy(np.int64), table["category"].astype(str))
     rows = slices.middle_rows(trace)
     if not len(rows):

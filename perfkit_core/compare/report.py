@@ -27,6 +27,7 @@ from perfkit_core.trace.model.columns import (
     count,
     duration,
     key,
+    quantity,
     share,
     size,
     text,
@@ -57,9 +58,16 @@ _COMPARED: Final = (
     duration("count_effect_ns", "Count effect", quantity=""),
     duration("per_call_effect_ns", "Per call effect", quantity=""),
     duration("time_so_far_ns", "Time so far", quantity=""),
+    duration("before_difference_ns", "Before difference"),
+    duration("now_difference_ns", "Now difference"),
+    *(
+        share(f"{run}_{what}_ratio", f"{run.capitalize()} {title}", place=place)
+        for run in ("base", "other")
+        for what, title, place in (("step", "step", ""), ("device", "device", DEVICE), ("cpu", "CPU", HOST))
+    ),
 )
 COLUMNS: Final[tuple[Column, ...]] = (
-    *(replace(declaration, compared=True) for declaration in _COMPARED),
+    *(replace(declaration, quantity=quantity(declaration)[1]) for declaration in _COMPARED),
     key("name", "Name", words=SIDES),
     key("run", "Run", words=SIDES),
     key("side", "Side", words=SIDES),
@@ -88,10 +96,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
     words("phase", "Phase"),
     words("place", "Place"),
     words("kind", "Kind"),
-    Column("matrix16_tflop_per_s", "Matrix16", "tflop_per_s"),
-    Column("float32_tflop_per_s", "Float32", "tflop_per_s"),
-    Column("memory_gb_per_s", "Memory", "gb_per_s"),
-    size("device_memory_bytes", "Device memory", noun=""),
+    Column("matrix16_tflop_per_s", "Matrix16", unit="tflop_per_s"),
+    Column("float32_tflop_per_s", "Float32", unit="tflop_per_s"),
+    Column("memory_gb_per_s", "Memory", unit="gb_per_s"),
+    size("device_memory_bytes", "Device memory", heading="complete"),
 )
 
 _SCREEN: Final = ("gate", "runs", "serving", "new_waterfall", "waterfall", "operators_device", "operators")

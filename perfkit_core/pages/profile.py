@@ -9,7 +9,7 @@ from typing import Final
 from perfkit_core.base.language.messages import mark, say
 from perfkit_core.output.report import display, headline, pictures, summary, timeline
 from perfkit_core.pages import links
-from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.plugins.contracts import PAGE, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import LoadedProfile, Profile
 from perfkit_core.trace.model.columns import duration, key
@@ -49,7 +49,7 @@ _CHARTS: Final = {
 
 def page_views() -> list[View]:
     """Return the views of the page in their order on it."""
-    views = {name: view for name, view in get_plugins().views().items() if view.page and view.group is None}
+    views = {name: view for name, view in get_plugins().views().items() if view.report == PAGE}
     return sorted(views.values(), key=lambda view: ORDER.index(view.name) if view.name in ORDER else len(ORDER))
 
 

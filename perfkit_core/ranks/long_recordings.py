@@ -27,7 +27,8 @@ _UNCUT: Final = 16
 
 
 def reduce_parts(trace: Trace, views: Sequence[View], job: Job) -> list[Partial]:
-    """Return the partial results of the parts of a trace of one rank, in order of time, for views with ``in_parts``.
+    """Return the partial results of the parts of a trace of one rank, in order of time, for views with
+    ``in_parts``.
 
     Between two parts, no event runs, and no work waits for its start. Each part has steps, whose numbers are larger
     than those of earlier parts. Return an empty list if the trace is shorter than two parts, or cannot be divided like
@@ -71,7 +72,8 @@ def _of_whole(trace: Trace, views: Sequence[View]) -> list[Any] | None:
     # a lost replay may show only beside a replay of another part
     if lost_records(trace) or any(finding.code in CODES for finding in trace.quality):
         return None
-    values = [ranks[0], *(view.in_parts(trace) for view in views if view.in_parts is not None)]
+    of_views = [view.computed.in_parts for view in views]
+    values = [ranks[0], *(in_parts(trace) for in_parts in of_views if in_parts is not None)]
     return None if None in values else values
 
 

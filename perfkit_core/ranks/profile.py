@@ -34,7 +34,7 @@ from perfkit_core.trace.model.meta import (
 )
 from perfkit_core.trace.model.timed_steps import TimedSteps
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.merging import reduction
+from perfkit_core.views.merging import reduction, table_of
 from perfkit_core.views.select import check_steps, step_numbers
 
 _VIEW_BYTES: Final = 20
@@ -64,7 +64,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
         ranks.reverse()  # each trace is freed after its reduction, with everything that the views have cached
         return merge([reduce.reduce_trace(ranks.pop(), job) for _ in range(len(ranks))], views, job)
     (trace,) = ranks
-    in_parts = [view for view in views if view.in_parts]
+    in_parts = [view for view in views if view.computed.in_parts]
     partials: Sequence[Partial] = ()
     # else most columns are needed as a whole anyway, or a grouping may depend on the whole recording
     if 2 * len(in_parts) > len(views) and not (job.request.native or job.request.by):
@@ -79,7 +79,7 @@ def of_ranks(ranks: list[Trace], views: Sequence[View], job: Job) -> Computed:
     for view in views:
         if view.name not in tables:
             memory_limit.require(_VIEW_BYTES * len(trace), f"the view {view.name}")
-            tables[view.name] = view.table(trace, reduce.understood(view, request))
+            tables[view.name] = table_of(view, trace, reduce.understood(view, request))
     tables = _without_device(tables, views, request, [trace.quality])
 
     def why_empty(view: View) -> Text:

@@ -34,7 +34,7 @@ def understood(view: View, request: ViewRequest) -> ViewRequest:
     ``--by operator`` applies to all views with this grouping, ``--by families.operator`` only to view ``families``."""
     groupings = (item.removeprefix(f"{view.name}.") for item in request.by)
     by = tuple(item for item in groupings if split_grouping(item)[0] in view.groupings)
-    return replace(request, by=by, native=request.native and view.native)
+    return replace(request, by=by, native=request.native and view.computed.native)
 
 
 def split(trace: Trace) -> list[Trace]:

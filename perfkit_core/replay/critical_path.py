@@ -19,7 +19,7 @@ from perfkit_core.base.algorithms.trees import parents, preorder
 from perfkit_core.base.language.messages import Text, mark, message
 from perfkit_core.base.runtime.compiled import Out, compiled
 from perfkit_core.base.system.paths import readable
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.replay import build, graph, played_steps
 from perfkit_core.replay.device_work import UNEXPLAINED_NS
 from perfkit_core.replay.graph import Graph, Replay
@@ -30,7 +30,7 @@ from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import DEPTH, MIN, NAME, Share, count, duration, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.select import check_groupings, in_steps
+from perfkit_core.views.select import in_steps
 from perfkit_core.views.tables import categorical, group, integers, without_categoricals
 
 GROUPINGS: Final = ("step", "rank")
@@ -219,7 +219,6 @@ def _pull(
 
 def sums(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the tree of the view for one rank, without shares. Raises UsageError."""
-    check_groupings("critical_path", request, GROUPINGS)
     replay = replay_of(trace)
     if contradiction(replay) is not None:
         return pd.DataFrame()
@@ -336,12 +335,6 @@ def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     return table.assign(ratio=ratio.where(on_path, pd.NA))[[c.name for c in COLUMNS if c.name in {*table, "ratio"}]]
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return the parts of the critical paths of the steps, and the events that are on none, as a tree with
-    :data:`COLUMNS`. Slack is NA for the path, and for events on which no end of a step depends. Raises UsageError."""
-    return finished(sums(trace, request), request)
-
-
 def marks(trace: Trace) -> dict[str, IntArray]:
     """Return the rows of the events on the critical paths, by the names of the rows of the table."""
     if contradiction(replay_of(trace)) is not None:
@@ -370,14 +363,14 @@ COLUMNS: Final = (
     DEPTH,
     replace(NAME, thing="path", words=(PATH, OFF, HOST, DEVICE, WAITS, OUTSIDE, UNEXPLAINED, *_WAITS.values())),
     *columns.added_by(GROUPINGS),
-    count("parts", "Intervals", per_step=True, description="number of intervals on the path"),
-    duration("time_ns", "Time", per_step=True, description="time on the path; below the second root: off the path"),
+    count("parts", "Intervals", "number of intervals on the path", over="steps"),
+    duration("time_ns", "Time", "time on the path; below the second root: off the path", over="steps"),
     share("ratio", "Step time", Share("time_ns"), description="share of the path, which is the step time"),
     duration(
         "slack_ns",
         "Slack",
+        "how much longer a call could take without delaying its step; the smallest of all calls",
         merge=MIN,
-        description="how much longer a call could take without delaying its step; the smallest of all calls",
     ),
 )
 
@@ -385,9 +378,8 @@ VIEW = View(
     name="critical_path",
     title="Critical path",
     description="chain of events and waits that determines the step time, summed over steps and ranks; slack of others",
-    table=table,
+    table=Merged(sums, finished, siblings=("time_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: contradiction(replay_of(trace)) or message("no events with a duration were recorded"),
-    reduction=MergedRows(weight=("time_ns",), partial=sums, finish=finished),
 )

@@ -37,6 +37,7 @@ from perfkit_core.readers.load import read_with
 from perfkit_core.testing.traces import check_round_trip, check_trace, require
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage.bytestream import GZIP_MAGIC, head
+from perfkit_core.views.merging import table_of
 
 __all__ = ["check_exporter", "check_plugin", "check_round_trip", "check_source", "check_trace", "check_view"]
 
@@ -175,12 +176,12 @@ def check_view(view: View, trace: Trace) -> None:
     require(bool(view.name and view.title and view.description), "a view must have a name, a title and a description")
     for events in (trace, trace.slice(0, 0)):
         for by in ((), *((grouping,) for grouping in view.groupings)):
-            _check_table(view, view.table(events, ViewRequest(by=by)))
+            _check_table(view, table_of(view, events, ViewRequest(by=by)))
         require(bool(view.explain_empty(events)), f"explain_empty of {view.name} returns no reason")
     if not view.groupings:
         return
     try:
-        view.table(trace, ViewRequest(by=("no such grouping",)))
+        table_of(view, trace, ViewRequest(by=("no such grouping",)))
     except UsageError:
         return
     raise AssertionError(f"{view.name} accepts a grouping that it does not have")

@@ -1,4 +1,4 @@
-"""The built-in views. Each file declares one in ``VIEW``: its table, its columns, and its merge over ranks.
+"""The built-in views. Each file declares a view, or some views of one subject: the table and its columns.
 
 To add a built-in view, write its file and list it below. Plugins use the hook ``perfkit_views``. Shared modules:
 
@@ -10,7 +10,7 @@ To add a built-in view, write its file and list it below. Plugins use the hook `
 
 from __future__ import annotations
 
-from perfkit_core.views import account, code, findings, fluid_events, fluid_memcpy, fluid_overhead, modules
+from perfkit_core.views import code, data_quality, fluid_overhead, fluid_tables, modules
 from perfkit_core.views.communication import (
     clocks,
     collectives,
@@ -20,18 +20,8 @@ from perfkit_core.views.communication import (
     point_to_point,
     stragglers,
 )
-from perfkit_core.views.devices import device, kernels, memcpy
-from perfkit_core.views.hardware import gemm, model_flops, roofline
-from perfkit_core.views.memory import (
-    memory,
-    memory_categories,
-    memory_checks,
-    memory_curve,
-    memory_leaks,
-    memory_peak,
-    memory_places,
-    memory_steps,
-)
+from perfkit_core.views.devices import device, kernels, model_flops, roofline
+from perfkit_core.views.memory import memory, memory_blocks, memory_categories, memory_pools
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import (
     compiled,
@@ -42,16 +32,16 @@ from perfkit_core.views.operators import (
     operator_tree,
     operators,
 )
-from perfkit_core.views.steps import input_pipeline, overview, partition, ranks, serving, step_phases, step_trace, steps
+from perfkit_core.views.steps import input_pipeline, overview, partition, serving, step_phases, steps
 
-_FILES = (
-    steps, partition, ranks, step_trace, input_pipeline, serving, overview, step_phases, distributed, collectives,
-    stragglers, imbalance, point_to_point, pipeline, clocks, operators, operator_tree, operator_kinds, families,
-    user_annotations, memory_manipulation, modules, code, graph, kernels, compiled, memcpy, device, roofline, gemm,
-    model_flops, memory, memory_places, memory_categories, memory_peak, memory_curve, memory_steps, memory_leaks,
-    memory_checks, findings, account,
-)  # fmt: skip
 VIEWS = (
-    *(file.VIEW for file in _FILES),
-    *(fluid_events.HEAD_VIEW, fluid_overhead.VIEW, fluid_memcpy.VIEW, fluid_events.VIEW),
-)
+    steps.VIEW, partition.VIEW, partition.RANKS_VIEW, steps.TRACE_VIEW, input_pipeline.VIEW, serving.VIEW,
+    overview.VIEW, step_phases.VIEW, distributed.VIEW, collectives.VIEW, stragglers.VIEW, imbalance.VIEW,
+    point_to_point.VIEW, pipeline.VIEW, clocks.VIEW, operators.VIEW, operator_tree.VIEW, operator_kinds.VIEW,
+    families.VIEW, user_annotations.VIEW, memory_manipulation.VIEW, modules.VIEW, code.VIEW, graph.VIEW, kernels.VIEW,
+    compiled.VIEW, kernels.MEMCPY_VIEW, device.VIEW, roofline.VIEW, roofline.GEMM_VIEW, model_flops.VIEW, memory.VIEW,
+    memory_pools.PLACES_VIEW, memory_categories.VIEW, memory_blocks.PEAK_VIEW, memory_pools.CURVE_VIEW,
+    memory_pools.STEPS_VIEW, memory_blocks.LEAKS_VIEW, memory_pools.CHECKS_VIEW, data_quality.FINDINGS_VIEW,
+    data_quality.ACCOUNT_VIEW, fluid_tables.HEAD_VIEW, fluid_overhead.VIEW, fluid_tables.MEMCPY_VIEW,
+    fluid_tables.VIEW,
+)  # fmt: skip

@@ -23,7 +23,7 @@ from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, filled
 from perfkit_core.base.algorithms.trees import Tree, heaviest_first, merge, preorder
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model import columns
 from perfkit_core.trace.model.columns import (
@@ -185,7 +185,7 @@ VIEW = View(
     title="Code",
     description="tree of Python functions with host and device time; if only the stacks of operators were recorded, a "
     "tree of lines of code",
-    table=table,
+    table=Merged(table, siblings=("total_cpu_ns",)),
     columns=COLUMNS,
     order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: (
@@ -194,5 +194,4 @@ VIEW = View(
             "no Python stacks were recorded: pass with_stack=True to the profiler, if supported (record --stacks)"
         )
     ),
-    reduction=MergedRows(weight=("total_cpu_ns",)),
 )

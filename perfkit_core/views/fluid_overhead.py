@@ -21,7 +21,7 @@ from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, mat
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.operators.names import CANONICAL, GRADIENT_SUFFIX
 from perfkit_core.base.runtime.compiled import Out, compiled
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import DEPTH, DEVICE, HOST, NAME, RATIO, Share, duration
 from perfkit_core.trace.model.schema import DEVICE_WORK, KERNEL, NESTED_KINDS, OPERATOR_DETAIL, RUNTIME, SYNC
@@ -174,6 +174,8 @@ def computing(trace: Trace) -> BoolArray:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    if table.empty:
+        return table
     table = in_order_of(table, "name", OVERHEAD)
     return table.assign(ratio=ratio(table["total_ns"], int(table["total_ns"].iloc[0])))
 
@@ -181,9 +183,9 @@ def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 COLUMNS: Final = (
     DEPTH,
     replace(NAME, words=OVERHEAD),
-    duration("total_ns", "Total", per_step=True, description="CPU time plus device time"),
-    duration("cpu_ns", "CPU", per_step=True, place=HOST),
-    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    duration("total_ns", "Total", "CPU time plus device time", over="steps"),
+    duration("cpu_ns", "CPU", over="steps", place=HOST),
+    duration("device_ns", "Device", over="steps", place=DEVICE),
     replace(RATIO, merge=Share("total_ns"), description="share of the total time"),
 )
 
@@ -191,9 +193,8 @@ VIEW = View(
     name="fluid_overhead",
     title="Overhead Summary",
     description="computation and framework overhead of operators, on the host and in the device work they launched",
-    table=table,
+    table=Merged(table, _finish),
     columns=COLUMNS,
     explain_empty=lambda trace: message("no operators were recorded"),
-    group=GROUP,
-    reduction=MergedRows(finish=_finish),
+    report=GROUP,
 )

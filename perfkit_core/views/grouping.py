@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from perfkit_core.base.algorithms import nesting, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
+from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.schema import ANNOTATION, BACKWARD, FORWARD, NESTED_KINDS, PYTHON
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.operators import calls
@@ -114,16 +116,24 @@ def forward_stacks(trace: Trace, rows: IntArray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=recorded.categories)
 
 
-def text_key(column: str) -> Key:
-    return lambda trace, rows, argument: texts(trace.codes(column), rows)
+def event_values(trace: Trace, column: str, rows: IntArray) -> Any:
+    """Return the values of a column of the event table, shape (len(rows),): texts as a categorical, and integers as an
+    array, which is nullable if the column of the schema is."""
+    declared = schema.SCHEMA.field(column)
+    if not pa.types.is_integer(declared.type):
+        return texts(trace.codes(column), rows)
+    if not declared.nullable:
+        return trace.ints(column)[rows]
+    values = trace.ints(column, _UNKNOWN)[rows]
+    return pd.arrays.IntegerArray(np.where(values == _UNKNOWN, 0, values), values == _UNKNOWN)
 
 
-def _number(column: str) -> Key:
-    def key(trace: Trace, rows: IntArray, argument: str | None) -> Any:
-        values = trace.ints(column, _UNKNOWN)[rows]
-        return pd.arrays.IntegerArray(np.where(values == _UNKNOWN, 0, values), values == _UNKNOWN)
+def _recorded(column: str) -> Key:
+    return lambda trace, rows, argument: event_values(trace, column, rows)
 
-    return key
+
+def _launching_operator(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
+    return text_column_at(calls.operator_names(trace), calls.operator_rows(trace)[rows])
 
 
 def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
@@ -154,18 +164,20 @@ def _is_label(trace: Trace) -> BoolArray:
 
 
 _KEYS: Final[dict[str, tuple[str, Key]]] = {
-    "shape": ("shapes", text_key("shapes")),
+    "shape": ("shapes", _recorded("shapes")),
     "stack": ("stack", _stack(stacks)),
     "line": ("line", _line),
-    "thread": ("tid", _number("tid")),
-    "stream": ("stream", _number("stream")),
+    "thread": ("tid", _recorded("tid")),
+    "stream": ("stream", _recorded("stream")),
     "overload": ("overload", lambda trace, rows, argument: calls.overloads(trace, rows)),
     "label": ("label", _label),
     "scope": ("scope", lambda trace, rows, argument: around(trace, rows, _is_label(trace), outermost_first=True)),
-    "module": ("module", text_key("module")),
-    "phase": ("phase", text_key("phase")),
-    "device": ("device", text_key("device")),
-    "step": ("step", _number("step")),
-    "rank": ("rank", _number("rank")),
+    "module": ("module", _recorded("module")),
+    "phase": ("phase", _recorded("phase")),
+    "device": ("device", _recorded("device")),
+    "step": ("step", _recorded("step")),
+    "rank": ("rank", _recorded("rank")),
+    "category": ("category", _recorded("category")),
+    "operator": ("operator", _launching_operator),
 }
 _NATIVE_KEYS: Final[dict[str, tuple[str, Key]]] = {"stack": ("stack", _stack(forward_stacks))}

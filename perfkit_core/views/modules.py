@@ -17,7 +17,7 @@ from perfkit_core.base.algorithms import groupby, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.base.algorithms.trees import parents, preorder
 from perfkit_core.base.language.messages import mark, message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.assembly.labels import ModuleLabel, parse_module_label
 from perfkit_core.trace.assembly.layers import CALL_SEPARATOR, labelled
 from perfkit_core.trace.model import architecture, columns, schema
@@ -40,7 +40,7 @@ from perfkit_core.views.grouping import keys
 from perfkit_core.views.memory.events import memory_events
 from perfkit_core.views.operators.calls import on_device
 from perfkit_core.views.operators.operator_work import UNKNOWN, operator_flops
-from perfkit_core.views.select import check_groupings, in_steps, selected
+from perfkit_core.views.select import in_steps, selected
 from perfkit_core.views.tables import group, integers, ratio, rounded_division
 
 GROUPINGS: Final = ("phase", "step", "rank")
@@ -198,7 +198,6 @@ def layer_flops(trace: Trace) -> IntArray:
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the layers as a tree, with :data:`COLUMNS`. Unknown numbers are NA. Each group (``--by``) has a root."""
-    check_groupings("modules", request, GROUPINGS)
     selected(trace, request)  # raises UsageError for invalid steps and patterns
     tree = module_tree(trace)
     if not len(tree):
@@ -274,12 +273,13 @@ def _below_root(values: dict[Any, Any], layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finish(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Sort the layers by device time, or by host time if there is none. Events in no layer are last in their group."""
-    weight = table["total_device_ns"].fillna(0).to_numpy(np.int64)
-    if not weight.any():
-        weight = table["total_cpu_ns"].fillna(0).to_numpy(np.int64)
-    weight = np.where(table["name"] == NO_MODULE, -1, weight)
+    """Sort the layers by device time, or by host time in a group without device time. Events in no layer are last in
+    their group."""
     depth = table["depth"].to_numpy(np.int64)
+    groups = np.cumsum(depth == 0) if request.by else np.zeros(len(table), np.int64)
+    device, host = (table[name].fillna(0).to_numpy(np.int64) for name in ("total_device_ns", "total_cpu_ns"))
+    weight = np.where(np.isin(groups, groups[device != 0]), device, host)
+    weight = np.where(table["name"] == NO_MODULE, -1, weight)
     if request.by:
         weight = np.where(depth == 0, -np.arange(len(table)), weight)
     return table.iloc[preorder(parents(depth), weight)].reset_index(drop=True)
@@ -291,8 +291,8 @@ COLUMNS: Final = (
     *columns.added_by(GROUPINGS),
     columns.text("class", "Class", merge=FIRST),
     replace(CALLS, description="forward calls"),
-    columns.count("backward_calls", "Backward calls", exact=True, per_step=True),
-    columns.duration("call_ns", "Call", per_step=True, description="duration of the forward calls"),
+    columns.count("backward_calls", "Backward calls", exact=True, over="steps"),
+    columns.duration("call_ns", "Call", "duration of the forward calls", over="steps"),
     replace(CPU[0], own="self_cpu_ns", description="host time of operators, including the layers below"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST, own="self_cpu_ratio"),
     columns.SELF_CPU,
@@ -303,12 +303,12 @@ COLUMNS: Final = (
     share("self_device_ratio", "Self device", Share("self_device_ns", of="total_device_ns"), place=DEVICE),
     columns.count("parameters", "Parameters", merge=FIRST, own="self_parameters"),
     columns.count("self_parameters", "Self parameters", merge=FIRST),
-    columns.size("parameter_bytes", "Parameter", merge=FIRST, description="size including the layers below"),
+    columns.size("parameter_bytes", "Parameter", "size including the layers below", merge=FIRST),
     replace(FLOPS, own="self_flops", description="known FLOPs of matrix products, including the layers below"),
-    columns.operations("self_flops", "Self FLOPs", per_step=True),
-    columns.size("total_allocated_bytes", "Total allocated", per_step=True, own="self_allocated_bytes"),
-    columns.size("self_allocated_bytes", "Self allocated", per_step=True),
-    columns.count("occurrence", "Operators", per_step=True, description="number of outermost operators"),
+    columns.operations("self_flops", "Self FLOPs", over="steps"),
+    columns.size("total_allocated_bytes", "Total allocated", over="steps", own="self_allocated_bytes"),
+    columns.size("self_allocated_bytes", "Self allocated", over="steps"),
+    columns.count("occurrence", "Operators", "number of outermost operators", over="steps"),
     replace(columns.MODULE, thing="module", merge=FIRST, description="module path; null for events in no layer"),
 )
 _ORDER: Final = [column.name for column in COLUMNS if not column.by]
@@ -317,11 +317,10 @@ VIEW = View(
     name="modules",
     title="Layers",
     description="host time, device time, parameters and FLOPs of each layer of the model, including the layers below",
-    table=table,
+    table=Merged(table, _finish),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
         "no calls of layers were recorded: label the layers with annotate(model), or record Python stacks"
     ),
-    reduction=MergedRows(finish=_finish),
 )

@@ -13,6 +13,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray
 from perfkit_core.base.system import memory_limit
+from perfkit_core.trace.model.columns import MAX, MIN, SUM
 
 _GROUPING_BYTES: Final = 24
 """Memory for each row that is grouped."""
@@ -38,6 +39,23 @@ class Groups:
         """Return the sums of the known values, or NA if no value is known."""
         return integers(self.sum(np.where(present, values, 0)), self.sum(present) > 0)
 
+    def reduced(self, values: Any, rule: object) -> Any:
+        """Return the sum, minimum or maximum of the values of each group, by the rule of a column. If the values are
+        nullable, unknown ones do not count, and groups of unknown values have NA."""
+        if rule not in (SUM, MIN, MAX):
+            raise ValueError(f"values of events cannot be merged by the rule {rule}")
+        numbers, present = masked(values)
+        if rule == SUM:
+            result = self.sum(np.where(present, numbers, 0))
+        else:
+            limits = np.iinfo(np.int64)
+            numbers = np.where(present, numbers, limits.max if rule == MIN else limits.min)
+            result = groupby.extremes(self.code, len(self), numbers)[0 if rule == MIN else 1]
+        if isinstance(values, np.ndarray):
+            return result
+        in_any = self.sum(present) > 0
+        return integers(np.where(in_any, result, 0), in_any)
+
     def statistics(self, values: IntArray, prefix: str, summed: BoolArray | None = None) -> dict[str, IntArray]:
         """Return the columns ``total_{prefix}_ns``, ``avg_…`` (the total of a call), ``min_…`` and ``max_…``. The total
         is the sum of the values in the mask ``summed``, of all values by default."""
@@ -58,6 +76,15 @@ def group(keys: Mapping[str, Any]) -> Groups:
         for name, key in keys.items()
     }
     return Groups(pd.DataFrame(values), code)
+
+
+def masked(values: Any) -> tuple[IntArray, BoolArray]:
+    """Return values as integers, 0 for unknown ones, and the mask of the known values. Both have the shape of
+    ``values``, which may be an array or a Series."""
+    present = np.asarray(pd.notna(values), np.bool_)
+    if isinstance(values, np.ndarray):
+        return values.astype(np.int64, copy=False), present
+    return np.asarray(pd.Series(values).where(present, 0), np.int64), present
 
 
 def integers(values: npt.NDArray[Any], present: BoolArray) -> pd.arrays.IntegerArray:

@@ -14,7 +14,8 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.devices import kernels, memcpy
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import annotations, operators
 from perfkit_core.views.operators.operators import span_table
 from tests.support.gpu_data import DEVICE_WORK, PROGRAMS, averages, file, of
@@ -101,10 +102,10 @@ def test_rows_of_the_device(name: str) -> None:
     """Calls and time of each kernel and each kind of copy. Ranges and records of synchronisation are also rows of
     torch's device, but no device work."""
     trace = file(name)
-    work = kernels.table(trace, ViewRequest()).groupby("name", observed=True)
+    work = table_of(kernels.VIEW, trace, ViewRequest()).groupby("name", observed=True)
     mine = {key: (int(row["calls"]), int(row["total_device_ns"])) for key, row in
             work[["calls", "total_device_ns"]].sum().iterrows()}  # fmt: skip
-    copies = memcpy.table(trace, ViewRequest())
+    copies = table_of(kernels.MEMCPY_VIEW, trace, ViewRequest())
     mine |= {
         (row["kind"], row["copy_kind"]): (row["calls"], row["total_device_ns"]) for row in copies.to_dict("records")
     }

@@ -10,7 +10,7 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.views.memory import memory_peak, memory_places
+from perfkit_core.views.memory import memory_blocks, memory_pools
 from tests.support.gpu_data import CHECKS
 
 
@@ -20,12 +20,12 @@ def test_memory_snapshot(tmp_path: Path) -> None:
     snapshot.write_bytes(gzip.decompress((CHECKS / "snapshot" / "snapshot.pickle.gz").read_bytes()))
     stats = json.loads((CHECKS / "snapshot" / "memory-stats.json").read_text())
     trace = load(snapshot)
-    (place,) = memory_places.table(trace, ViewRequest()).to_dict("records")
+    (place,) = memory_pools.places_table(trace, ViewRequest()).to_dict("records")
     assert place["end_bytes"] == stats["requested_bytes.all.current"]
     assert place["peak_bytes"] == stats["requested_bytes.all.peak"]
     assert place["peak_reserved_bytes"] == stats["reserved_bytes.all.peak"]
     assert (place["allocations"], place["frees"]) == (stats["allocation.all.allocated"], stats["allocation.all.freed"])
-    peak = memory_peak.table(trace, ViewRequest())
+    peak = memory_blocks.peak_table(trace, ViewRequest())
     assert peak["bytes"].sum() == stats["requested_bytes.all.peak"]
     assert peak["blocks"].sum() == stats["allocation.all.peak"]
 

@@ -6,6 +6,7 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.views.devices import device
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import partition, steps
 from tests.support.gpu_data import DEVICE_WORK, PROGRAMS, RUNTIMES, cut, file, live, native_steps, of, union
 from tests.support.kineto_events import read_again
@@ -17,7 +18,7 @@ BY_STEP = ViewRequest(by=("step",))
 def test_partition_of_each_step(name: str) -> None:
     """Kernels compute, and copies are exposed where no kernel runs. Where nothing runs on the device, the loader or any
     other event of the host decides."""
-    table = partition.table(file(name), BY_STEP)
+    table = table_of(partition.VIEW, file(name), BY_STEP)
     kernels, copies = ([event.span for event in of(name, *categories)] for categories in
                        (DEVICE_WORK[:1], DEVICE_WORK[1:]))  # fmt: skip
     host = of(name, "cpu_op", "user_annotation", "python_function", "overhead", *RUNTIMES)
@@ -91,6 +92,6 @@ def test_device_time_launched_in_each_step(name: str) -> None:
         for (start, end), launched in spans:
             if start <= calls[event.args["correlation"]] < end:
                 launched.append(event.span)
-    table = steps.table(file(name), ViewRequest())
+    table = table_of(steps.VIEW, file(name), ViewRequest())
     assert table["device_launched_ns"].tolist() == [union(launched) for _, launched in spans]
     assert table["dur_ns"].tolist() == [end - start for (start, end), _ in spans]

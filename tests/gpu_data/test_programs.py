@@ -9,8 +9,9 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.replay.waits import waits_for_unrecorded_events
 from perfkit_core.views.communication import collectives, distributed
-from perfkit_core.views.devices import memcpy
-from perfkit_core.views.memory import memory_leaks, memory_places, memory_steps
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.memory import memory_blocks, memory_pools
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import input_pipeline
 from tests.support.gpu_data import PROGRAMS, file, live, native, native_steps, of, union
 from tests.support.kineto_events import read_again
@@ -35,7 +36,7 @@ def test_a_graph_is_one_launch() -> None:
     without_id = [event for event in of("graphs", "kernel", "gpu_memset") if "External id" not in event.args]
     assert len(replayed) == len(without_id) == 4 * 45
     assert Counter(row["step"] for row in replayed) == dict.fromkeys(STEPS, 45)
-    (copy,) = memcpy.table(file("graphs"), ALL).query("kind == 'memcpy'").to_dict("records")
+    (copy,) = table_of(kernels.MEMCPY_VIEW, file("graphs"), ALL).query("kind == 'memcpy'").to_dict("records")
     assert (copy["copy_kind"], copy["calls"], copy["bytes"]) == ("DtoD", 4, 4 * 64 * 256 * 4)
 
 
@@ -72,7 +73,7 @@ def test_synchronisations(name: str, call: str) -> None:
 
 def test_copies() -> None:
     """4 MiB in each of four directions and memories, and within the device, once in a step."""
-    table = memcpy.table(file("copies"), ALL).set_index("copy_kind")
+    table = table_of(kernels.MEMCPY_VIEW, file("copies"), ALL).set_index("copy_kind")
     kinds = {"HtoD pageable": "HtoD (Pageable", "HtoD pinned": "HtoD (Pinned", "DtoD": "DtoD",
              "DtoH pageable": "DtoH (Device -> Pageable", "DtoH pinned": "DtoH (Device -> Pinned"}  # fmt: skip
     assert set(table.index) == set(kinds)
@@ -84,13 +85,13 @@ def test_copies() -> None:
         assert row["bytes_per_s"] == pytest.approx(16 * MIB / time * 1e9, abs=1)
     pipeline = input_pipeline.table(file("copies"), ALL)
     assert pipeline["copied_bytes"].tolist() == [8 * MIB] * 4
-    assert memcpy.table(read_again("copies"), ALL)["bytes"].isna().all(), "events() has no bytes"
+    assert table_of(kernels.MEMCPY_VIEW, read_again("copies"), ALL)["bytes"].isna().all(), "events() has no bytes"
 
 
 def test_item_copies_four_bytes() -> None:
     """torch copies the number to pinned memory."""
     assert {event.name for event in of("item", "gpu_memcpy")} == {"Memcpy DtoH (Device -> Pinned)"}
-    (row,) = memcpy.table(file("item"), ALL).query("kind == 'memcpy'").to_dict("records")
+    (row,) = table_of(kernels.MEMCPY_VIEW, file("item"), ALL).query("kind == 'memcpy'").to_dict("records")
     assert (row["copy_kind"], row["calls"], row["bytes"]) == ("DtoH pinned", 4, 4 * 4)
 
 
@@ -98,16 +99,16 @@ def test_memory_grows() -> None:
     """Each step keeps a hidden layer: 256 × 512 floats, made by relu. The totals are those of torch's allocator."""
     trace = file("memory-growth")
     events = sorted((e for e in native("memory-growth") if e.name == "[memory]"), key=lambda event: event.start)
-    (place,) = memory_places.table(trace, ALL).to_dict("records")
+    (place,) = memory_pools.places_table(trace, ALL).to_dict("records")
     totals = [event.args["Total Allocated"] for event in events]
     assert (place["start_bytes"], place["peak_bytes"], place["end_bytes"]) == (
         totals[0] - events[0].args["Bytes"], max(totals), totals[-1],
     )  # fmt: skip
     assert place["growth_bytes"] == sum(event.args["Bytes"] for event in events) == 4 * 256 * 512 * 4
     assert place["peak_reserved_bytes"] == max(event.args["Total Reserved"] for event in events)
-    (leak,) = memory_leaks.table(trace, ALL).to_dict("records")
+    (leak,) = memory_blocks.leaks_table(trace, ALL).to_dict("records")
     assert (leak["name"], leak["avg_step_bytes"]) == ("aten::relu", 256 * 512 * 4)
-    assert memory_steps.table(trace, ALL)["growth_bytes"].tolist() == [256 * 512 * 4] * 4
+    assert memory_pools.steps_table(trace, ALL)["growth_bytes"].tolist() == [256 * 512 * 4] * 4
 
 
 def test_one_process_with_nccl() -> None:
@@ -116,10 +117,10 @@ def test_one_process_with_nccl() -> None:
     trace = file("collectives")
     assert list(trace.meta.ranks) == [0]
     assert not any("nccl" in event.name.lower() for event in of("collectives", "kernel"))
-    assert collectives.table(trace, ALL).empty
+    assert table_of(collectives.VIEW, trace, ALL).empty
     calls = [event.span for event in of("collectives", "cpu_op", "user_annotation")
              if event.name in ("c10d::allreduce_", "nccl:all_reduce")]  # fmt: skip
-    table = distributed.table(trace, ALL).set_index("part")
+    table = table_of(distributed.VIEW, trace, ALL).set_index("part")
     assert table.loc["communication", "host_calls"] == len(calls) / 2 == 8
     assert table.loc["communication", "device_calls"] == 0
     assert table.loc["communication", "time_ns"] == union(calls)

@@ -18,6 +18,7 @@ from perfkit_core.trace.assembly import labels
 from perfkit_core.trace.model.collective import HOST, Collective
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views.communication import clocks, collectives, point_to_point, stragglers
+from perfkit_core.views.merging import table_of
 from tests.support.recording_scripts import succeed
 
 EVERYTHING = ViewRequest()
@@ -99,7 +100,7 @@ def test_sizes_of_a_live_job(trace: Trace) -> None:
     """In each of three steps, each of two ranks has an all-reduce of 65536 floats and an all-gather of 1024 doubles per
     rank, and rank 0 sends 65536 floats to rank 1. Nothing is labelled after the block. The time of a send that does not
     block is unknown."""
-    table = collectives.table(trace, ViewRequest(by=("size",)))
+    table = table_of(collectives.VIEW, trace, ViewRequest(by=("size",)))
     found = {row["collective"]: (row["size"], row["calls"], row["group_size"]) for row in table.to_dict("records")}
     barrier = found.pop("barrier")
     assert found == {
@@ -111,16 +112,16 @@ def test_sizes_of_a_live_job(trace: Trace) -> None:
 def test_messages_of_a_live_job(trace: Trace) -> None:
     """Rank 0 sends 65536 floats and 1024 doubles in each of three steps."""
     columns = ["sender", "receiver", "group", "messages", "bytes", "unmatched_sends", "unmatched_receives"]
-    table = point_to_point.table(trace, EVERYTHING)
+    table = table_of(point_to_point.VIEW, trace, EVERYTHING)
     assert table[columns].values.tolist() == [[0, 1, "0", 6, 3 * ((4 << 16) + (8 << 10)), 0, 0]]
 
 
 def test_the_slow_rank_of_a_live_job(trace: Trace) -> None:
-    found = stragglers.table(trace, EVERYTHING)
+    found = table_of(stragglers.VIEW, trace, EVERYTHING)
     assert found["rank"].tolist() == [1, 0]
     assert found["collectives"].tolist() == [9, 9]
     assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
-    second = clocks.table(trace, EVERYTHING).iloc[1]
+    second = table_of(clocks.VIEW, trace, EVERYTHING).iloc[1]
     assert second["earliest_ns"] <= 1000  # the ranks share one clock, and the JSON has whole µs
     assert second["latest_ns"] >= -1000
 
@@ -132,10 +133,10 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
     field = one.events.schema.field(position)
     later = one.events.set_column(position, field, pa.array(one.ints("start_ns") + 4321))
     both = concat_traces([with_rank(one, 0), with_rank(Trace(later, one.meta, one.quality), 1)])
-    found = clocks.table(both, EVERYTHING)
+    found = table_of(clocks.VIEW, both, EVERYTHING)
     assert found["offset_ns"].tolist() == [0, 4321]
     assert found["matched"].tolist() == [3, 3]
-    (row,) = collectives.table(both, EVERYTHING).to_dict("records")
+    (row,) = table_of(collectives.VIEW, both, EVERYTHING).to_dict("records")
     assert (row["collective"], row["algorithm"], row["protocol"], row["calls"]) == ("all_reduce", "RING", "LL", 6)
 
 

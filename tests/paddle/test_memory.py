@@ -15,7 +15,7 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
+from perfkit_core.views.memory import memory, memory_blocks, memory_pools
 from tests.support.paddle_summary import tables
 
 EVERYTHING, NATIVE = ViewRequest(), ViewRequest(native=True)
@@ -75,7 +75,7 @@ def test_native_rows_equal_paddles_own_integers(cycles: list[tuple[str, Path, Tr
 def test_peaks_equal_paddles_own(cycles: list[tuple[str, Path, Trace]]) -> None:
     count = 0
     for name, stem, trace in cycles:
-        stats, table = own_integers(stem), memory_places.table(trace, EVERYTHING)
+        stats, table = own_integers(stem), memory_pools.places_table(trace, EVERYTHING)
         for key, column in (("peak_allocated", "process_peak_bytes"), ("peak_reserved", "process_peak_reserved_bytes")):
             assert table[column].tolist() == list(stats[key].values()), (name, key)
             count += len(table)
@@ -90,7 +90,7 @@ def test_native_rows_equal_what_paddle_prints(cycles: list[tuple[str, Path, Trac
         text = (stem.with_name(f"{stem.name}.summary") / "view_MemoryView.txt").read_text()
         table = memory.table(trace, NATIVE).set_index("name")
         for printed in tables(text):
-            (place,) = memory_places.table(trace, EVERYTHING).to_dict("records")
+            (place,) = memory_pools.places_table(trace, EVERYTHING).to_dict("records")
             assert printed.title == "Memory Summary - Place(cpu)"
             assert printed.facts["Peak Allocated Memory"] == str(place["process_peak_bytes"])
             assert printed.facts["Peak Reserved Memory"] == str(place["process_peak_reserved_bytes"])
@@ -146,7 +146,7 @@ def test_curve_is_the_raw_events(cycles: list[tuple[str, Path, Trace]]) -> None:
         events = raw(stem, "mem").sort_values("timestamp_ns", kind="stable")
         if name.endswith("json.gz") or events.empty:
             continue
-        table = memory_curve.table(trace, EVERYTHING)
+        table = memory_pools.curve_table(trace, EVERYTHING)
         assert table["allocated_bytes"][0] == events["current_allocated"].iloc[0] - events["increase_bytes"].iloc[0]
         assert table["time_ns"][0] == 0
         table = table[1:]
@@ -177,11 +177,11 @@ def test_blocks_at_the_peak_equal_those_of_a_replay(cycles: list[tuple[str, Path
             level = event.current_allocated
             if level > best:
                 best, alive, older = level, (len(live), sum(live.values())), before + old
-        table = memory_peak.table(trace, EVERYTHING).set_index("name")
+        table = memory_blocks.peak_table(trace, EVERYTHING).set_index("name")
         known = table[table["blocks"].notna()]
         assert (known["blocks"].sum(), known["bytes"].sum()) == alive, name
         assert table["bytes"].get("(allocated before the recording)", 0) == older, name
-        assert table["bytes"].sum() == best == memory_places.table(trace, EVERYTHING)["peak_bytes"][0], name
+        assert table["bytes"].sum() == best == memory_pools.places_table(trace, EVERYTHING)["peak_bytes"][0], name
         assert table["ratio"].sum() == pytest.approx(1)
 
 
@@ -190,7 +190,7 @@ def test_interleaved_threads_are_not_lost_events(cycles: list[tuple[str, Path, T
     sum to 0."""
     moved = {}
     for name, _, trace in cycles:
-        for row in memory_checks.table(trace, EVERYTHING).to_dict("records"):
+        for row in memory_pools.checks_table(trace, EVERYTHING).to_dict("records"):
             moved[name] = (row["unexplained_changes"], row["unexplained_bytes"])
             assert row["repeated_allocations"] == row["resized_frees"] == row["without_address"] == 0
     assert moved["to_static/cycle0.pb"] == (4, 0)
@@ -237,7 +237,7 @@ def test_a_live_run(live: tuple[Trace, Any]) -> None:
     ((place, items),) = summary.allocated_items.items()
     native = {name: vars(item) for name, item in items.items()}
     count = rows_equal(memory.table(trace, NATIVE), native, "live")
-    (row,) = memory_places.table(trace, EVERYTHING).to_dict("records")
+    (row,) = memory_pools.places_table(trace, EVERYTHING).to_dict("records")
     assert row["process_peak_bytes"] == summary.peak_allocation_values[place]
     assert row["process_peak_reserved_bytes"] == summary.peak_reserved_values[place]
     print(f"live memory summary: {count} numbers equal")

@@ -11,7 +11,8 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.flops.registry import UNUSED, read_formulas
 from perfkit_core.readers.load import load
-from perfkit_core.views.hardware import gemm
+from perfkit_core.views.devices import roofline
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_paddle.operator_names import NAMESPACE, operator_formula
 
@@ -144,7 +145,7 @@ def test_products_of_an_old_static_program(file: str, paddle_traces: Path) -> No
     """Two steps of two layers, with 8 samples and 16, 32 and 10 features. Old programs do not record which gradients
     they compute."""
     trace = load(paddle_traces / "versions" / file)
-    table = gemm.table(trace, ViewRequest())
+    table = table_of(roofline.GEMM_VIEW, trace, ViewRequest())
     assert sorted(zip(table["m"], table["n"], table["k"], table["calls"], strict=True)) == [
         (8, 10, 32, 2),
         (8, 32, 16, 2),

@@ -17,7 +17,8 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.devices import device, kernels, memcpy
+from perfkit_core.views.devices import device, kernels
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import annotations as user_annotations
 from perfkit_core.views.operators import operator_tree, operators
 
@@ -85,8 +86,8 @@ def test_nothing_on_a_device(workloads: dict[str, tuple[Trace, dict[str, Any]]])
     for name, (trace, stats) in workloads.items():
         assert not stats["kernels"]
         assert not stats["memory_manipulation"]
-        assert kernels.table(trace, EVERYTHING).empty
-        assert memcpy.table(trace, EVERYTHING).empty
+        assert table_of(kernels.VIEW, trace, EVERYTHING).empty
+        assert table_of(kernels.MEMCPY_VIEW, trace, EVERYTHING).empty
         ratios = device.table(trace, EVERYTHING).set_index("device")["utilisation_ratio"]
         for scope in ("process", "system"):
             native = float(stats["extra_info"][f"{scope.capitalize()} Cpu Utilization"])
@@ -142,7 +143,7 @@ def gpu(traces: Path) -> tuple[Trace, Path]:
 def test_copies_as_recorded(gpu: tuple[Trace, Path]) -> None:
     """Sizes of more than 2 GiB, which are negative in Paddle's JSON, are correct in the protobuf."""
     trace, _ = gpu
-    table = memcpy.table(trace, EVERYTHING)
+    table = table_of(kernels.MEMCPY_VIEW, trace, EVERYTHING)
     copies = table[table["kind"] == "memcpy"]
     assert copies["calls"].sum() == 3
     assert copies["bytes"].sum() > 2**31
@@ -191,8 +192,8 @@ def test_live_run(live: tuple[Trace, Any]) -> None:
     labels = user_annotations.table(trace, EVERYTHING)
     labels = labels[labels["kind"] == "annotation"]
     count += rows_equal(labels, _plain(events.userdefined_items), "labels")
-    assert kernels.table(trace, EVERYTHING).empty
-    assert memcpy.table(trace, EVERYTHING).empty
+    assert table_of(kernels.VIEW, trace, EVERYTHING).empty
+    assert table_of(kernels.MEMCPY_VIEW, trace, EVERYTHING).empty
     print(f"live: {count} numbers equal")
     assert count >= 100
 

@@ -22,6 +22,7 @@ from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import distributed
 from perfkit_core.views.devices import device
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import overview, step_phases
 
 NATIVE = ViewRequest(native=True)
@@ -56,7 +57,7 @@ def test_model_overview_and_distributed_as_integers(traces: Path) -> None:
         count += model_equal(trace, stats["model"], stats["CPUTimeRangeSum"]["ProfileStep"])
         count += overview_equal(trace, stats["CPUTimeRangeSum"], stats["call_times"], stats["model"])
         assert stats["distributed"]["cpu_calls"] == 0
-        assert distributed.table(trace, NATIVE).empty
+        assert table_of(distributed.VIEW, trace, NATIVE).empty
         count += 1
     print(f"{count} integers equal")
     assert count > 450
@@ -79,7 +80,7 @@ def model_equal(trace: Trace, items: dict[str, dict[str, Any]], step_ns: int) ->
 def overview_equal(trace: Trace, times: dict[str, int], calls: dict[str, int], items: dict[str, dict[str, Any]]) -> int:
     """Assert that the host rows of the Overview Summary are equal. The phases are those of the Model Summary, and
     Communication is not one of them."""
-    table = overview.table(trace, NATIVE)
+    table = table_of(overview.VIEW, trace, NATIVE)
     table = table[(table["place"] == "host") & (table["category"] != "Communication")].set_index("category")
     for name in set(items) - {"ProfileStep"}:
         times, calls = times | {name: items[name]["cpu_time"]}, calls | {name: items[name]["call"]}
@@ -164,14 +165,14 @@ def statistic_equal(trace: Trace, statistic: Any) -> int:
 
 
 def distributed_equal(trace: Trace, theirs: Any, step_ns: int) -> int:
-    table = distributed.table(trace, NATIVE).set_index("part")
+    table = table_of(distributed.VIEW, trace, NATIVE).set_index("part")
     expected = {"communication": theirs.communication_range, "computation": theirs.computation_range}
     for part, found in (expected | {"overlap": theirs.overlap_range}).items():
         assert table.loc[part, "time_ns"] == _length(found), part
     assert table.loc["step", "time_ns"] == step_ns
     assert table.loc["communication", "host_calls"] == theirs.cpu_calls > 0
     assert table.loc["communication", "device_calls"] == theirs.gpu_calls
-    rows = overview.table(trace, NATIVE).set_index(["category", "place"])
+    rows = table_of(overview.VIEW, trace, NATIVE).set_index(["category", "place"])
     sides = {"host": (theirs.cpu_calls, theirs.cpu_communication_range)}
     sides |= {"device": (theirs.gpu_calls, theirs.gpu_communication_range)} if theirs.gpu_calls else {}
     for place, (calls, found) in sides.items():
@@ -181,7 +182,7 @@ def distributed_equal(trace: Trace, theirs: Any, step_ns: int) -> int:
 
 def devices_equal(trace: Trace, times: Any, calls: dict[str, int], step_ns: int) -> int:
     """Assert that the device rows of the overview and the denominator of the utilisation are equal, for one device."""
-    table = overview.table(trace, NATIVE)
+    table = table_of(overview.VIEW, trace, NATIVE)
     table = table[(table["place"] == "device") & (table["category"] != "Communication")].set_index("category")
     theirs = {
         kind.name: ns for device_id in times.GPUTimeRangeSum for kind, ns in times.GPUTimeRangeSum[device_id].items()
@@ -220,7 +221,7 @@ def test_profile_with_device_work_as_integers(paddle: Any, sources: dict[str, tu
 def test_default_views_of_the_live_run(live: tuple[Trace, Any]) -> None:
     """Only the communication event counts as communication, and the rest of the step is never negative."""
     trace, _ = live
-    table = distributed.table(trace, ViewRequest()).set_index("part")
+    table = table_of(distributed.VIEW, trace, ViewRequest()).set_index("part")
     assert table.loc["communication", "host_calls"] == 3
     exchange = trace.ints("dur_ns")[trace.rows("name", "exchange")]
     assert table.loc["communication", "time_ns"] == exchange.sum()

@@ -20,7 +20,7 @@ import perfkit.paddle
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.views.hardware import model_flops
+from perfkit_core.views.devices import model_flops
 from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_paddle import program_operators, static_programs
 from tests.support.static_programs import CASES, Case

@@ -23,6 +23,7 @@ from perfkit_core.plugins.manager import load as load_plugins
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_exporter
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from tests.support.events import device, host
 from tests.support.events import trace as made
 from tests.support.paths import ROOT
@@ -87,14 +88,14 @@ def test_every_operator_of_the_timeline_is_a_kernel(found: Trace, recorded: list
 
 def test_the_cores_views_and_its_own_answer(plugins: Plugins, found: Trace, recorded: list[dict[str, Any]]) -> None:
     views = plugins.views()
-    kernels = views["kernels"].table(found, ViewRequest()).set_index("name")
+    kernels = table_of(views["kernels"], found, ViewRequest()).set_index("name")
     expected = sum(round(e["dur"] * 1000) for e in recorded if e["args"]["type"] == "MatMul")
     assert kernels["total_device_ns"]["MatMul"] == expected
-    layers = views["layers"].table(found, ViewRequest())
+    layers = table_of(views["layers"], found, ViewRequest())
     assert int(layers["calls"].sum()) == len(recorded)
     whole = intervals.length(intervals.union(found.ints("start_ns"), found.end_ns))
     assert int(layers["busy_ns"].max()) <= whole <= int(layers["busy_ns"].sum())
-    (row,) = views["device"].table(found, ViewRequest()).to_dict("records")
+    (row,) = table_of(views["device"], found, ViewRequest()).to_dict("records")
     assert (row["device"], row["product"], row["busy_ns"]) == ("npu:0", "Ascend", whole)
 
 
@@ -128,7 +129,7 @@ def test_it_exports_in_a_format_of_its_own(plugins: Plugins, found: Trace) -> No
     file = io.BytesIO()
     exporter.write(found, file, ExportOptions())
     lines = dict(line.split("\t") for line in file.getvalue().decode().splitlines())
-    layers = plugins.views()["layers"].table(found, ViewRequest()).set_index("layer")["busy_ns"]
+    layers = table_of(plugins.views()["layers"], found, ViewRequest()).set_index("layer")["busy_ns"]
     assert {name: int(busy) for name, busy in lines.items()} == layers.to_dict()
     assert "chrome" in plugins.exporters()
 

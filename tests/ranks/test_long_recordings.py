@@ -25,7 +25,7 @@ from perfkit_core.views.select import step_numbers
 from tests.support.events import device, host, trace
 from tests.support.paths import DATA
 
-VIEWS = [view for view in get_plugins().views().values() if view.in_parts]
+VIEWS = [view for view in get_plugins().views().values() if view.computed.in_parts]
 RECORDINGS = ["torch-transformer-base", "torch-mlp-loader", "paddle-conv_net-base", "paddle-mlp-copy"]
 
 

@@ -35,6 +35,7 @@ from perfkit_core.readers.read_options import ReadOptions
 from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.trace import Trace, with_rank
 from perfkit_core.trace.storage.store import write_cycle
+from perfkit_core.views.merging import table_of
 from tests.support import chrome, extreme
 from tests.support.paths import DATA
 from tests.support.rank_files import write_ranks
@@ -231,7 +232,7 @@ def test_read_one_by_one_is_read_at_once(many: Path, serial: Computed) -> None:
     assert serial.meta.ranks == tuple(range(10))
     whole = load(many)
     for view in choose_views(VIEWS):
-        table = view.table(whole, ViewRequest())
+        table = table_of(view, whole, ViewRequest())
         first = [name for name in ("rank", "step", "name", "depth", "kind") if name in table]
         pd.testing.assert_frame_equal(
             *(_sorted(each, first) for each in (serial.tables[view.name], table)), check_exact=False, rtol=1e-12

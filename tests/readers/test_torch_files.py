@@ -18,7 +18,8 @@ from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.devices import kernels, memcpy
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.merging import table_of
 
 COLUMNS = {
     "correlation": ("correlation",),
@@ -80,13 +81,13 @@ def test_requests_to_a_copy_engine_are_copies(traces: Path) -> None:
     """The direction and the size are arguments of each request. Events that only order streams are no kernels."""
     path = traces / "torch" / "mtia-inference.json.gz"
     requests = [e for e in recorded_events(path) if e["name"] == "dma_request"]
-    copies = memcpy.table(load(path), ViewRequest()).set_index("copy_kind")
+    copies = table_of(kernels.MEMCPY_VIEW, load(path), ViewRequest()).set_index("copy_kind")
     assert set(copies.index) == {"HtoD", "DtoH"}
     for kind, direction in (("HtoD", "HOST_TO_DEVICE"), ("DtoH", "DEVICE_TO_HOST")):
         expected = [e for e in requests if e["args"]["direction"] == direction]
         sums = copies.loc[kind, ["calls", "bytes", "total_device_ns"]].tolist()
         assert sums == [len(expected), sum(e["args"]["size"] for e in expected), sum(e["end"] for e in expected)]
-    assert set(kernels.table(load(path), ViewRequest())["name"]) == {"merge", "remote", "pe_exe"}
+    assert set(table_of(kernels.VIEW, load(path), ViewRequest())["name"]) == {"merge", "remote", "pe_exe"}
 
 
 def number(value: Any) -> int | None:

@@ -27,6 +27,7 @@ from perfkit_core.replay.host_segments import Segments
 from perfkit_core.replay.transforms import Quantity, Scale
 from perfkit_core.replay.waits import RETURN_NS
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from tests.support.events import device, host, trace
 
 MS = 1_000_000
@@ -63,7 +64,7 @@ def test_a_replay_that_cannot_be_played_names_the_events(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(build, "queue_limits", wrong)
     recorded = waiting_step()
-    assert view.table(recorded, ViewRequest()).empty
+    assert table_of(view.VIEW, recorded, ViewRequest()).empty
     text = str(view.VIEW.explain_empty(recorded))
     assert "cudaLaunchKernel (launch latency), long (launch queue full)" in text
     assert view.marks(recorded) == {}
@@ -80,7 +81,7 @@ def test_a_replay_that_cannot_be_played_names_the_events(monkeypatch: pytest.Mon
 
 
 def test_a_step_that_waits_for_the_device_consists_of_the_long_kernel() -> None:
-    table = view.table(waiting_step(), ViewRequest())
+    table = table_of(view.VIEW, waiting_step(), ViewRequest())
     found = rows(table)
     assert table.loc[0, ["name", "time_ns", "ratio"]].tolist() == [view.PATH, 10 * MS, 1.0]
     assert found[view.PATH, "long"]["time_ns"] == 7 * MS + 300_000
@@ -92,7 +93,9 @@ def test_a_step_that_waits_for_the_device_consists_of_the_long_kernel() -> None:
 
 
 def test_work_off_the_path_has_slack() -> None:
-    (short,) = (row for (root, name), row in rows(view.table(waiting_step(), ViewRequest())).items() if name == "short")
+    (short,) = (
+        row for (root, name), row in rows(table_of(view.VIEW, waiting_step(), ViewRequest())).items() if name == "short"
+    )
     assert short["time_ns"] == 1 * MS
     # It ends at 4 ms. The call that waits for it returns at 9.5 ms, at least RETURN_NS after the end of the work.
     assert short["slack_ns"] == 5 * MS + 500_000 - RETURN_NS
@@ -100,7 +103,7 @@ def test_work_off_the_path_has_slack() -> None:
 
 def test_a_wait_for_work_without_a_launch_is_named() -> None:
     """The call waits for kernels whose launches were not recorded. Only its own kernel has a launch, and ends early."""
-    found = rows(view.table(trace([
+    found = rows(table_of(view.VIEW, trace([
         host("step", "step", 0, 1000_000, step=1),
         host("cudaLaunchKernel", "runtime", 10_000, 10_000, correlation=1),
         host("cudaDeviceSynchronize", "sync", 100_000, 800_000, correlation=3),
@@ -119,7 +122,7 @@ def test_a_wait_for_work_without_a_launch_is_named() -> None:
 @pytest.mark.parametrize("name", ["h100-qwen05b", "mi300x-qwen05b"])
 def test_a_real_wait_for_work_without_a_launch_is_no_return(name: str, traces: Path) -> None:
     """In both recordings, the host first waits for the kernels of the previous step, whose launches are missing."""
-    found = rows(view.table(load(traces / f"torch/{name}.json.gz"), ViewRequest()))
+    found = rows(table_of(view.VIEW, load(traces / f"torch/{name}.json.gz"), ViewRequest()))
     events = msgspec.json.decode(gzip.decompress((traces / f"torch/{name}.json.gz").read_bytes()))["traceEvents"]
     calls = [event for event in events if event.get("cat") == "cuda_runtime"]
     launches = {event["args"].get("correlation") for event in calls}
@@ -137,7 +140,7 @@ def test_a_real_wait_for_work_without_a_launch_is_no_return(name: str, traces: P
 
 def test_a_step_on_the_host_consists_of_its_operators() -> None:
     only = trace([host("step", "step", 0, 1000, step=1), host("aten::mm", "operator", 100, 700)])
-    found = rows(view.table(only, ViewRequest()))
+    found = rows(table_of(view.VIEW, only, ViewRequest()))
     assert {name: row["time_ns"] for (_, name), row in found.items()} == {"aten::mm": 700, "step": 300}
 
 
@@ -146,10 +149,10 @@ def test_steps_and_ranks_are_kept_apart_on_request() -> None:
         host("step", "step", 0, 1000, step=1), host("step", "step", 1000, 3000, step=2),
         host("aten::mm", "operator", 1500, 2000),
     ])  # fmt: skip
-    table = view.table(two, ViewRequest(by=("step",)))
+    table = table_of(view.VIEW, two, ViewRequest(by=("step",)))
     roots = table[table["depth"] == 0]
     assert dict(zip(roots["step"], roots["time_ns"], strict=True)) == {1: 1000, 2: 3000}
-    chosen = view.table(two, ViewRequest(steps=(2,)))
+    chosen = table_of(view.VIEW, two, ViewRequest(steps=(2,)))
     assert chosen["time_ns"].iloc[0] == 3000
 
 

@@ -24,8 +24,9 @@ from perfkit_core.trace.model.collective import Collective
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clocks, distributed, imbalance, pipeline, point_to_point, stragglers
 from perfkit_core.views.communication.clocks import aligned
-from perfkit_core.views.communication.collectives import table as collectives_table
+from perfkit_core.views.communication.collectives import VIEW as COLLECTIVES
 from perfkit_core.views.communication.instances import DETAILS
+from perfkit_core.views.merging import table_of
 from perfkit_torch import collectives
 from tests.support.recording_scripts import succeed
 
@@ -91,7 +92,7 @@ def test_sizes_and_bandwidths_of_kernels_with_recorded_sizes(traces: Path) -> No
         told = event["args"]
         moved = max(told["In msg nelems"], told["Out msg nelems"]) * size_of[told["dtype"]]
         expected[told["Collective name"], moved].append(event["dur"] * 1e-6)
-    table = collectives_table(load(path), ViewRequest(by=("size",)))
+    table = table_of(COLLECTIVES, load(path), ViewRequest(by=("size",)))
     words = {"all_reduce": "allreduce", "broadcast": "broadcast"}
     found = {(words[row["collective"]], row["size"]): row for row in table.to_dict("records")}
     assert set(found) == set(expected)
@@ -105,7 +106,7 @@ def test_sizes_and_bandwidths_of_kernels_with_recorded_sizes(traces: Path) -> No
 
 def test_the_size_of_an_all_gather_is_what_a_rank_receives(traces: Path) -> None:
     """On eight B200, a message has 8 × 25136 elements of two bytes, and each link transfers seven eighths of it."""
-    table = collectives_table(load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
+    table = table_of(COLLECTIVES, load(traces / "torch" / "b200-eager-rank0of8.json.gz"), ViewRequest(by=("size",)))
     (row,) = table[table["collective"] == "all_gather"].to_dict("records")
     assert row["message_bytes"] == 8 * 25136 * 2
     assert row["total_ns"] == 21953
@@ -126,12 +127,12 @@ def test_waiting_for_the_last_rank(dlrm: tuple[Trace, list[list[dict[str, Any]]]
         waited = [a + b for a, b in zip(waited, waits, strict=True)]
         caused[slowest] += sum(waits)
         last[slowest] += 1
-    table = stragglers.table(trace, EVERYTHING).sort_values("rank")
+    table = table_of(stragglers.VIEW, trace, EVERYTHING).sort_values("rank")
     assert (table["waited_ns"] // 1000).tolist() == waited
     assert (table["caused_wait_ns"] // 1000).tolist() == caused
     assert table["last"].tolist() == last
-    assert stragglers.table(trace, EVERYTHING)["rank"].iloc[0] == 7
-    found = clocks.table(trace, EVERYTHING)
+    assert table_of(stragglers.VIEW, trace, EVERYTHING)["rank"].iloc[0] == 7
+    found = table_of(clocks.VIEW, trace, EVERYTHING)
     assert (found["offset_ns"] // 1000).tolist() == offsets
     assert (found["earliest_ns"] <= 0).all()  # the ranks share one clock, so an offset of 0 is possible
     assert (found["latest_ns"] >= 0).all()
@@ -141,7 +142,7 @@ def test_transfers_agree_between_ranks(dlrm: tuple[Trace, list[list[dict[str, An
     """The time of an all-to-all after the arrival of the last rank equals the duration of that rank's kernel, up to the
     resolution of 1 µs."""
     trace, kernels = dlrm
-    table = collectives_table(trace, ViewRequest(by=("rank", "size")))
+    table = table_of(COLLECTIVES, trace, ViewRequest(by=("rank", "size")))
     first = table[(table["collective"] == "all_to_all") & (table["size"] == 192)].sort_values("rank")
     assert len(first) == 8
     (rank7,) = (event["dur"] for event in kernels[7][1:2])
@@ -163,7 +164,7 @@ def test_alignment_restores_shifted_clocks(dlrm: tuple[Trace, list[list[dict[str
 def test_waits_do_not_count_as_communication(dlrm: tuple[Trace, list[list[dict[str, Any]]]]) -> None:
     """If kernels were recorded, communication consists of the kernels only, without the record_param_comms events."""
     trace, kernels = dlrm
-    table = distributed.table(trace, ViewRequest(by=("rank",)))
+    table = table_of(distributed.VIEW, trace, ViewRequest(by=("rank",)))
     found = table[table["part"] == "communication"].sort_values("rank")["time_ns"].tolist()
     # there is one stream, so nothing overlaps
     assert found == [sum(event["dur"] for event in rank) * 1000 for rank in kernels]
@@ -171,7 +172,7 @@ def test_waits_do_not_count_as_communication(dlrm: tuple[Trace, list[list[dict[s
 
 def test_sampled_ranks_are_not_aligned(traces: Path) -> None:
     """A tool has removed most kernels, so the remaining kernels do not match. The clocks must not be aligned."""
-    found = clocks.table(load([traces / "torch" / f"sampled-rank{i}.json.gz" for i in (0, 1)]), EVERYTHING)
+    found = table_of(clocks.VIEW, load([traces / "torch" / f"sampled-rank{i}.json.gz" for i in (0, 1)]), EVERYTHING)
     assert found["offset_ns"].isna().tolist() == [False, True]
     assert "contradict" in found["note"].iloc[1]
 
@@ -186,7 +187,7 @@ def test_embeddings_of_unequal_size_make_an_all_to_all_uneven(dlrm: tuple[Trace,
         ((output, input_),) = [pair for pair in exchanges if pair[0] != pair[1]]
         received.append(output[0])
         sent.append(input_[0])
-    table = imbalance.table(dlrm[0], EVERYTHING)
+    table = table_of(imbalance.VIEW, dlrm[0], EVERYTHING)
     assert sum(received) == sum(sent)
     assert table["uneven_calls"].tolist() == [1] * 8
     assert table["received_bytes"].tolist() == [4 * each for each in received]
@@ -228,15 +229,15 @@ def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
     jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
     succeed(jobs)
     trace = load(tmp_path / "run")
-    sizes = collectives_table(trace, ViewRequest(by=("size",)))
+    sizes = table_of(COLLECTIVES, trace, ViewRequest(by=("size",)))
     assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
     assert (sizes["group_size"] == 2).all()
-    second = clocks.table(trace, EVERYTHING).iloc[1]
+    second = table_of(clocks.VIEW, trace, EVERYTHING).iloc[1]
     assert second["matched"] == 6
     # Both ranks use the clock of this machine. Each process measures the clock's frequency itself.
     assert second["earliest_ns"] <= 1000
     assert second["latest_ns"] >= -1000
-    found = stragglers.table(trace, EVERYTHING)
+    found = table_of(stragglers.VIEW, trace, EVERYTHING)
     assert found["rank"].tolist() == [1, 0]
     assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
     assert found["waited_ns"].iloc[0] < found["waited_ns"].iloc[1]
@@ -289,7 +290,7 @@ def piped(stages: Path, request: pytest.FixtureRequest) -> Trace:
 @pytest.mark.slow
 def test_messages_of_a_live_pipeline(piped: Trace) -> None:
     """Each microbatch sends its activations and returns their gradients. Rank 0 also sends 7 floats in each step."""
-    table = point_to_point.table(piped, ViewRequest(by=("step",)))
+    table = table_of(point_to_point.VIEW, piped, ViewRequest(by=("step",)))
     columns = ["sender", "receiver", "messages", "message_bytes", "bytes", "unmatched_sends", "unmatched_receives"]
     activations = 16 * 32 * 4
     assert table[columns].values.tolist() == [
@@ -323,7 +324,7 @@ def test_bubbles_of_a_live_pipeline(piped: Trace, stages: Path) -> None:
                 threads = _threads(computing, before, after) - _threads(calls, before, after)
                 bubble += (after - before) * (in_message and not threads)
             expected.append([number, bubble])
-    table = pipeline.table(piped, ViewRequest(by=("step",)))
+    table = table_of(pipeline.VIEW, piped, ViewRequest(by=("step",)))
     assert table[["rank", "bubble_ns"]].values.tolist() == expected
     assert table["stage"].tolist() == [0, 0, 1, 1]
     assert table["sends"].tolist() == [5, 5, 4, 4]
@@ -345,7 +346,7 @@ def _threads(events: list[dict[str, Any]], start: int, end: int) -> set[int]:
 def test_imbalance_of_a_live_job(piped: Trace) -> None:
     """In each of two steps, rank 0 receives 2 + 1 of 17 rows with 8 floats and looks up 2 × 5 tokens. Rank 1 receives
     5 + 9 rows and looks up 2 × 25 tokens."""
-    table = imbalance.table(piped, EVERYTHING)
+    table = table_of(imbalance.VIEW, piped, EVERYTHING)
     assert table["tokens"].tolist() == [20, 100]
     assert table["uneven_calls"].tolist() == [2, 2]
     assert table["received_rows"].tolist() == [6, 28]
@@ -404,7 +405,7 @@ def test_hccl_collectives_are_described_as_those_of_nccl(tmp_path: Path, recorde
         path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
         found = load(path)
         assert set(found.events["op_name"].to_pylist()) == {None, *HOST_SPELLINGS}
-        return collectives_table(found, EVERYTHING).sort_values("collective").to_dict("records")
+        return table_of(COLLECTIVES, found, EVERYTHING).sort_values("collective").to_dict("records")
 
     rows = table("hccl")
     assert str(rows) == str(table("nccl"))

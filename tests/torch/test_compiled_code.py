@@ -21,6 +21,7 @@ from perfkit_core.trace.model.compiled_graph import common_stack
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import compiled
 from perfkit_torch import compile_logs
 from perfkit_torch.compiled_code import GraphTexts, fused_operators
@@ -123,7 +124,7 @@ def test_kernels_on_a_gpu_get_the_layers_of_their_graph() -> None:
     graph = GraphTexts(CODE, "fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea", COMPILED, TRACED).graph()
     found = with_graphs(trace, [graph])
     rows = compiled.table(found, ViewRequest()).set_index("name")
-    by_layer = kernels.table(found, ViewRequest(by=("module",))).set_index("name")
+    by_layer = table_of(kernels.VIEW, found, ViewRequest(by=("module",))).set_index("name")
     assert pd.isna(by_layer.loc[NORM, "module"])
     assert by_layer.loc[GATE, "module"] == "layers/0/mlp"
     assert rows.loc[GATE, "total_device_ns"] == by_layer.loc[GATE, "total_device_ns"]

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 import perfkit.torch
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.flops.registry import read_formulas
-from perfkit_core.views.hardware import model_flops
+from perfkit_core.views.devices import model_flops
 from perfkit_core.views.operators.operator_work import operator_work
 from tests.support.counted_models import COUNTED, Case
 

@@ -15,7 +15,7 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.views.memory import memory, memory_checks, memory_curve, memory_peak, memory_places
+from perfkit_core.views.memory import memory, memory_blocks, memory_pools
 
 EVERYTHING = ViewRequest()
 GPU = ["h100-bert-small", "h100-vit", "h100-qwen05b", "mi300x-bert-small", "mi300x-vit", "mi300x-qwen05b"]
@@ -88,11 +88,11 @@ def test_frees_between_cycles_do_not_raise_the_peak(tmp_path: Path) -> None:
     trace = load(tmp_path)
     recorded = trace.ints("total_bytes", -1)[trace.rows("kind", "memory")]
     assert recorded.max() == (3 << 20) + (512 << 10)  # torch's own total
-    (place,) = memory_places.table(trace, EVERYTHING).to_dict("records")
+    (place,) = memory_pools.places_table(trace, EVERYTHING).to_dict("records")
     assert (place["start_bytes"], place["peak_bytes"], place["end_bytes"]) == (0, 3 << 19, 1 << 20)
-    levels = memory_curve.table(trace, EVERYTHING)["allocated_bytes"].tolist()
+    levels = memory_pools.curve_table(trace, EVERYTHING)["allocated_bytes"].tolist()
     assert levels == [0, 1 << 19, 3 << 19, 3 << 19, 3 << 19, 1 << 20]
-    (row,) = memory_peak.table(trace, EVERYTHING).to_dict("records")
+    (row,) = memory_blocks.peak_table(trace, EVERYTHING).to_dict("records")
     assert (row["name"], row["blocks"], row["bytes"]) == ("aten::empty", 2, 3 << 19)
 
 
@@ -109,10 +109,10 @@ def test_peak_is_that_of_torchs_own_timeline(profiled: Callable[..., Any], tmp_p
         best = max(best, level)
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     trace = load(tmp_path / "trace.json")
-    (row,) = memory_places.table(trace, EVERYTHING).to_dict("records")
+    (row,) = memory_pools.places_table(trace, EVERYTHING).to_dict("records")
     assert (row["allocations"], row["frees"]) == (made, freed)
     assert (row["peak_growth_bytes"], row["growth_bytes"]) == (best, level)
-    alive = memory_peak.table(trace, EVERYTHING)
+    alive = memory_blocks.peak_table(trace, EVERYTHING)
     assert alive["bytes"][alive["blocks"].notna()].sum() == best
     assert made > 100
 
@@ -144,7 +144,7 @@ def test_a_real_gpu_recording_equals_a_replay_of_its_events(traces: Path, name: 
         if event["Total Allocated"] > best:
             best, alive = event["Total Allocated"], (len(live), sum(live.values()))
     trace = load(path)
-    (row,) = memory_places.table(trace, ViewRequest(device="cuda")).to_dict("records")
+    (row,) = memory_pools.places_table(trace, ViewRequest(device="cuda")).to_dict("records")
     assert row["allocations"] == sum(event["Bytes"] > 0 for event in events)
     assert row["frees"] == sum(event["Bytes"] < 0 for event in events)
     assert (row["start_bytes"], row["peak_bytes"], row["end_bytes"]) == (start, best, events[-1]["Total Allocated"])
@@ -152,16 +152,16 @@ def test_a_real_gpu_recording_equals_a_replay_of_its_events(traces: Path, name: 
     at_peak = max(events, key=lambda event: event["Total Allocated"])  # the first of equal levels
     assert row["fragmentation_bytes"] == at_peak["Total Reserved"] - best
     assert row["fragmentation_ratio"] == pytest.approx(1 - best / at_peak["Total Reserved"])
-    table = memory_peak.table(trace, ViewRequest(device="cuda"))
+    table = memory_blocks.peak_table(trace, ViewRequest(device="cuda"))
     table = table[table["device"] == "cuda:0"].set_index("name")
     known = table[table["blocks"].notna()]
     assert (known["blocks"].sum(), known["bytes"].sum()) == alive
     assert table.loc["(allocated before the recording)", "bytes"] == best - alive[1]
-    levels = memory_curve.table(trace, EVERYTHING)
+    levels = memory_pools.curve_table(trace, EVERYTHING)
     levels = levels[levels["device"] == "cuda:0"][1:]
     assert levels["allocated_bytes"].tolist() == [event["Total Allocated"] for event in events]
     assert levels["reserved_bytes"].tolist() == [event["Total Reserved"] for event in events]
-    assert memory_checks.table(trace, EVERYTHING)["unexplained_changes"].tolist() == [0] * trace_devices(path)
+    assert memory_pools.checks_table(trace, EVERYTHING)["unexplained_changes"].tolist() == [0] * trace_devices(path)
 
 
 def trace_devices(path: Path) -> int:
@@ -173,7 +173,7 @@ def test_an_older_recording_without_totals_and_addresses(traces: Path) -> None:
     path = traces / "torch" / "pairs" / "resnet50-workers0.json.gz"
     sizes = [int(event["args"]["Bytes"]) for event in recorded(path) if not host_device(event)]
     trace = load(path)
-    (row,) = memory_places.table(trace, ViewRequest(device="cuda")).to_dict("records")
+    (row,) = memory_pools.places_table(trace, ViewRequest(device="cuda")).to_dict("records")
     level = highest = 0
     for size in sizes:
         level += size
@@ -181,7 +181,7 @@ def test_an_older_recording_without_totals_and_addresses(traces: Path) -> None:
     assert (row["growth_bytes"], row["peak_growth_bytes"]) == (level, highest)
     assert pd.isna(row["start_bytes"])
     assert pd.isna(row["peak_bytes"])
-    assert memory_peak.table(trace, EVERYTHING).empty
+    assert memory_blocks.peak_table(trace, EVERYTHING).empty
     table = memory.table(trace, ViewRequest(device="cuda"))
     assert table["allocated_bytes"].sum() == sum(size for size in sizes if size > 0)
     assert table["freed_bytes"].sum() == -sum(size for size in sizes if size < 0)

@@ -20,7 +20,8 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 from perfkit_core.plugins.contracts import ViewRequest  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.model.trace import Trace  # noqa: E402
-from perfkit_core.views.devices import device, memcpy  # noqa: E402
+from perfkit_core.views.devices import device, kernels  # noqa: E402
+from perfkit_core.views.merging import table_of  # noqa: E402
 from perfkit_core.views.operators import annotations as user_annotations  # noqa: E402
 from perfkit_core.views.operators import operators  # noqa: E402
 from perfkit_core.views.steps import overview, step_phases, steps  # noqa: E402
@@ -249,7 +250,7 @@ def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: 
     for event in lists[0]:
         span = (round(event.time_range.start * 1000), round(event.time_range.end * 1000))
         ranges.setdefault(_native_kind(event), []).append(span)
-    table = overview.table(trace, ViewRequest()).set_index("kind")
+    table = table_of(overview.VIEW, trace, ViewRequest()).set_index("kind")
     calls = {kind: len(spans) + again * (kind == "operator") for kind, spans in ranges.items()}
     assert table["calls"].to_dict() == calls
     assert again > 0
@@ -261,7 +262,7 @@ def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: 
     assert phases.loc["optimizer", "calls"] == updates == 2, "zero_grad is no update"
     assert phases.loc["optimizer", "total_cpu_ns"] == sum(b - a for a, b in inside)
     assert phases.loc["step", "total_cpu_ns"] == sum(b - a for a, b in ranges["step"])
-    assert memcpy.table(trace, ViewRequest()).empty
+    assert table_of(kernels.MEMCPY_VIEW, trace, ViewRequest()).empty
     assert device.table(trace, ViewRequest()).empty
     print(f"{model}, overview and model: {2 * len(ranges) + 3} numbers equal")
 
@@ -279,7 +280,7 @@ def _native_kind(event: Any) -> str:
 
 def test_steps_equal_the_native_step_rows(tmp_path: Path) -> None:
     (trace,), (averages,) = record("mlp", {}, tmp_path)
-    table = steps.table(trace, ViewRequest())
+    table = table_of(steps.VIEW, trace, ViewRequest())
     row = native(averages).set_index("name").loc["ProfilerStep*"]
     assert list(table["step"]) == [2, 3]
     assert table["dur_ns"].sum() == row["total_cpu_ns"]

@@ -8,14 +8,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from perfkit_core import load
 from perfkit_core.api import summarize
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Grouped, Listed, Merged, View, ViewRequest
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.reduce import split
 from perfkit_core.trace.model.columns import DEVICE, Average, Share
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views import VIEWS
-from perfkit_core.views.merging import reduction
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
+from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
 
@@ -35,7 +38,7 @@ def traces() -> list[Trace]:
 
 def requests(view: View) -> Iterator[ViewRequest]:
     for by in ((), *((grouping,) for grouping in view.groupings), view.groupings[-2:]):
-        for native in (False, True) if view.native else (False,):
+        for native in (False, True) if view.computed.native else (False,):
             yield ViewRequest(by=by, native=native)
 
 
@@ -43,7 +46,7 @@ def tables(view: View) -> Iterator[pd.DataFrame]:
     how = reduction(view)
     for found in traces():
         for request in requests(view):
-            yield view.table(found, request)
+            yield table_of(view, found, request)
             yield how.merge([how.reduce(one, request) for one in split(found)], request)
 
 
@@ -58,7 +61,8 @@ def is_of_unit(column: pd.Series[Any], unit: str) -> bool:
 def test_every_column_of_a_view_is_declared_with_its_unit(view: View) -> None:
     declared = {known.name: known for known in view.columns}
     assert len(declared) == len(view.columns)
-    listed_by = {"rank"} if view.reduction is None or getattr(view.reduction, "together_only", False) else set()
+    how = view.computed
+    listed_by = {"rank"} if isinstance(how, Listed) or getattr(how, "together_only", False) else set()
     for table in tables(view):
         assert set(map(str, table.columns)) <= {*declared, *listed_by}
         for name in set(map(str, table.columns)) & set(declared):
@@ -68,6 +72,23 @@ def test_every_column_of_a_view_is_declared_with_its_unit(view: View) -> None:
                 assert known.unit == "count" or name == known.unit or name.endswith(f"_{known.unit}")
 
 
+RECORDINGS = ("torch-mlp.json.gz", "paddle-mlp.pb", "gpu/collectives/run", "gpu/memory-growth/run")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_no_view_of_a_recording_has_an_undeclared_column(name: str) -> None:
+    recorded = load(DATA / name)
+    for view in get_plugins().views().values():
+        declared = {column.name for column in view.columns}
+        last = (view.groupings[-1],) if view.groupings else ()
+        for request in (ViewRequest(by=last), ViewRequest(native=view.computed.native)):
+            functions = reduction(view)
+            undeclared = set(functions.table(recorded, request)) - declared
+            merged = functions.merge([functions.reduce(recorded, request)], request)
+            undeclared |= set(merged) - declared - {"rank"}
+            assert not undeclared, (view.name, request)
+
+
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_declarations_name_columns_that_are_there(view: View) -> None:
     names = {known.name for known in view.columns}
@@ -75,8 +96,8 @@ def test_declarations_name_columns_that_are_there(view: View) -> None:
         others = {known.own} - {""}
         if isinstance(known.merge, Average):
             others.add(known.merge.of)
-        if isinstance(known.merge, Share) and isinstance(view.reduction, MergedRows):
-            more = {extra.name for extra in view.reduction.columns}
+        if isinstance(known.merge, Share) and isinstance(view.computed, (Grouped, Merged)):
+            more = {extra.name for extra in view.computed.columns}
             others |= {part for part in (known.merge.part, known.merge.of, known.merge.column) if part} - more
         assert others <= names, known.name
         assert set(known.by) <= set(view.groupings), known.name
@@ -107,7 +128,7 @@ def test_device_columns_are_null_only_without_a_device(view: View) -> None:
     rows = with_work[with_work["calls"].notna()] if "calls" in with_work else with_work
     if view.name not in ("device", "distributed"):  # these have rows of the host
         assert on_device(view, rows).notna().all(axis=None)
-    if view.native:
+    if view.computed.native:
         native = summarize(trace(events), view.name, native=True)
         native = native[native["calls"].notna()] if "calls" in native else native
         zeros = on_device(view, native).drop(columns="self_device_ratio", errors="ignore")  # torch prints NaN

@@ -10,6 +10,7 @@ from perfkit_core import summarize
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from tests.support import extreme
 
 MADE = {
@@ -27,7 +28,7 @@ MADE = {
 def test_every_view_answers(name: str) -> None:
     trace = MADE[name]()
     for view in get_plugins().views().values():
-        view.table(trace, ViewRequest())
+        table_of(view, trace, ViewRequest())
 
 
 def test_events_of_one_instant_all_count() -> None:

@@ -22,6 +22,7 @@ from perfkit_core.trace.model.meta import Device
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import VIEWS
 from perfkit_core.views.fluid_overhead import OVERHEAD
+from perfkit_core.views.merging import table_of
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.group == "fluid"}
@@ -53,7 +54,7 @@ def small() -> Trace:
 
 
 def table(found: Trace, view: str, **request: Any) -> pd.DataFrame:
-    return VIEW[f"fluid_{view}"].table(found, ViewRequest(**request))
+    return table_of(VIEW[f"fluid_{view}"], found, ViewRequest(**request))
 
 
 def rows(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from perfkit_core.ranks.reduce import split
 from perfkit_core.readers.load import load_one
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
-from perfkit_core.views.merging import reduction
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
@@ -106,7 +106,7 @@ def test_trees_merge_by_their_paths() -> None:
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
 def test_one_rank_merged_alone_is_its_own_table(view: View, two: list[Trace]) -> None:
     for request in _requests(view):
-        alone = view.table(two[1], request)
+        alone = table_of(view, two[1], request)
         how = reduction(view)
         found = how.merge([how.reduce(two[1], request)], request)
         same(found.drop(columns="rank") if "rank" in found and "rank" not in alone else found, alone)
@@ -127,9 +127,9 @@ def test_merged_ranks_are_the_table_of_one_trace_of_all(view: View, real: list[T
         found = reduction(view).merge([reduction(view).reduce(one, request) for one in real], request)
         # in the joined trace, native events of two ranks at the same instant are one call
         if view.name == "overview" and request.native:
-            found, whole_table = found.drop(columns="calls"), view.table(whole, request).drop(columns="calls")
+            found, whole_table = found.drop(columns="calls"), table_of(view, whole, request).drop(columns="calls")
         else:
-            whole_table = view.table(whole, request)
+            whole_table = table_of(view, whole, request)
         if view.name == "fluid_events":  # two copy kinds have the same label, so merging by paths makes them one row
             found, whole_table = (_of_top(each) for each in (found, whole_table))
         same(found, whole_table)
@@ -148,7 +148,7 @@ def test_views_without_a_table_of_all_are_listed_by_rank(name: str, real: list[T
     found = merged(VIEW[name], real[:2], by=by)
     assert next(iter(found.columns)) == "rank"
     for rank in (0, 1):
-        own = VIEW[name].table(real[rank], ViewRequest(by=by))
+        own = table_of(VIEW[name], real[rank], ViewRequest(by=by))
         same(found[found["rank"] == rank].drop(columns="rank"), own)
 
 
@@ -159,7 +159,7 @@ def test_a_trace_of_several_ranks_splits_into_its_parts(real: list[Trace]) -> No
 
 
 def _requests(view: View) -> list[ViewRequest]:
-    native = [ViewRequest(native=True)] if view.native else []
+    native = [ViewRequest(native=True)] if view.computed.native else []
     return [ViewRequest(), *native, *(ViewRequest(by=(name,)) for name in view.groupings if name in _GROUPINGS)]
 
 

@@ -19,7 +19,7 @@ from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
-from perfkit_core.views.merging import reduction
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 
 VIEW = {view.name: view for view in VIEWS}
@@ -59,7 +59,7 @@ def small() -> Trace:
 
 
 def table(found: Trace, view: str, **request: Any) -> pd.DataFrame:
-    return VIEW[view].table(found, ViewRequest(**request))
+    return table_of(VIEW[view], found, ViewRequest(**request))
 
 
 def by_name(found: Trace, view: str, columns: str, key: str = "name", **request: Any) -> dict[Any, tuple[Any, ...]]:
@@ -378,7 +378,7 @@ def test_order_and_repetition_do_not_change_a_table(small: Trace) -> None:
     """A trace with rows in another order gives the same tables."""
     again = trace(list(reversed(ROWS)), names={"mm": "matmul", "mm_bwd": "matmul_grad", "add": "add"}.get)
     for view in VIEWS:
-        left, right = (view.table(found, ViewRequest()) for found in (small, again))
+        left, right = (table_of(view, found, ViewRequest()) for found in (small, again))
         left, right = (frame.map(_plain_cell) for frame in (left, right))
         keys = list(left.columns)
         pd.testing.assert_frame_equal(*(frame.sort_values(keys, ignore_index=True) for frame in (left, right)))

@@ -21,7 +21,7 @@ from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.ranks import plan, profile
 from perfkit_core.trace.model.cache import once
-from perfkit_core.trace.model.columns import DEVICE, Column, keys
+from perfkit_core.trace.model.columns import DEVICE, OP_NAME, Column, keys
 from perfkit_core.trace.model.schema import MEMORY
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.memory.memory import IN_STEP, OUTSIDE
@@ -58,12 +58,14 @@ class Number:
     @property
     def of_capture(self) -> bool:
         """Whether the number has one value per capture, not per step."""
-        return self.view.of_capture is not None or self.declared.of_capture
+        return self.view.computed.of_capture is not None or self.declared.over == "capture"
 
     @property
     def none_is_zero(self) -> bool:
         """Whether a missing row means 0, as for a total. Otherwise it means an unknown value, as for an average."""
-        return self.declared.sums or bool(self.row is not None and self.view.of_capture and self.declared.exact)
+        return self.declared.sums or bool(
+            self.row is not None and self.view.computed.of_capture and self.declared.exact
+        )
 
     def on_device(self, rows: pd.DataFrame) -> bool:
         """Return whether the number measures only device work. ``rows`` are the rows that the number selects."""
@@ -71,7 +73,7 @@ class Number:
         if measured_on or not len(rows):
             return measured_on == DEVICE
         columns = (self.view.column(str(name)) for name in rows)
-        return any(column.device_values and rows[column.name].isin(column.device_values).all() for column in columns)
+        return any(rows[column.name].isin(column.place).all() for column in columns if isinstance(column.place, tuple))
 
 
 def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
@@ -80,7 +82,8 @@ def samples(captures: Sequence[Ranks], number: Number) -> list[FloatArray]:
     view lacks the column of ``number``, or if ``number`` selects several rows whose values cannot be summed."""
     arrays = []
     for ranks in captures:
-        requests, recorded = [ViewRequest()], number.view.of_capture is None or any(map(number.view.of_capture, ranks))
+        holds = number.view.computed.of_capture
+        requests, recorded = [ViewRequest()], holds is None or any(map(holds, ranks))
         steps = np.unique(np.concatenate([step_numbers(trace) for trace in ranks]))
         if not number.of_capture and len(steps):
             spread = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).round().astype(int))
@@ -101,7 +104,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
     if len(matching):
         return matching
     every = concat(tables)
-    guarded = number.view.of_capture is not None and number.none_is_zero and "name" in every.columns
+    guarded = number.view.computed.of_capture is not None and number.none_is_zero and "name" in every.columns
     if guarded:  # The name of a recorded event is valid, even if the view has no row for it.
         names = {IN_STEP, OUTSIDE}
         for trace in (trace for ranks in captures for trace in ranks):
@@ -113,7 +116,7 @@ def rows(captures: Sequence[Ranks], number: Number) -> pd.DataFrame:
             return matching
     labels = [
         ", ".join(str(value) for value in row if value is not None and not pd.isna(value))
-        for row in every[keys(number.view.columns, every)].itertuples(index=False)
+        for row in every[keys((*number.view.columns, OP_NAME), every)].itertuples(index=False)
     ]
     labels = list(dict.fromkeys(labels))
     more = f" and {len(labels) - _LISTED_ROWS} more" if labels[_LISTED_ROWS:] else ""
@@ -166,7 +169,7 @@ def _value(table: pd.DataFrame, number: Number) -> float | None:
 def _matching(table: pd.DataFrame, number: Number, row: str) -> pd.DataFrame:
     """Return the rows in which a key column has the value ``row``. If there are none, split ``row``
     at its commas: "matmul, forward" selects the rows with "matmul" in one key column and "forward" in another."""
-    names = [*keys(number.view.columns, table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
+    names = [*keys((*number.view.columns, OP_NAME), table), *([_CANONICAL] if _CANONICAL in table.columns else [])]
     texts = table[names].astype(object).where(table[names].notna(), "").astype(str)
     exact = (texts == row).any(axis=1)
     if exact.any():

@@ -131,6 +131,6 @@ def differences(section: Section, name: str, path: Path) -> Table | None:
     table["difference_calls"] = table["other_calls"] - table["base_calls"]
     table = table[table["difference_calls"] != 0]
     order = table["difference_calls"].abs().sort_values(ascending=False, kind="stable").index
-    declared = (*COLUMNS, columns.count("difference_calls", "Difference", quantity="", compared=True))
+    declared = (*COLUMNS, columns.count("difference_calls", "Difference", quantity=""))
     title = f"Calls that differ from the baseline ({baseline.recorded_with}, {section.device_kinds})"
     return Table("operators", title, table.loc[order].reset_index(drop=True), limit=_ROWS, columns=declared)

@@ -18,8 +18,9 @@ from perfkit_core.plugins.manager import chosen_framework, get_plugins
 from perfkit_core.trace.model.schema import DEVICE_WORK, MEMCPY, SYNC
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import user_code
-from perfkit_core.views.devices import kernels, memcpy
-from perfkit_core.views.memory import memory_places
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.memory import memory_pools
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import operators
 from perfkit_core.views.select import step_numbers
 from perfkit_core.views.steps import overview
@@ -61,11 +62,11 @@ class Section:
 
     @functools.cached_property
     def operators(self) -> dict[str, int]:
-        return _calls(operators.table(self.trace, self._request))
+        return _calls(table_of(operators.VIEW, self.trace, self._request))
 
     @functools.cached_property
     def kernels(self) -> dict[str, int]:
-        return _calls(kernels.table(self.trace, self._request))
+        return _calls(table_of(kernels.VIEW, self.trace, self._request))
 
     @property
     def _request(self) -> ViewRequest:
@@ -75,13 +76,13 @@ class Section:
     def counts(self) -> Mapping[str, int | None]:
         trace, request = self.trace, self._request
         on_device = bool(trace.meta.devices) or bool(trace.rows("kind", *DEVICE_WORK).any())
-        copies, kinds = memcpy.table(trace, request), overview.table(trace, request)
+        copies, kinds = (table_of(view, trace, request) for view in (kernels.MEMCPY_VIEW, overview.VIEW))
         work = {
             "kernels": sum(self.kernels.values()),
             "copies": int(copies.loc[copies["kind"] == MEMCPY, "calls"].sum()),
             "syncs": int(kinds.loc[(kinds["kind"] == SYNC) & (kinds["place"] == "host"), "calls"].sum()),
         }
-        peak = memory_places.table(trace, request)["peak_growth_bytes"].max()
+        peak = memory_pools.places_table(trace, request)["peak_growth_bytes"].max()
         device_counts = {name: count if on_device else None for name, count in work.items()}
         peak_bytes = (0 if pd.isna(peak) else int(peak)) if self._memory else None
         return {"operators": sum(self.operators.values()), **device_counts, "peak_bytes": peak_bytes}

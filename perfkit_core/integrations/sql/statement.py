@@ -128,4 +128,4 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 def _undeclared(name: str) -> Column:
     """Return the declaration of a column that no table has. Expressions keep their text as heading, without a unit."""
-    return columns.named(name) if name.isidentifier() else Column(name, name, kind=columns.KEY, proper=True)
+    return columns.column((), name) if name.isidentifier() else Column(name, name, kind=columns.KEY, heading="proper")

@@ -35,7 +35,12 @@ MAIN: Final = (EVENTS, "steps", "operators", "kernels", "memory", ADVICE)
 """The tables whose columns are documented. Every other view is a table, too."""
 RANK: Final = "rank"
 """Grouping of all views that have it, so that their tables have a column of this name."""
-_ROW: Final = columns.key("row", "Row", description="row number, to which parent and launched_by refer")
+_ROW: Final = columns.key("row", "Row", "row number, to which parent and launched_by refer")
+
+_OF_EVENTS: Final = (
+    columns.NAME, columns.KIND, columns.CATEGORY, columns.START, columns.TID, columns.DEVICE_NAME, columns.STREAM,
+    columns.STEP, columns.PHASE, columns.MODULE, columns.SHAPES, columns.OP_NAME,
+)  # fmt: skip
 
 
 def table_names() -> tuple[str, ...]:
@@ -45,7 +50,9 @@ def table_names() -> tuple[str, ...]:
 def declarations(table: str) -> tuple[Column, ...]:
     """Return the declarations of the columns of a table, in the order of its columns."""
     if table == EVENTS:
-        return (_ROW, *(replace(columns.named(column.name), description=column.meaning) for column in schema.COLUMNS))
+        declared = (columns.column(_OF_EVENTS, column.name) for column in schema.COLUMNS)
+        meanings = {column.name: column.meaning for column in schema.COLUMNS}
+        return (_ROW, *(replace(column, description=meanings[column.name]) for column in declared))
     if table == ADVICE:
         return tuple(columns.column(advice.COLUMNS, str(name)) for name in advice.table(()).columns)
     return tuple(column for column in get_plugins().views()[table].columns if not column.by or RANK in column.by)

@@ -40,7 +40,7 @@ _TIMES_AND_COUNTS: Final = ("ns", "ratio", "count", "")
 
 def heading(column: Column) -> str:
     """Return the heading of a column, which does not contain the unit."""
-    return column.title if column.proper else say(column.title)
+    return column.title if column.heading == "proper" else say(column.title)
 
 
 def without_units(columns: Sequence[Column], other_columns: Iterable[Column]) -> list[str]:
@@ -63,10 +63,10 @@ def without_units(columns: Sequence[Column], other_columns: Iterable[Column]) ->
         elif not unique:
             counted = declared.unit in _SORTS
             headings.append(say("{column} ({what})", column=text, what=say(_SORTS[declared.unit])) if counted else text)
-        elif declared.unit != "bytes" or not declared.noun:
+        elif declared.unit != "bytes" or declared.heading in ("complete", "proper"):
             headings.append(text)
         else:
-            template = mark("{column} size") if declared.noun == "size" else mark("{column} memory")
+            template = mark("{column} size") if declared.heading == "size" else mark("{column} memory")
             headings.append(say(template, column=text))
     return list(dict.fromkeys(headings))
 
@@ -155,7 +155,7 @@ def _formats(columns: Sequence[tuple[Column, units.Values]], fixed: str | None) 
     values_of_group: dict[object, list[Any]] = {}
     groups: dict[str, object] = {}
     for shown, values_of in columns:
-        alike = shown.proper or shown.compared
+        alike = shown.heading == "proper" or shown.compared
         groups[shown.name] = (unit_of.get(shown.name), quantity(shown)) if alike else shown.name
         values_of_group.setdefault(groups[shown.name], []).extend(values_of)
     forms = {}

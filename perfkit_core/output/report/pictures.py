@@ -12,15 +12,16 @@ import pandas as pd
 from perfkit_core.base.language.messages import Text, english, mark, message, render, say, worded
 from perfkit_core.output.report.headline import stragglers
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.model.columns import POSITION, Column, by_name, size
+from perfkit_core.trace.model.columns import by_name, position, size
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.memory import categories, memory_curve
 from perfkit_core.views.memory import events as memory
+from perfkit_core.views.memory import memory_categories, memory_pools
 from perfkit_core.views.select import since_first_event
 from perfkit_core.views.steps import partition
 from perfkit_core.views.tables import rounded_division
 
+_TIME: Final = position("time_ns", "Time")
 STRETCHES: Final = 400
 """Number of time intervals in the curve of memory over time."""
 
@@ -32,11 +33,11 @@ def memory_section(trace: Trace) -> Section:
     - one column per device and rank: highest number of allocated bytes in the interval, so that no peak is lost. If
       allocated bytes were not recorded, the column has the growth since the first memory event instead.
     """
-    table = memory_curve.table(trace, ViewRequest())
+    table = memory_pools.curve_table(trace, ViewRequest())
     last = int(table["time_ns"].max()) if len(table) else 0
     ends = np.linspace(0, last, STRETCHES + 1)[1:].round().astype(np.int64)
     several = table["rank"].nunique() > 1
-    levels, columns = {"time_ns": ends}, [Column("time_ns", "Time", "ns", POSITION)]
+    levels, columns = {"time_ns": ends}, [_TIME]
     for (rank, device), events in table.groupby(["rank", "device"], sort=False, dropna=False, observed=True):
         if events["growth_bytes"].isna().any():  # there is no history, only the level at the end
             continue
@@ -51,7 +52,7 @@ def memory_section(trace: Trace) -> Section:
         highest = level[np.maximum(np.searchsorted(time, begins, side="right") - 1, 0)]
         np.maximum.at(highest, np.minimum(np.searchsorted(ends, time), STRETCHES - 1), level)
         levels[name] = highest
-        columns.append(size(name, render(title), quantity="level", proper=True))
+        columns.append(size(name, render(title), quantity="level", heading="proper"))
     curve = pd.DataFrame(levels) if levels.keys() - {"time_ns"} else pd.DataFrame(columns=["time_ns"])
     note = say(
         "The highest level in each of {count} time intervals. perfkit summary --view memory_curve lists every event.",
@@ -72,7 +73,7 @@ def category_section(trace: Trace) -> Section:
     title, empty = say("Memory over time by category"), memory.explain_no_blocks(trace)
     if not memory.has_peak(trace):
         return Section("memory_category_curve", title, pd.DataFrame(columns=["time_ns"]), empty=empty)
-    events, level = memory.memory_events(trace), categories.levels(trace)
+    events, level = memory.memory_events(trace), memory_categories.levels(trace)
     position, _ = memory.peaks(trace, ViewRequest())
     pool = int(level.at(events, np.arange(len(position)), position).sum(axis=1).argmax())
     first, stop = np.searchsorted(events.pool, [pool, pool + 1])
@@ -85,12 +86,12 @@ def category_section(trace: Trace) -> Section:
     bounds = zip(begins, np.maximum(np.searchsorted(time, ends, side="right"), begins + 1), strict=True)
     total = levels.sum(axis=1)
     highest = levels[[begin + int(total[begin:end].argmax()) for begin, end in bounds]]
-    columns, table = [Column("time_ns", "Time", "ns", POSITION)], {"time_ns": ends}
+    columns, table = [_TIME], {"time_ns": ends}
     for number in np.flatnonzero(highest.any(axis=0)).tolist():
-        category = categories.CATEGORIES[number]
+        category = memory_categories.CATEGORIES[number]
         name = f"{category}_bytes"
         table[name] = highest[:, number]
-        columns.append(size(name, worded(category, categories.COLUMN), quantity="level", proper=True))
+        columns.append(size(name, worded(category, memory_categories.COLUMN), quantity="level", heading="proper"))
     pool_row = memory.pool_table(trace, events, np.array([pool]), {}).iloc[0]
     device = pool_row["device"]
     if len(events.pool_rank) > 1 and pd.notna(pool_row["rank"]):

@@ -29,10 +29,10 @@ from perfkit_core.views.tables import rounded_division
 
 
 def per_step(table: pd.DataFrame, view: View, steps: int) -> pd.DataFrame:
-    """Return the table of an average step. The columns that ``view.per_step`` lists are divided by the number of steps.
+    """Return the table of an average step. The columns that are sums over the steps are divided by the number of steps.
     Times, sizes and FLOPs are rounded to integers. Counts are not rounded."""
     result = table.copy()
-    for name in view.per_step:
+    for name in (column.name for column in view.columns if column.per_step):
         if name not in result.columns:
             continue
         if view.column(name).unit in ("ns", "bytes", "flops"):
@@ -218,6 +218,6 @@ def read_from(report: Report, paths: Sequence[str | Path]) -> Report:
 
 def check_average(views: Sequence[View]) -> None:
     """Raise UsageError if a view cannot be averaged over steps. Averages and totals must not be mixed."""
-    without = [view.name for view in views if not view.per_step]
+    without = [view.name for view in views if not any(column.per_step for column in view.columns)]
     if without:
         raise UsageError(f"--average does not support {', '.join(without)}", "omit --average for these views")

@@ -25,7 +25,7 @@ _TIMELINE_COLUMNS: Final = (
     key("group", "Group"),
     key("row", "Row"),
     count("events", "Events"),
-    duration("covered_ns", "Covered", description="time during which at least one event runs"),
+    duration("covered_ns", "Covered", "time during which at least one event runs"),
 )
 
 

@@ -1,7 +1,6 @@
 """Declarations of the columns of tables: heading, unit, meaning, and the rule that merges a column over ranks.
 
-Each view declares its columns as data. If a plugin's view does not declare a column, :func:`named` makes a declaration
-from the name.
+Each view declares its columns as data. A column without a declaration is a text key or a number (:func:`column`).
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import pandas as pd
 
@@ -17,7 +16,6 @@ from perfkit_core.trace.model.schema import DEVICE_WORK
 
 Unit = Literal["ns", "bytes", "bytes_per_s", "ratio", "flops", "count", "tflop_per_s", "gb_per_s", ""]
 Kind = Literal["key", "description", "text", "measure", "position"]
-Place = Literal["host", "device", ""]
 
 KEY: Final = "key"
 DESCRIPTION: Final = "description"
@@ -33,6 +31,7 @@ DEVICE: Final = "device"
 ADDRESS: Final = "address"  # thing of a column of addresses, relative to the page; pages show them as links
 CHANGE: Final = "change"  # quantity of relative changes, which are no shares of a whole
 
+_Values = TypeVar("_Values")
 Rule = Literal["apart", "sum", "min", "max", "first"]
 APART: Final = "apart"
 """Rows with different values stay separate."""
@@ -76,66 +75,80 @@ class Share:
 class Column:
     """One column of a table.
 
-    - ``title``: the English heading, without the unit.
-    - ``proper``: the heading is a proper name and is not translated.
+    What it says:
+
+    - ``title``: the English heading, without the unit. ``description`` explains it.
+    - ``unit``: the unit of the values, with which the name ends.
+    - ``thing``: the kind of thing that the values name: "operator", "kernel", "module", "code", "step", "advice" or
+      "path" (parts of the critical path). The first table of a page with such a column has a row for each thing of this
+      kind. Pages link the names of things.
+    - ``place``: where the measured work runs: HOST, DEVICE, or "" for either. Of a column of words, the values with
+      which a row contains only device work.
+
+    Which rows it is part of, and how its values are put together:
+
+    - ``kind``: whether the column identifies rows, describes them, or measures something.
+    - ``by``: the groupings that add the column. If it is empty, the column is always present.
     - ``merge``: the rule that merges values over ranks. By default keys and descriptions identify rows, and measures
       are summed.
-    - ``exact``: values are the same in every run of a program.
-    - ``per_step``: values are sums over the chosen steps. A per-step table divides them by the number of steps.
-    - ``adds_up``: the values of several rows may be summed. This also holds for all columns with ``per_step``.
-    - ``of_capture``: values are extremes over the complete capture.
-    - ``place``: where the measured work runs: HOST, DEVICE, or "" for either.
+    - ``over``: what a value is taken over. "steps": it is a sum over the chosen steps, which a per-step table divides
+      by the number of steps; values of several rows may be summed. "rows": values of several rows may be summed.
+      "capture": it is an extreme over the complete capture. "": none of these.
     - ``own``: if values include child rows or nested events, the column that excludes these, such as "self_cpu_ns".
-    - ``by``: the groupings that add the column. If it is empty, the column is always present.
+    - ``exact``: values are the same in every run of a program.
+
+    How it is written:
+
     - ``words``: values are words or sentences of perfkit, which are translated. A tuple lists the translated values.
       "ids" are shown as words, too: ``exposed_copy`` as "Exposed copy".
-    - ``device_values``: if the column has one of these values in a row, the row contains only device work.
-    - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name.
-    - ``compared``: values belong to a comparison of runs, such as base, other and difference. Compared columns of one
-      quantity are shown with the same number of decimals.
-    - ``thing``: the kind of thing that the values name: "operator", "kernel", "module", "code", "step", "advice" or
-      "path" (parts of the critical path). The
-      first table of a page with such a column has a row for each thing of this kind. Pages link the names of things.
-    - ``noun``: "size" or "memory". Sentences add this noun to the title of a column of bytes: "Peak memory". If it is
-      "", the title already has a noun.
+    - ``heading``: sentences add the noun "memory" to the title of a column of bytes ("Peak memory"), or the noun
+      "size". The heading is "complete" if the title already has a noun, and "proper" if it is a proper name, which is
+      not translated either.
+    - ``quantity``: columns with the same quantity are shown in the same unit. By default it follows from the name. If
+      it is declared, the columns are compared, such as base, other and difference: they also have the same number of
+      decimals.
     """
 
     name: str
     title: str
+    description: str = ""
     unit: Unit = ""
     kind: Kind = MEASURE
     merge: Rule | Average | Share | Literal[""] = ""
-    exact: bool = False
-    per_step: bool = False
-    adds_up: bool = False
-    of_capture: bool = False
-    place: Place = ""
+    over: Literal["steps", "rows", "capture", ""] = ""
+    place: Literal["host", "device", ""] | tuple[str, ...] = ""
     own: str = ""
+    exact: bool = False
     by: tuple[str, ...] = ()
-    words: bool | tuple[str, ...] | Literal["ids", "sentences"] = False
-    device_values: tuple[str, ...] = ()
-    quantity: str | None = None
-    compared: bool = False
-    noun: Literal["memory", "size", ""] = "memory"
-    proper: bool = False
-    description: str = ""
     thing: str = ""
+    words: bool | tuple[str, ...] | Literal["ids", "sentences"] = False
+    heading: Literal["memory", "size", "complete", "proper"] = "memory"
+    quantity: str | None = None
+
+    @property
+    def per_step(self) -> bool:
+        return self.over == "steps"
 
     @property
     def sums(self) -> bool:
-        return self.per_step or self.adds_up
+        return self.over in ("steps", "rows")
+
+    @property
+    def compared(self) -> bool:
+        return self.quantity not in (None, CHANGE)
 
     @property
     def rule(self) -> Rule | Average | Share:
         return self.merge or (SUM if self.kind == MEASURE else APART)
 
 
-# Short forms of Column, as in ``duration("dur_ns", "Duration")``. ``exact``: these values are equal in every run.
+# Short forms of Column, as in ``duration("dur_ns", "Duration", "what it means")``. Exact values are equal in every run.
 duration: Final = partial(Column, unit="ns")
 size: Final = partial(Column, unit="bytes", exact=True)
 rate: Final = partial(Column, unit="bytes_per_s")
 operations: Final = partial(Column, unit="flops", exact=True)
 count: Final = partial(Column, unit="count")
+position: Final = partial(Column, unit="ns", kind=POSITION)
 key: Final = partial(Column, kind=KEY)
 description: Final = partial(Column, kind=DESCRIPTION)
 text: Final = partial(Column, kind=TEXT)
@@ -143,22 +156,27 @@ words: Final = partial(Column, kind=KEY, words=True)
 
 
 def share(name: str, title: str, merge: Share | Literal[""] = "", **how: Any) -> Column:
-    return Column(name, title, "ratio", merge=merge, **how)
+    return Column(name, title, unit="ratio", merge=merge, **how)
 
 
-def statistics(what: str, title: str, place: Place, per_step: bool = True) -> tuple[Column, Column, Column, Column]:
+def statistics(what: str, title: str, place: Literal["host", "device"]) -> tuple[Column, Column, Column, Column]:
     """Return four columns of the times of calls: total, average, minimum and maximum (``total_{what}_ns``, …)."""
     total = f"total_{what}_ns"
     return (
-        duration(total, f"Total {title}", place=place, per_step=per_step),
+        duration(total, f"Total {title}", place=place, over="steps"),
         duration(f"avg_{what}_ns", f"Avg {title}", place=place, merge=Average(total)),
-        duration(f"min_{what}_ns", f"Min {title}", place=place, merge=MIN, of_capture=True),
-        duration(f"max_{what}_ns", f"Max {title}", place=place, merge=MAX, of_capture=True),
+        duration(f"min_{what}_ns", f"Min {title}", place=place, merge=MIN, over="capture"),
+        duration(f"max_{what}_ns", f"Max {title}", place=place, merge=MAX, over="capture"),
     )
 
 
-MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "key", "description", "text",
-                 "words")  # fmt: skip
+def measured(what: str, values: _Values) -> dict[str, _Values]:
+    """Return what the columns of :func:`statistics` are computed from. Averages follow from totals."""
+    return dict.fromkeys((f"{statistic}_{what}_ns" for statistic in ("total", "min", "max")), values)
+
+
+MAKERS: Final = ("Column", "duration", "size", "rate", "share", "operations", "count", "position", "key",
+                 "description", "text", "words")  # fmt: skip
 """Names of the callables that return a :class:`Column`. Their second argument is the heading."""
 
 
@@ -166,34 +184,44 @@ def by_name(columns: Iterable[Column]) -> dict[str, Column]:
     return {column.name: column for column in columns}
 
 
-def column(columns: Iterable[Column], name: str) -> Column:
-    """Return the declared column with this name. If there is none, interpret the name (:func:`named`)."""
-    return next((column for column in columns if column.name == name), None) or named(name)
+def column(columns: Iterable[Column], name: str, values: pd.Series[Any] | None = None) -> Column:
+    """Return the declared column with this name. Without a declaration, it is a number if its name ends with a unit or
+    if ``values`` are numbers, else a text that identifies rows. The words of its name are the heading."""
+    for declared in (*columns, RANK):  # the rank of listed rows is a column of every view
+        if declared.name == name:
+            return declared
+    unit = unit_of(name)
+    numeric = unit != "" or (values is not None and pd.api.types.is_numeric_dtype(values))
+    return Column(name, heading(name), unit=unit, kind=MEASURE if numeric else KEY)
 
 
 def keys(columns: Iterable[Column], table: pd.DataFrame, by: Sequence[str] = ()) -> list[str]:
     """Return the names of the columns that identify the rows of ``table``, in table order. ``columns`` has the
     declarations. ``by`` has the requested groupings, each as ``grouping`` or ``grouping=argument``.
 
-    - A declared column identifies rows if it is a key, or a description that a requested grouping adds.
-    - An undeclared column identifies rows if it has the name of a requested grouping.
-    - Undeclared columns to the left of all undeclared measures also identify rows. Exception: in a table with a column
-      ``name``, undeclared descriptions such as ``phase`` do not."""
-    declared, groupings = by_name(columns), {item.partition("=")[0] for item in by}
-    names: list[str] = []
-    measured = False
+    A column identifies rows if it is a key, or a description that a requested grouping adds, or undeclared and named
+    like a requested grouping."""
+    declared, groupings = tuple(columns), {item.partition("=")[0] for item in by}
+    names = []
     for name in map(str, table.columns):
-        column = declared.get(name) or named(name)
-        describes = column.kind == DESCRIPTION
-        if name in declared:
-            is_key = column.kind == KEY or (describes and not groupings.isdisjoint(column.by))
-        else:
-            numeric = name not in VOCABULARY and pd.api.types.is_numeric_dtype(table[name])
-            measured |= numeric or column.kind in (MEASURE, POSITION)
-            is_key = name in groupings or (not measured and not (describes and "name" in table.columns))
-        if is_key:
+        declaration = column(declared, name, table[name])
+        added = declaration.kind == DESCRIPTION and not groupings.isdisjoint(declaration.by)
+        if declaration.kind == KEY or added or (name in groupings and name not in by_name(declared)):
             names.append(name)
     return names
+
+
+def heading(name: str) -> str:
+    """Return the words of a name as a heading, without the unit: ``Self CPU`` for ``self_cpu_ns``."""
+    unit = unit_of(name)
+    stem = name.removesuffix(unit).rstrip("_") if unit and unit != "flops" else name
+    words = " ".join(_SPELLED.get(word, word) for word in (stem or name).split("_"))
+    return _BARE.get(name) or words[:1].upper() + words[1:]
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit that a name ends with, or ""."""
+    return next((unit for unit in _SUFFIXES if name == unit or name.endswith(f"_{unit}")), "")
 
 
 def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[str, ...]:
@@ -207,10 +235,10 @@ def called(columns: Iterable[Column], name: str, shown: Iterable[str]) -> tuple[
 
 DEPTH: Final = Column("depth", "Depth", kind=KEY)
 NAME: Final = key("name", "Name")
-OP_NAME: Final = description("op_name", "Op name", description="name of the canonical operator")
-KIND: Final = words("kind", "Kind", device_values=tuple(DEVICE_WORK))
+OP_NAME: Final = description("op_name", "Op name", "name of the canonical operator")
+KIND: Final = words("kind", "Kind", place=tuple(DEVICE_WORK))
 CATEGORY: Final = words("category", "Category")
-PLACE: Final = words("place", "Place", device_values=("device",))
+PLACE: Final = words("place", "Place", place=("device",))
 DEVICE_NAME: Final = key("device", "Device")
 RANK: Final = key("rank", "Rank")
 STEP: Final = description("step", "Step")
@@ -221,19 +249,16 @@ SHAPES: Final = key("shapes", "Shapes")
 STREAM: Final = key("stream", "Stream")
 OPERATOR: Final = key("operator", "Operator")
 OPERATOR_NAME: Final = replace(NAME, thing="operator")
-CALLS: Final = count("calls", "Calls", exact=True, per_step=True)
+CALLS: Final = count("calls", "Calls", exact=True, over="steps")
+START: Final = position("start_ns", "Start")
 DUR: Final = duration("dur_ns", "Duration")
 RATIO: Final = share("ratio", "Share")
-FLOPS: Final = operations("flops", "FLOPs", per_step=True)
+FLOPS: Final = operations("flops", "FLOPs", over="steps")
 CPU: Final = statistics("cpu", "CPU", HOST)
 ON_DEVICE: Final = statistics("device", "device", DEVICE)
-SELF_CPU: Final = duration("self_cpu_ns", "Self CPU", place=HOST, per_step=True)
-SELF_DEVICE: Final = duration("self_device_ns", "Self device", place=DEVICE, per_step=True)
+SELF_CPU: Final = duration("self_cpu_ns", "Self CPU", place=HOST, over="steps")
+SELF_DEVICE: Final = duration("self_device_ns", "Self device", place=DEVICE, over="steps")
 
-VOCABULARY: Final = by_name(
-    (DEPTH, NAME, OP_NAME, KIND, CATEGORY, PLACE, DEVICE_NAME, RANK, STEP, PHASE, MODULE, TID, SHAPES, STREAM, OPERATOR)
-)
-"""How columns with these names are interpreted if a view does not declare them."""
 BY: Final = {
     "shape": (SHAPES,),
     "stack": (key("stack", "Stack"),),
@@ -264,69 +289,18 @@ _STATISTICS: Final = frozenset(
      "low", "high", "noise")
 )  # fmt: skip
 """Words in column names that select a statistic: ``avg`` in ``avg_cpu_ns``. The other words name the quantity."""
-_COMPARED: Final = frozenset(("base", "other", "difference"))
 _SUFFIXES: Final[tuple[Unit, ...]] = ("bytes_per_s", "tflop_per_s", "gb_per_s", "ratio", "bytes", "ns", "flops")
-_BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share", "gb_per_s": "Bandwidth",
-                "tflop_per_s": "Operations"}  # fmt: skip
-_EXACT: Final = ("calls", "steps", "blocks", "allocations", "frees", "bytes", "flops")
+_BARE: Final = {"ns": "Time", "bytes": "Size", "bytes_per_s": "Bandwidth", "ratio": "Share"}
+"""Headings of columns whose name is only a unit."""
 _SPELLED: Final = {"dur": "duration", "flops": "FLOPs"} | {
     word: word.upper() for word in ("cpu", "gpu", "npu", "id", "pid", "tid", "utc")
 }
-_PLACES: Final = ("cpu", "gpu", "npu", "device")
 
 
 def quantity(column: Column) -> tuple[str, str]:
     """Return the unit and the quantity of a column, without the statistic: ("ns", "cpu") for ``min_cpu_ns``."""
     if column.quantity is not None:
         return column.unit, column.quantity
-    words = _stem(column.name, column.unit).split("_")
+    stem = column.name.removesuffix(column.unit).rstrip("_") if column.unit in _SUFFIXES else column.name
+    words = stem.split("_")
     return column.unit, "_".join(word for word in words if word not in _STATISTICS)
-
-
-def named(name: str) -> Column:
-    """Return a declaration for an undeclared column, derived from its name:
-
-    - The suffix is the unit (``_ns``, ``_bytes``, ``_bytes_per_s``, ``_ratio``, ``_flops``; see :data:`Unit`).
-    - A column with a unit is a measure. A name in VOCABULARY gets the declaration given there.
-    - Merging over ranks keeps the smallest value of ``min_…`` and the largest value of ``max_…``. ``avg_x`` is
-      ``total_x`` divided by the calls.
-    - ``min``, ``max`` or ``peak`` in the name: the value is an extreme over the complete capture.
-    - ``cpu`` in the name: the measured work runs on the host. ``device``: the measured work runs on the device.
-    - ``base``, ``other`` or ``difference`` in the name: the column belongs to a comparison.
-    - The words of the name form the heading.
-    """
-    if name in VOCABULARY:
-        return VOCABULARY[name]
-    unit: Unit = next((end for end in _SUFFIXES if name == end or name.endswith(f"_{end}")), "")
-    if name in ("start_ns", "time_ns", "end_ns", "peak_time_ns"):
-        return Column(name, _title(name, unit), unit, POSITION, of_capture=name.startswith("peak"))
-    title, parts = _title(name, unit), name.split("_")
-    measures = unit != "" or name in ("per_s", "calls", "steps")
-    merge: Any = {"min": MIN, "max": MAX, "avg": Average("total" + name[3:])}.get(parts[0], "")
-    return Column(
-        name,
-        title,
-        unit,
-        MEASURE if measures else KEY,
-        merge=merge if measures else "",
-        exact=name.endswith(_EXACT),
-        of_capture=not {"min", "max", "peak"}.isdisjoint(parts),
-        compared=not _COMPARED.isdisjoint(parts),
-        noun="" if title.endswith(" memory") else "memory",
-        place=DEVICE if "device" in name else HOST if "cpu" in name else "",
-    )
-
-
-def _stem(name: str, unit: str) -> str:
-    return name.removesuffix(unit).rstrip("_") if unit in _SUFFIXES else name
-
-
-def _title(name: str, unit: str) -> str:
-    """Return the heading, such as ``Self CPU`` for ``self_cpu_ns``."""
-    stem = name if unit == "flops" else _stem(name, unit)
-    if not stem:
-        return _BARE.get(unit, name)
-    if unit == "bytes" and stem.split("_")[-1] in _PLACES:  # "Device" alone would be read as device time
-        stem += "_memory"
-    title = " ".join(_SPELLED.get(word, word) for word in stem.split("_"))
-    return title[:1].upper() + title[1:]

@@ -174,7 +174,7 @@ def _check_cells(
         words = {word for chunk in column.chunks for word in _distinct(chunk)}
         for word in words - _WORDS[name] - {None}:
             row = pc.index(column.cast(pa.string()), word).as_py()
-            raise ValueError(f"the column {name} has an unknown word in row {first + row}: {word[:40]!r}")
+            raise ValueError(f"the column {name} has an unknown word in row {first + row}: {str(word)[:40]!r}")
     if name in _NOT_NEGATIVE and any(_integers(chunk).min(initial=0) < 0 for chunk in column.chunks):
         least = pc.min(column)  # a cell that is null may hold a negative number
         if least.is_valid and least.as_py() < 0:

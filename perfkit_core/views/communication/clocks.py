@@ -14,13 +14,12 @@ import pandas as pd
 import pyarrow as pa
 
 from perfkit_core.base.language.messages import Message, Sentence, message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import MAX, RANK, Column, count, duration, text
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances
 from perfkit_core.views.communication.clock_model import FOR_A_DRIFT, MOST_DRIFT_PPM, ahead_ns, clock_offsets
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import no_rows
 
 _TYPES: Final = {"rank": "Int64", "reference_rank": "Int64", "offset_ns": "Int64", "earliest_ns": "Int64",
@@ -29,13 +28,8 @@ _TYPES: Final = {"rank": "Int64", "reference_rank": "Int64", "offset_ns": "Int64
 _UNTIED: Final = message("no collectives were recorded that could align the clocks of the ranks")
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
-    return merge(instances.reduce_each(trace, request), request)
-
-
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("clocks", request, ())
+    """Return one row per rank, with :data:`COLUMNS`. Unknown numbers are NA."""
     if len(instances.all_ranks(partials)) < 2:
         return no_rows(_TYPES)
     collectives = instances.all_collectives(partials)
@@ -82,32 +76,31 @@ def _note(rank: int, row: Mapping[Any, Any]) -> Message | None:
 
 COLUMNS: Final = (
     RANK,
-    text("reference_rank", "Reference rank", description="rank whose clock is the reference"),
+    text("reference_rank", "Reference rank", "rank whose clock is the reference"),
     duration("offset_ns", "Offset"),
-    duration("earliest_ns", "Earliest", description="lower bound of the offset"),
-    duration("latest_ns", "Latest", description="upper bound of the offset"),
+    duration("earliest_ns", "Earliest", "lower bound of the offset"),
+    duration("latest_ns", "Latest", "upper bound of the offset"),
     Column("drift_ppm", "Drift ppm"),
-    count("matched", "Matched", description="collectives that the offset is computed from"),
-    count("unmatched", "Unmatched", description="collectives that no other rank recorded"),
+    count("matched", "Matched", "collectives that the offset is computed from"),
+    count("unmatched", "Unmatched", "collectives that no other rank recorded"),
     duration(
         "residual_ns",
         "Residual",
-        description="median difference of a collective's ends on this rank and the reference rank, after alignment",
+        "median difference of a collective's ends on this rank and the reference rank, after alignment",
     ),
-    duration("max_residual_ns", "Max residual", merge=MAX, of_capture=True),
-    text("note", "Note", description="why the offset is unknown, or what limits it"),
+    duration("max_residual_ns", "Max residual", merge=MAX, over="capture"),
+    text("note", "Note", "why the offset is unknown, or what limits it"),
 )
 
 VIEW = View(
     name="clocks",
     title="Clocks of the ranks",
     description="offset of each rank's clock from the clock of its reference rank, measured at shared collectives",
-    table=table,
+    table=instances.compared(
+        instances.reduce_each, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
+    ),
     columns=COLUMNS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
-    reduction=Reduction(
-        instances.reduce, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
-    ),
 )
 
 _LEAST_NS: Final = 500

@@ -16,11 +16,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import CALLS, MAX, MIN, added_by, count, duration, key, rate, size
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows
 
 GROUPINGS: Final = ("size", "rank", "step")
@@ -32,12 +30,7 @@ _TIMES: Final = {
 }  # fmt: skip
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    return merge(instances.reduce_each(trace, request), request)
-
-
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("collectives", request, GROUPINGS)
     keys = [*(name for name in ("rank", "step") if name in request.by), *_KEYS]
     if not instances.together(partials, "collectives")["chosen"].astype(bool).any():
         return no_rows(dict.fromkeys(keys, "object") | _TIMES)
@@ -115,21 +108,21 @@ _NOTHING: Final = message("no communication between processes was recorded")
 COLUMNS: Final = (
     *added_by(("rank", "step")),
     key("collective", "Collective"),
-    key("size", "Size", description="size class, or the exact size if grouped by size"),
+    key("size", "Size", "size class, or the exact size if grouped by size"),
     key("group", "Group"),
     key("group_size", "Group size"),
     key("algorithm", "Algorithm"),
     key("protocol", "Protocol"),
     replace(CALLS, description="calls on all ranks"),
-    size("message_bytes", "Message", noun="size", description="median size of a message"),
-    duration("total_ns", "Total", per_step=True),
-    duration("min_ns", "Min", merge=MIN, of_capture=True),
+    size("message_bytes", "Message", "median size of a message", heading="size"),
+    duration("total_ns", "Total", over="steps"),
+    duration("min_ns", "Min", merge=MIN, over="capture"),
     duration("median_ns", "Median"),
-    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    duration("max_ns", "Max", merge=MAX, over="capture"),
     rate("algorithm_bandwidth_bytes_per_s", "Algorithm bandwidth"),
     rate("bus_bandwidth_bytes_per_s", "Bus bandwidth"),
-    count("known_transfers", "Known transfers", per_step=True, description="calls with a known transfer time"),
-    duration("transfer_ns", "Transfer", description="median time from the last rank's arrival to the end"),
+    count("known_transfers", "Known transfers", "calls with a known transfer time", over="steps"),
+    duration("transfer_ns", "Transfer", "median time from the last rank's arrival to the end"),
     rate("transfer_bus_bandwidth_bytes_per_s", "Transfer bus bandwidth"),
 )
 
@@ -138,10 +131,9 @@ VIEW = View(
     title="Collectives",
     description="size, time, algorithm and bandwidth of collectives; the transfer time excludes the wait for the last "
     "rank and is known only if all ranks of the group were recorded",
-    table=table,
+    table=instances.compared(instances.reduce_each, merge),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=lambda trace: _NOT_EXECUTED if trace.rows("kind", "communication").any() else _NOTHING,
-    reduction=Reduction(instances.reduce, merge),
 )

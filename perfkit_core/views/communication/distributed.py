@@ -16,13 +16,13 @@ import pandas as pd
 from perfkit_core.base.algorithms import intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.model.columns import DEVICE, RATIO, added_by, count, duration, key, size
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.attribution import native_owners
 from perfkit_core.views.communication.instances import communication, instances
-from perfkit_core.views.select import accounted, check_groupings, in_steps, ranks, selected, span
+from perfkit_core.views.select import accounted, in_steps, ranks, selected, span
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.steps.step_rows import native_steps
 from perfkit_core.views.tables import ratio
@@ -33,20 +33,15 @@ _TYPES: Final = {"host_calls": "Int64", "device_calls": "Int64", "time_ns": "Int
                  "bytes": "Int64"}  # fmt: skip
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per part: step, communication, computation, overlap, exposed_communication. Columns:
-    :data:`COLUMNS`. The table is empty if no communication was recorded. If no device work was recorded, the row
-    ``computation`` has host_calls instead of device_calls."""
-    return merge([reduce(trace, request)], request)
-
-
 def reduce(trace: Trace, request: ViewRequest) -> list[dict[str, Any]]:
     """Return one dictionary per rank: the rank (-1 if unknown), calls and time of each part, and message bytes."""
     return list((_native if request.native else _measured)(trace, request))
 
 
 def merge(partials: Sequence[list[dict[str, Any]]], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("distributed", request, GROUPINGS)
+    """Return one row per part: step, communication, computation, overlap, exposed_communication. Columns:
+    :data:`COLUMNS`. The table is empty if no communication was recorded. If no device work was recorded, the row
+    ``computation`` has host_calls instead of device_calls."""
     by_rank = "rank" in request.by
     measured = list({rank["rank"]: rank for partial in partials for rank in partial}.values())
     if not any(rank["host_calls"]["communication"] or rank["device_calls"]["communication"] for rank in measured):
@@ -168,21 +163,19 @@ def _union(trace: Trace, mask: BoolArray) -> intervals.Intervals:
 COLUMNS: Final = (
     *added_by(GROUPINGS),
     key("part", "Part", words="ids"),
-    count("host_calls", "Host calls", exact=True, per_step=True, description="communication: only outermost calls"),
-    count("device_calls", "Device calls", exact=True, per_step=True, place=DEVICE),
-    duration("time_ns", "Time", per_step=True),
+    count("host_calls", "Host calls", "communication: only outermost calls", exact=True, over="steps"),
+    count("device_calls", "Device calls", exact=True, over="steps", place=DEVICE),
+    duration("time_ns", "Time", over="steps"),
     replace(RATIO, description="share of the step time; without steps, of the time from the first to the last event"),
-    size("bytes", "Size", per_step=True, description="size of all messages"),
+    size("bytes", "Size", "size of all messages", over="steps"),
 )
 
 VIEW = View(
     name="distributed",
     title="Communication and computation",
     description="time of communication between processes, of computation, and of their overlap",
-    table=table,
+    table=Reduced(reduce, merge, native=True),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message("no communication between processes was recorded"),
-    native=True,
-    reduction=Reduction(reduce, merge),
 )

@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.plugins.flops.arguments import SIZES, arguments, flat, number_type
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
 from perfkit_core.trace.model.cache import once
@@ -24,9 +24,8 @@ from perfkit_core.trace.model.schema import BACKWARD
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import instances, stragglers
 from perfkit_core.views.communication.instances import DETAILS
-from perfkit_core.views.communication.messages import detailed
+from perfkit_core.views.communication.point_to_point import detailed
 from perfkit_core.views.operators.operator_work import operator_flops
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities
 from perfkit_core.views.tables import no_rows
@@ -42,12 +41,6 @@ _TYPES: Final = {
     "received_ratio": "Float64", "max_received_ratio": "Float64", "compute_after_ns": "Int64",
     "compute_after_over_mean_ns": "Int64",
 }  # fmt: skip
-
-
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Unknown numbers are NA. The table is empty
-    if only one rank was recorded."""
-    return merge(reduce_each(trace, request), request)
 
 
 def reduce_each(trace: Trace, request: ViewRequest) -> list[instances.Partial]:
@@ -122,7 +115,8 @@ def _looked_up(shapes: str, dtypes: str | None) -> tuple[str, int]:
 
 
 def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("imbalance", request, GROUPINGS)
+    """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Unknown numbers are NA. The table is empty
+    if only one rank was recorded."""
     by_step = "step" in request.by
     keys = ["rank", "step"] if by_step else ["rank"]
     types = {name: kind for name, kind in _TYPES.items() if by_step or name != "step"}
@@ -185,39 +179,34 @@ COLUMNS: Final = (
     RANK,
     key("step", "Step", by=("step",)),
     count("steps", "Steps", exact=True),
-    duration("compute_ns", "Compute", per_step=True),
+    duration("compute_ns", "Compute", over="steps"),
     share(
         "compute_ratio", "Compute, of mean", description="compute time of a step, divided by the mean over the ranks"
     ),
-    count("tokens", "Tokens", exact=True, per_step=True, description="indices looked up in an embedding"),
-    operations("flops", "FLOPs", per_step=True, description="of operators with recorded shapes"),
+    count("tokens", "Tokens", "indices looked up in an embedding", exact=True, over="steps"),
+    operations("flops", "FLOPs", "of operators with recorded shapes", over="steps"),
     share("work_ratio", "FLOPs, of mean", description="FLOPs of a step, divided by the mean over the ranks"),
     share(
         "time_per_work_ratio", "Time per FLOP, of mean", description="compute time (of mean) divided by FLOPs (of mean)"
     ),
-    duration("caused_wait_ns", "Wait caused", per_step=True, description="waits of the other ranks for this rank"),
-    count(
-        "uneven_calls", "Uneven all_to_all calls", per_step=True, description="all_to_all calls with unequal receivers"
-    ),
-    size("received_bytes", "Received", per_step=True, noun="size", description="in uneven calls"),
-    count("received_rows", "Received rows", per_step=True, description="in uneven calls, such as tokens"),
+    duration("caused_wait_ns", "Wait caused", "waits of the other ranks for this rank", over="steps"),
+    count("uneven_calls", "Uneven all_to_all calls", "all_to_all calls with unequal receivers", over="steps"),
+    size("received_bytes", "Received", "in uneven calls", over="steps", heading="size"),
+    count("received_rows", "Received rows", "in uneven calls, such as tokens", over="steps"),
     share("received_ratio", "Received, of mean", description="in uneven calls, divided by the mean over the ranks"),
     share("max_received_ratio", "Max received, of mean", description="the largest of a call"),
-    duration("compute_after_ns", "Compute after all_to_all", per_step=True, description="until the next collective"),
-    duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", per_step=True),
+    duration("compute_after_ns", "Compute after all_to_all", "until the next collective", over="steps"),
+    duration("compute_after_over_mean_ns", "Compute after all_to_all, above mean", over="steps"),
 )
 
 VIEW = View(
     name="imbalance",
     title="Rank imbalance",
     description="compute time of each rank, compared with its work: FLOPs, tokens, and data received in all_to_all",
-    table=table,
+    table=instances.compared(
+        reduce_each, merge, lambda partials: instances.needs_several_ranks(len(partials), WITHOUT_STEPS)
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), WITHOUT_STEPS),
-    reduction=Reduction(
-        lambda trace, request: reduce_each(trace, request)[0],
-        merge,
-        lambda partials: instances.needs_several_ranks(len(partials), WITHOUT_STEPS),
-    ),
 )

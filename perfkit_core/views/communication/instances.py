@@ -17,7 +17,7 @@ name and size. If two differ, they and all later collectives of the group in thi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ import pyarrow as pa
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.contracts import Reduced, ViewRequest
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.collective import HOST, TABLE
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR, OPERATOR_KINDS
@@ -280,15 +280,10 @@ Partial = dict[str, Any]
 ``collectives`` (:func:`instances`) and ``steps`` (:func:`step_frame`). Their column ``chosen`` marks selected rows."""
 
 
-def reduce(trace: Trace, request: ViewRequest) -> Partial:
-    """Return the data of a trace with one rank, to be merged with other ranks. Collectives that the request does not
-    select are included, because matching and the alignment of clocks need them."""
-    return reduce_each(trace, request)[0]
-
-
 def reduce_each(trace: Trace, request: ViewRequest, collectives: pd.DataFrame | None = None) -> list[Partial]:
-    """Return the result of :func:`reduce` for each rank of a trace, in rank order. The list has at least one item.
-    ``collectives`` is the table of :func:`instances`, which may have more columns."""
+    """Return the data of each rank of a trace, in rank order. The list has at least one item. Collectives that the
+    request does not select are included, because matching and the alignment of clocks need them. ``collectives`` is the
+    table of :func:`instances`, which may have more columns."""
     chosen, collectives = selected(trace, request), instances(trace) if collectives is None else collectives
     collectives = collectives.drop(columns="row").assign(chosen=chosen[collectives["row"].to_numpy()])
     rows = step_rows(trace)
@@ -302,6 +297,20 @@ def reduce_each(trace: Trace, request: ViewRequest, collectives: pd.DataFrame | 
         }
         for rank in sorted({*ranks(trace).tolist(), *trace.meta.ranks}) or [-1]
     ]
+
+
+def compared(
+    each: Callable[[Trace, ViewRequest], list[Partial]],
+    merge: Callable[[Sequence[Partial], ViewRequest], pd.DataFrame],
+    explain: Callable[[Sequence[Partial]], Text] | None = None,
+) -> Reduced:
+    """Return a table that compares ranks. ``each`` is :func:`reduce_each`, or returns more data of each rank."""
+    return Reduced(
+        lambda trace, request: each(trace, request)[0],
+        merge,
+        explain,
+        of_trace=lambda trace, request: merge(each(trace, request), request),
+    )
 
 
 def all_ranks(partials: Sequence[Partial]) -> list[int]:

@@ -17,14 +17,12 @@ import pandas as pd
 from perfkit_core.base.algorithms import intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Text
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
 from perfkit_core.trace.model.columns import RANK, count, duration, key, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication.instances import POINT_TO_POINT, Partial, instances, together
-from perfkit_core.views.communication.messages import messages
-from perfkit_core.views.communication.point_to_point import NO_MESSAGES
-from perfkit_core.views.select import check_groupings
+from perfkit_core.views.communication.point_to_point import NO_MESSAGES, messages
 from perfkit_core.views.steps import step_rows
 from perfkit_core.views.steps.activity import activities, exclusive_ns
 from perfkit_core.views.tables import ratio
@@ -33,11 +31,6 @@ GROUPINGS: Final = ("step",)
 _PARTS: Final = ("compute_ns", "bubble_ns", "collective_ns")
 _CALLS: Final = {"sends": "send", "receives": "recv"}
 _SUMS: Final = ("steps", "step_ns", *_PARTS, *_CALLS)
-
-
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per rank with messages (and step, if grouped), with :data:`COLUMNS`."""
-    return merge([reduce(trace, request)], request)
 
 
 def reduce(trace: Trace, request: ViewRequest) -> Partial:
@@ -63,7 +56,7 @@ def _times(calls: pd.DataFrame, rank: int) -> intervals.Intervals:
 
 
 def merge(partials: Sequence[Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("pipeline", request, GROUPINGS)
+    """Return one row per rank with messages (and step, if grouped), with :data:`COLUMNS`."""
     steps, ends = (together(partials, name) for name in ("steps", "messages"))
     steps, ends = (frame.assign(rank=frame["rank"].fillna(NO_ROW)) for frame in (steps, ends))
     by_step = ["rank", "step"]
@@ -113,29 +106,26 @@ def explain(partials: Sequence[Partial]) -> Text:
 COLUMNS: Final = (
     RANK,
     key("step", "Step", by=("step",)),
-    count("stage", "Stage", exact=True, description="place in the pipeline, from 0"),
+    count("stage", "Stage", "place in the pipeline, from 0", exact=True),
     count("steps", "Steps", exact=True),
-    duration("step_ns", "Step time", per_step=True),
-    duration("compute_ns", "Compute", per_step=True),
-    duration("bubble_ns", "Bubble", per_step=True, description="nothing is computed while a message is in progress"),
+    duration("step_ns", "Step time", over="steps"),
+    duration("compute_ns", "Compute", over="steps"),
+    duration("bubble_ns", "Bubble", "nothing is computed while a message is in progress", over="steps"),
     share("bubble_ratio", "Bubble", description="share of the step time"),
     share("ideal_ratio", "Ideal bubble", description="of GPipe and 1F1B with equal stages"),
-    duration(
-        "collective_ns", "Exposed collectives", per_step=True, description="a collective runs, and nothing is computed"
-    ),
+    duration("collective_ns", "Exposed collectives", "a collective runs, and nothing is computed", over="steps"),
     count("stages", "Stages", exact=True),
-    count("microbatches", "Microbatches", exact=True, description="in a step"),
-    count("sends", "Sends", exact=True, per_step=True),
-    count("receives", "Receives", exact=True, per_step=True),
+    count("microbatches", "Microbatches", "in a step", exact=True),
+    count("sends", "Sends", exact=True, over="steps"),
+    count("receives", "Receives", exact=True, over="steps"),
 )
 
 VIEW = View(
     name="pipeline",
     title="Pipeline bubbles",
     description="time in which a rank computes nothing during a message (bubble), and the ideal of the schedule",
-    table=table,
+    table=Reduced(reduce, merge, explain),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: explain([reduce(trace, ViewRequest())]),
-    reduction=Reduction(reduce, merge, explain),
 )

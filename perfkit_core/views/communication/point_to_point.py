@@ -1,5 +1,11 @@
 """View ``point_to_point``: messages between pairs of ranks, and how long one side waits for the other.
 
+A send or receive may be recorded as two events. The operator names the other rank, and another event has the time:
+
+- On the host (gloo), the label of the library ends when the data has arrived. Labels follow their operators in order.
+- Sends and receives that are issued together (batch_isend_irecv) run in one kernel. It is the next kernel of sends and
+  receives that the same thread launches.
+
 The k-th send of one rank to another in a step is the k-th receive of the other rank from it, in the same group and with
 the same tag. If two of them differ in size, they and all later ones of the step are not matched. Waits compare times of
 two ranks, so they are known only if the clocks of both can be aligned (``clock_model``)."""
@@ -12,15 +18,132 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from perfkit_core.base.algorithms import nesting
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
+from perfkit_core.trace.model.cache import once
+from perfkit_core.trace.model.collective import DEVICE
 from perfkit_core.trace.model.columns import count, duration, key, rate, size
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
 from perfkit_core.views.communication.collectives import per_second
-from perfkit_core.views.communication.messages import reduce_each
-from perfkit_core.views.select import check_groupings
+from perfkit_core.views.communication.instances import (
+    DETAILS,
+    POINT_TO_POINT,
+    SEND_RECV,
+    Partial,
+    communication,
+    descriptions,
+)
+from perfkit_core.views.select import marked, selected, threads
 from perfkit_core.views.tables import lower_median, no_rows
+
+_OF_MESSAGES: Final = {
+    "row": "int64", "rank": "Int64", "step": "Int64", "collective": "object", "group": "object", "members": "object",
+    "peer": "Int64", "tag": "Int64", "bytes": "Int64", "issue_ns": "int64", "start_ns": "Int64", "dur_ns": "Int64",
+}  # fmt: skip
+
+
+@once
+def messages(trace: Trace) -> pd.DataFrame:
+    """Return one row for each recorded end of a message, in the order of issue on each rank. Columns:
+
+    - row (in the event table), issue_ns (start of the call): int64.
+    - collective: send or recv. group, members: text, None if unknown.
+    - rank, step, peer (the other rank), tag, bytes: Int64, NA if unknown.
+    - start_ns, dur_ns: Int64, NA if only the call was recorded. Messages in one kernel have the times of the kernel."""
+    timed, issued = detailed(trace), _issued(trace)
+    ours = timed[timed["collective"].isin(POINT_TO_POINT)]
+    issued = issued[issued["name"].isin(POINT_TO_POINT) & ~issued.index.isin(ours["operator"])]
+    kernels = ours["row"][~trace.host[ours["row"].to_numpy(np.int64)]].to_numpy(np.int64)
+    issued = issued[~issued["call"].isin(communication(trace).call[kernels])]
+
+    rows, kernel = issued.index.to_numpy(np.int64), _shared_kernels(trace, timed, issued)
+    together = issued.assign(row=rows, collective=issued["name"])
+    for name, at in (("step", rows), ("bytes", rows), ("start_ns", kernel), ("dur_ns", kernel)):
+        values = pd.Series(trace.ints(name, NO_ROW)[at], together.index)
+        together[name] = values.where((at != NO_ROW) & (values != NO_ROW)).astype("Int64")
+    parts = [part[list(_OF_MESSAGES)].astype(_OF_MESSAGES) for part in (ours, together) if len(part)] or [
+        ours[list(_OF_MESSAGES)]
+    ]
+    ends = pd.concat(parts, ignore_index=True).astype(_OF_MESSAGES)
+    ends["rank"] = ends["rank"].where(ends["rank"] >= 0)
+    return ends.sort_values(["rank", "issue_ns"], kind="stable", ignore_index=True)
+
+
+@once
+def detailed(trace: Trace) -> pd.DataFrame:
+    """Return the table of :func:`instances.instances` with one more column. Labels on the host have the details (peer,
+    received elements) that only their operators record, and begin with their operator. ``operator`` is its row, else
+    -1."""
+    frame, issued = instances.instances(trace), _issued(trace)
+    on_host = trace.host[frame["row"].to_numpy(np.int64)]
+    labels = frame[on_host & frame[list(DETAILS)].isna().all(axis=1)].sort_values("start_ns", kind="stable")
+    operator = pd.Series(NO_ROW, frame.index, dtype="int64")
+    for (rank, name), mine in labels.fillna({"rank": NO_ROW}).groupby(["rank", "collective"]):
+        calls = issued[(issued["rank"] == rank) & (issued["name"] == name)]
+        operator[mine.index] = _in_order(calls["issue_ns"], mine["start_ns"])
+
+    about, linked = descriptions(trace).reindex(operator), operator != NO_ROW
+    details = {
+        name: frame[name].fillna(pd.Series(about[name].tolist(), frame.index, dtype="Int64")) for name in DETAILS
+    }
+    start = frame["start_ns"].where(~linked, trace.ints("start_ns")[operator])
+    times = {"start_ns": start, "dur_ns": frame["start_ns"] + frame["dur_ns"] - start}
+    return frame.assign(operator=operator, **details, **times, issue_ns=frame["issue_ns"].where(~linked, start))
+
+
+def _in_order(calls: pd.Series[int], labels: pd.Series[int]) -> IntArray:
+    """Return the row of each label's operator, shape (labels,): the first operator that no earlier label has and that
+    began before the label, else -1. ``calls`` has the starts of the operators by row, ``labels`` those of the labels.
+    Both are in order of time."""
+    rows, begun = calls.index.tolist(), calls.tolist()
+    next_call, operators = 0, []
+    for start in labels.tolist():
+        fits = next_call < len(rows) and begun[next_call] <= start
+        operators.append(rows[next_call] if fits else NO_ROW)
+        next_call += fits
+    return np.array(operators, np.int64)
+
+
+@once
+def _issued(trace: Trace) -> pd.DataFrame:
+    """Return the rows of :func:`descriptions` of host calls with details that leave the work to another event, in the
+    order of their start. Additional columns: ``rank`` (-1 if unknown) and ``issue_ns``. Of nested calls, only the
+    innermost counts."""
+    about = descriptions(trace)
+    has_details = about[list(DETAILS)].notna().any(axis=1) & (about["on"] == DEVICE)
+    about = about[has_details & trace.host[about.index.to_numpy(np.int64)]]
+    outer = nesting.holds(trace.ints("parent"), marked(trace, about.index.to_numpy(np.int64)))
+    about = about[~outer[about.index.to_numpy(np.int64)]]
+    rows = about.index.to_numpy(np.int64)
+    about = about.assign(rank=trace.ints("rank")[rows], issue_ns=trace.ints("start_ns")[rows])
+    return about.sort_values("issue_ns", kind="stable")
+
+
+def _shared_kernels(trace: Trace, timed: pd.DataFrame, issued: pd.DataFrame) -> IntArray:
+    """Return the row of the kernel in which each of the issued messages runs, -1 if there is none."""
+    names, start, thread = trace.codes("name"), trace.ints("start_ns"), threads(trace).code
+    is_shared = np.fromiter((SEND_RECV.search(name) is not None for name in names.values), np.bool_, len(names.values))
+    rows = timed["row"][timed["collective"].isna()].to_numpy(np.int64)
+    launch = trace.ints("launched_by")[rows]
+    usable = names.lookup(is_shared, False)[rows] & (launch != NO_ROW)
+    rows, launch = rows[usable], launch[usable]
+    kernels = pd.DataFrame({"thread": thread[launch], "time": start[launch], "kernel": rows}).sort_values("time")
+    calls = pd.DataFrame({"thread": thread[issued.index.to_numpy(np.int64)], "time": issued["issue_ns"].to_numpy()})
+    following = pd.merge_asof(calls, kernels, on="time", by="thread", direction="forward")["kernel"]
+    return following.fillna(NO_ROW).to_numpy(np.int64)
+
+
+def reduce_each(trace: Trace, request: ViewRequest) -> list[Partial]:
+    """Return the result of :func:`instances.reduce_each` with one more table for each rank: ``messages``, the rows of
+    :func:`messages`."""
+    ends, chosen = messages(trace), selected(trace, request)
+    ends = ends.drop(columns="row").assign(chosen=chosen[ends["row"].to_numpy(np.int64)])
+    parts = instances.reduce_each(trace, request)
+    return [part | {"messages": ends[ends["rank"].fillna(NO_ROW) == part["rank"]]} for part in parts]
+
 
 GROUPINGS: Final = ("step",)
 _PAIR: Final = ["sender", "receiver", "group"]
@@ -36,14 +159,9 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return one row per sender, receiver and group (and step, if grouped). Times and sizes are those of the matched
     messages, NA if unknown."""
-    return merge(reduce_each(trace, request), request)
-
-
-def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("point_to_point", request, GROUPINGS)
     keys = [*(["step"] if "step" in request.by else []), *_PAIR]
     pairs = matched(ends) if len(ends := instances.together(partials, "messages")) else ends
     if pairs.empty:
@@ -135,32 +253,29 @@ def explain(partials: Sequence[instances.Partial]) -> Text:
 
 COLUMNS: Final = (
     key("step", "Step", by=("step",)),
-    key("sender", "Sender", description="rank that sends"),
-    key("receiver", "Receiver", description="rank that receives"),
+    key("sender", "Sender", "rank that sends"),
+    key("receiver", "Receiver", "rank that receives"),
     key("group", "Group"),
-    count("messages", "Messages", exact=True, per_step=True, description="matched sends and receives"),
-    size("message_bytes", "Message", noun="size", description="median size of a message"),
-    size("bytes", "Size", per_step=True, description="size of all matched messages"),
-    duration("send_ns", "Send", per_step=True, description="time in sends"),
-    duration("recv_ns", "Receive", per_step=True, description="time in receives"),
-    duration("receiver_waited_ns", "Receiver waited", per_step=True, description="from its receive to the send"),
-    duration("sender_waited_ns", "Sender waited", per_step=True, description="from its send to the receive"),
-    count("known_transfers", "Known transfers", per_step=True, description="messages with a known transfer time"),
-    duration(
-        "transfer_ns", "Transfer, median", description="median time from the later start of both ends to the arrival"
-    ),
+    count("messages", "Messages", "matched sends and receives", exact=True, over="steps"),
+    size("message_bytes", "Message", "median size of a message", heading="size"),
+    size("bytes", "Size", "size of all matched messages", over="steps"),
+    duration("send_ns", "Send", "time in sends", over="steps"),
+    duration("recv_ns", "Receive", "time in receives", over="steps"),
+    duration("receiver_waited_ns", "Receiver waited", "from its receive to the send", over="steps"),
+    duration("sender_waited_ns", "Sender waited", "from its send to the receive", over="steps"),
+    count("known_transfers", "Known transfers", "messages with a known transfer time", over="steps"),
+    duration("transfer_ns", "Transfer, median", "median time from the later start of both ends to the arrival"),
     rate("transfer_bandwidth_bytes_per_s", "Transfer bandwidth"),
-    count("unmatched_sends", "Unmatched sends", per_step=True, description="sends without a recorded receive"),
-    count("unmatched_receives", "Unmatched receives", per_step=True, description="receives without a recorded send"),
+    count("unmatched_sends", "Unmatched sends", "sends without a recorded receive", over="steps"),
+    count("unmatched_receives", "Unmatched receives", "receives without a recorded send", over="steps"),
 )
 
 VIEW = View(
     name="point_to_point",
     title="Sends and receives",
     description="messages between pairs of ranks: size, time, bandwidth, and waits of one side for the other",
-    table=table,
+    table=instances.compared(reduce_each, merge, explain),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: explain(reduce_each(trace, ViewRequest())),
-    reduction=Reduction(lambda trace, request: reduce_each(trace, request)[0], merge, explain),
 )

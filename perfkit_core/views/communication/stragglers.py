@@ -16,11 +16,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import MAX, MIN, RANK, count, duration, key, share, text
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.communication import clock_model, instances
-from perfkit_core.views.select import check_groupings
 from perfkit_core.views.tables import lower_median, no_rows, rounded_division
 
 GROUPINGS: Final = ("rank", "step")
@@ -35,15 +33,10 @@ _OF_RANK: Final = {"rank": "Int64", "steps": "Int64", "avg_step_ns": "Int64", **
 _OF_RANK_AND_STEP: Final = {"rank": "Int64", "step": "int64", "dur_ns": "Int64", **_NUMBERS}
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank, sorted by the waits that the rank causes. Grouped by step, return one row per step.
     Grouped by rank and step, return one row per rank and step. The waits of ``incomplete`` collectives are lower
     bounds, because the missing rank may have been last."""
-    return merge(instances.reduce_each(trace, request), request)
-
-
-def merge(partials: Sequence[instances.Partial], request: ViewRequest) -> pd.DataFrame:
-    check_groupings("stragglers", request, GROUPINGS)
     if len(instances.all_ranks(partials)) < 2:
         return no_rows(_types(request))
     calls = arrivals(partials)
@@ -177,41 +170,31 @@ COLUMNS: Final = (
     duration("dur_ns", "Duration", by=("rank", "step")),
     count("steps", "Steps", exact=True),
     duration("avg_step_ns", "Avg step"),
-    duration(
-        "min_step_ns", "Min step", merge=MIN, of_capture=True, by=("step",), description="shortest step of any rank"
-    ),
-    duration("max_step_ns", "Max step", merge=MAX, of_capture=True, by=("step",)),
-    count("collectives", "Collectives", per_step=True),
-    count(
-        "tied",
-        "Tied for last",
-        per_step=True,
-        description="collectives at which several ranks came last at the same time",
-    ),
-    count("last", "Last", per_step=True, description="how often the rank alone came last"),
+    duration("min_step_ns", "Min step", "shortest step of any rank", merge=MIN, over="capture", by=("step",)),
+    duration("max_step_ns", "Max step", merge=MAX, over="capture", by=("step",)),
+    count("collectives", "Collectives", over="steps"),
+    count("tied", "Tied for last", "collectives at which several ranks came last at the same time", over="steps"),
+    count("last", "Last", "how often the rank alone came last", over="steps"),
     share("last_ratio", "Last", description="share of the collectives that are not tied"),
-    duration("skew_p50_ns", "Skew p50", by=("step",), description="last rank's start less first rank's start"),
-    duration("skew_max_ns", "Skew max", of_capture=True, by=("step",)),
-    duration("late_p50_ns", "Late p50", description="rank's start less first rank's start"),
-    duration("late_max_ns", "Late max", of_capture=True),
-    duration("waited_ns", "Waited", per_step=True),
-    duration("caused_wait_ns", "Caused wait", per_step=True, description="waits of the other ranks for this rank"),
-    duration(
-        "doubtful_ns", "Doubtful", per_step=True, description="part of the caused wait that clock errors could explain"
-    ),
-    text("last_rank", "Last rank", by=("step",), description="rank that caused the longest waits"),
-    count("incomplete", "Incomplete", per_step=True, description="collectives in which a rank is missing"),
+    duration("skew_p50_ns", "Skew p50", "last rank's start less first rank's start", by=("step",)),
+    duration("skew_max_ns", "Skew max", over="capture", by=("step",)),
+    duration("late_p50_ns", "Late p50", "rank's start less first rank's start"),
+    duration("late_max_ns", "Late max", over="capture"),
+    duration("waited_ns", "Waited", over="steps"),
+    duration("caused_wait_ns", "Caused wait", "waits of the other ranks for this rank", over="steps"),
+    duration("doubtful_ns", "Doubtful", "part of the caused wait that clock errors could explain", over="steps"),
+    text("last_rank", "Last rank", "rank that caused the longest waits", by=("step",)),
+    count("incomplete", "Incomplete", "collectives in which a rank is missing", over="steps"),
 )
 
 VIEW = View(
     name="stragglers",
     title="Stragglers",
     description="ranks that arrive last at collectives, and how long the other ranks wait for them",
-    table=table,
+    table=instances.compared(
+        instances.reduce_each, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: instances.needs_several_ranks(len(trace.meta.ranks), _UNTIED),
-    reduction=Reduction(
-        instances.reduce, merge, lambda partials: instances.needs_several_ranks(len(partials), _UNTIED)
-    ),
 )

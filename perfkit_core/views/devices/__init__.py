@@ -1,1 +1,1 @@
-"""Views of device work and device utilisation."""
+"""Views of device work, device utilisation, and the limits of devices."""

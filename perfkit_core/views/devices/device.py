@@ -21,7 +21,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.lost_records import measured
 from perfkit_core.trace.model.columns import DEVICE, DEVICE_NAME, FIRST, Share, count, duration, key, share
 from perfkit_core.trace.model.schema import DEVICE_WORK, KERNEL, MEMCPY
@@ -126,9 +126,9 @@ COLUMNS: Final = (
     DEVICE_NAME,
     key("product", "Product", merge=FIRST),
     count("kernels", "Kernels", place=DEVICE),
-    duration("busy_ns", "Busy", place=DEVICE, description="union of the kernels of all streams"),
-    duration("copy_ns", "Copying", place=DEVICE, description="union of the copies of all streams"),
-    duration("span_ns", "Span", place=DEVICE, description="step time; without steps, the time range of all events"),
+    duration("busy_ns", "Busy", "union of the kernels of all streams", place=DEVICE),
+    duration("copy_ns", "Copying", "union of the copies of all streams", place=DEVICE),
+    duration("span_ns", "Span", "step time; without steps, the time range of all events", place=DEVICE),
     share("utilisation_ratio", "Utilisation", Share("busy_ns", column="span_ns")),  # of devices and of the CPU
     share("busy_in_steps_ratio", "Busy in steps", Share(column="span_ns"), place=DEVICE),
 )
@@ -137,10 +137,7 @@ VIEW = View(
     name="device",
     title="Device utilisation",
     description="busy time and utilisation of each device",
-    table=table,
+    table=Reduced(table, _merged, of_trace=table, native=True, in_parts=_working),
     columns=COLUMNS,
     explain_empty=lambda trace: message("no device work and no CPU utilisation were recorded"),
-    native=True,
-    in_parts=_working,
-    reduction=Reduction(table, _merged),
 )

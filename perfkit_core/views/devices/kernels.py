@@ -1,10 +1,10 @@
-"""View ``kernels``: calls and device time of each kernel, with or without a recorded launch.
+"""Views ``kernels``, calls and device time of each kernel, with or without a recorded launch, and ``memcpy``, bytes,
+time and bandwidth of memcpy and memset, by direction.
 
 Times are sums over streams, as in Paddle's kernel summary and torch's device rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,51 +13,51 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms import nesting
-from perfkit_core.base.algorithms.arrays import NO_ROW, TEXT, IntArray
+from perfkit_core.base.algorithms.arrays import TEXT, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.trace.model.columns import CALLS, DEVICE, DEVICE_NAME, NAME, ON_DEVICE, RATIO, Share, added_by, key
-from perfkit_core.trace.model.schema import KERNEL
+from perfkit_core.plugins.contracts import Grouped, View, ViewRequest
+from perfkit_core.trace.model.columns import (
+    CALLS,
+    DEVICE,
+    DEVICE_NAME,
+    KIND,
+    NAME,
+    ON_DEVICE,
+    RATIO,
+    Share,
+    added_by,
+    duration,
+    key,
+    measured,
+    rate,
+    size,
+)
+from perfkit_core.trace.model.schema import KERNEL, MEMCPY, MEMSET
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views import attribution, grouping, select
-from perfkit_core.views.operators.calls import operator_names
-from perfkit_core.views.tables import group, ratio, text_column_at, texts, without_categoricals
+from perfkit_core.views import attribution, grouping
+from perfkit_core.views.tables import integers, texts, without_categoricals
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
 LAUNCH: Final = "launch"
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per combination of kernel name, device and groupings, with :data:`COLUMNS`. With ``--native``,
-    devices are merged unless the request groups by device, and kernel names have no parameters. Raises UsageError."""
-    rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", KERNEL))
+def _keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
+    """Return name, device and groupings. With ``--native``, devices are merged unless the request groups by device."""
     keys: dict[str, Any] = {"name": texts(trace.codes("name"), rows)}
     if not request.native or "device" in request.by:
         keys["device"] = texts(trace.codes("device"), rows)
     for name in request.by:
-        by_name = ViewRequest(by=(name,))
-        keys |= parameters(trace, rows) if name == LAUNCH else grouping.keys(trace, by_name, rows, GROUPINGS, OF_LAUNCH)
-    groups = group(keys)
-    times = groups.statistics(trace.ints("dur_ns")[rows], "device")
-    share = ratio(times["total_device_ns"], int(times["total_device_ns"].sum()))
-    result = groups.keys.assign(calls=groups.calls(), **times, ratio=share)
-    if request.native:
-        result["name"] = attribution.short_kernel_names(pd.Categorical(result["name"]))
-    return without_categoricals(result)
+        grouped = parameters(trace, rows) if name == LAUNCH else None
+        keys |= grouped or grouping.keys(trace, ViewRequest(by=(name,)), rows, GROUPINGS)
+    return keys
 
 
-def operator_rows(trace: Trace) -> IntArray:
-    """Return the row of the innermost operator around the launch of each device event (-1 if none), shape (rows,)."""
-    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)
-    return nearest[trace.ints("launched_by")]
+def _with_short_names(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Return the table with the kernels' names as the framework's table prints them: without parameters."""
+    if not request.native:
+        return table
+    return without_categoricals(table.assign(name=attribution.short_kernel_names(pd.Categorical(table["name"]))))
 
-
-OF_LAUNCH: Final[Mapping[str, tuple[str, grouping.Key]]] = {
-    "operator": ("operator", lambda trace, rows, _: text_column_at(operator_names(trace), operator_rows(trace)[rows])),
-    "module": ("module", lambda trace, rows, _: texts(trace.codes("module"), rows)),
-}
-"""Groupings of device work by the innermost operator around its launch, and by its layer."""
 
 _GRID: Final = r'"{} ?": ?\[ ?(?P<value>\d+, ?\d+, ?\d+) ?\]'
 _NUMBER: Final = r'"(?:{})": ?(?P<value>\d{{1,18}})\b'
@@ -88,8 +88,8 @@ COLUMNS: Final = (
     *(column for column in added_by(GROUPINGS) if column.name != "device"),
     key("grid", "Grid", by=(LAUNCH,)),
     key("block", "Block", by=(LAUNCH,)),
-    key("registers", "Registers", by=(LAUNCH,), description="registers per thread"),
-    key("shared_bytes", "Shared", unit="bytes", by=(LAUNCH,), description="shared memory per block"),
+    key("registers", "Registers", "registers per thread", by=(LAUNCH,)),
+    key("shared_bytes", "Shared", "shared memory per block", unit="bytes", by=(LAUNCH,)),
     key("occupancy_ratio", "Occupancy", unit="ratio", by=(LAUNCH,)),
     replace(CALLS, place=DEVICE),
     *ON_DEVICE,
@@ -100,12 +100,65 @@ VIEW = View(
     name="kernels",
     title="Kernels",
     description="calls and device time of each kernel",
-    table=table,
+    table=Grouped(
+        events=lambda trace, request: trace.rows("kind", KERNEL),
+        keys=_keys,
+        values=measured("device", "dur_ns"),
+        finish=_with_short_names,
+        native=True,
+        in_parts=lambda trace: (),
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: message("no kernels on a device were recorded"),
-    native=True,
-    in_parts=lambda trace: (),
-    reduction=MergedRows(),
+)
+
+
+MEMCPY_GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
+_SIZED_NS: Final = "told_ns"  # do not change this name: saved files contain it
+"""Column of the time of the copies whose size was recorded, which the bandwidth is made of."""
+
+
+def _sized_ns(trace: Trace, request: ViewRequest, rows: IntArray) -> IntArray:
+    return np.where(trace.ints("bytes")[rows] < 0, 0, trace.ints("dur_ns")[rows])
+
+
+def _with_bandwidth(copies: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    """Replace the column ``_SIZED_NS`` by the bandwidth: ``bytes`` divided by ``_SIZED_NS``, in bytes per second."""
+    sized_ns = copies[_SIZED_NS].to_numpy(np.int64)
+    size = (
+        copies["bytes"].fillna(0).to_numpy(object)
+    )  # Python's integers: 10 GB times the ns of a second exceed 64 bits
+    bandwidth = integers((size * 1_000_000_000 // np.maximum(sized_ns, 1)).astype(np.int64), sized_ns > 0)
+    return copies.drop(columns=_SIZED_NS).assign(bytes_per_s=bandwidth)
+
+
+MEMCPY_COLUMNS: Final = (
+    KIND,
+    key("copy_kind", "Copy kind"),
+    DEVICE_NAME,
+    *(column for column in added_by(MEMCPY_GROUPINGS) if column.name != "device"),
+    replace(CALLS, place=DEVICE),
+    size("bytes", "Size", over="steps", place=DEVICE),
+    *ON_DEVICE,
+    rate("bytes_per_s", "Bandwidth", place=DEVICE),
+)
+
+MEMCPY_VIEW = View(
+    name="memcpy",
+    title="Copies and memsets",
+    description="calls, bytes, time and bandwidth of memory copies and memsets, by direction",
+    table=Grouped(
+        events=lambda trace, request: trace.rows("kind", MEMCPY, MEMSET),
+        keys=("kind", "copy_kind", "device"),
+        values=measured("device", "dur_ns") | {"bytes": "bytes", _SIZED_NS: _sized_ns},
+        finish=_with_bandwidth,
+        columns=(duration(_SIZED_NS, _SIZED_NS),),
+        in_parts=lambda trace: (),
+    ),
+    columns=MEMCPY_COLUMNS,
+    groupings=MEMCPY_GROUPINGS,
+    order="total_device_ns",
+    explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
 )

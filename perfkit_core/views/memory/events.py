@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -269,31 +269,45 @@ def blocks(trace: Trace) -> Blocks:
     events = memory_events(trace)
     address = trace.ints("address", MISSING)[events.row]
     placed = ~events.reserve & (address != MISSING)
+    # Sort the events by address and time, so that the events of a block are neighbours.
     at = np.flatnonzero(placed)
-    slot, first = groupby.distinct([events.pool[at], address[at]], len(at))
-    order = groupby.stable_order(slot, len(first))
-    at, same = at[order], np.diff(slot[order]) == 0
-    has_next, has_previous = np.append(same, False)[: len(at)], np.append(False, same)[: len(at)]
-    frees = events.change[at] < 0
-    following = np.append(at[1:], NEVER)[: len(at)]
-    freed = has_next & np.append(frees[1:], False)[: len(at)]
-    begins = np.append(restarts(trace), NEVER)
-    restart = begins[np.searchsorted(begins, at, side="right")]
-    in_pool = events.pool[np.minimum(restart, len(events.pool) - 1)] == events.pool[at] if len(at) else has_next
-    end = np.where(has_next, following, NEVER)
-    end = np.where(freed | (restart == NEVER) | ~in_pool, end, np.minimum(end, restart))
-    opened = has_previous & np.append(False, ~frees)[: len(at)]
-    resized = opened & frees & (events.change[at] + np.append(0, events.change[at])[: len(at)] != 0)
-    order = np.argsort(at[~frees])
+    slot, slots = groupby.distinct([events.pool[at], address[at]], len(at))
+    order = groupby.stable_order(slot, len(slots))
+    at, slot = at[order], slot[order]
+    first, last = slot != _before(slot, -1), slot != _after(slot, -1)
+    change, frees = events.change[at], events.change[at] < 0
+    in_use = ~first & ~_before(frees, True)  # a block lies at the address of the event
+    freed = ~last & _after(frees, False)  # the next event at the address is a free
+    end = np.where(last, NEVER, _after(at, NEVER))
+    end = np.where(freed, end, np.minimum(end, _next_restart(trace, events, at)))
+    allocations = np.flatnonzero(~frees)
+    allocations = allocations[np.argsort(at[allocations])]
     return Blocks(
-        allocation=at[~frees][order],
-        end=end[~frees][order],
-        freed=freed[~frees][order],
-        repeated=at[~frees & opened],
-        unmatched=at[frees & ~opened],
-        resized=at[resized],
+        allocation=at[allocations],
+        end=end[allocations],
+        freed=freed[allocations],
+        repeated=at[~frees & in_use],
+        unmatched=at[frees & ~in_use],
+        resized=at[frees & in_use & (change + _before(change, 0) != 0)],
         placeless=np.flatnonzero(~placed & ~events.reserve),
     )
+
+
+def _before(values: Any, missing: Any) -> Any:
+    """Return the value of the item before each item. Before the first item, it is ``missing``."""
+    return np.append(missing, values)[:-1].astype(values.dtype)
+
+
+def _after(values: Any, missing: Any) -> Any:
+    return np.append(values[1:], missing)[: len(values)].astype(values.dtype)
+
+
+def _next_restart(trace: Trace, events: MemoryEvents, position: IntArray) -> IntArray:
+    """Return the position of the next restart of the total in the pool of each event, NEVER if there is none."""
+    begins = np.append(restarts(trace), NEVER)
+    following = begins[np.searchsorted(begins, position, side="right")]
+    pool = np.append(events.pool, -1)[np.minimum(following, len(events.pool))]
+    return np.where(pool == events.pool[position], following, NEVER)
 
 
 def has_blocks(trace: Trace) -> bool:

@@ -16,7 +16,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, matches
 from perfkit_core.base.language.messages import mark
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest, split_grouping
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest, split_grouping
 from perfkit_core.trace.model.columns import DEVICE_NAME, OPERATOR_NAME, added_by, count, key, size
 from perfkit_core.trace.model.schema import STEP
 from perfkit_core.trace.model.trace import Trace
@@ -32,7 +32,6 @@ IN_STEP: Final = mark("(in a step, outside operators)")
 OUTSIDE: Final = mark("(outside host events)")
 GROUPINGS: Final = ("phase", "module", "line", "step", "thread", "category", "rank")
 _OF_THE_OWNER: Final = ("shape", "stack", "line", "category")
-_CATEGORY: Final = {"category": ("category", grouping.text_key("category"))}
 
 # Categories of events in Paddle's recordings
 ALLOCATIONS: Final = ("Allocate", "ReservedAllocate")
@@ -149,7 +148,7 @@ def keys(
         elif name == "phase":  # the phase "other" is inferred only for host events: use the parent
             has_phase = (trace.codes("phase").codes[rows] >= 0) | (parent[rows] == NO_ROW)
             source = np.where(has_phase, rows, parent[rows])
-        columns |= grouping.keys(trace, replace(request, by=(item,)), source, groupings, _CATEGORY)
+        columns |= grouping.keys(trace, replace(request, by=(item,)), source, groupings)
     return columns
 
 
@@ -164,24 +163,22 @@ def chosen(trace: Trace, request: ViewRequest, rows: IntArray, name: pd.Categori
 COLUMNS = (
     replace(OPERATOR_NAME, description="name of the owner"),
     DEVICE_NAME,
-    key("type", "Type", description="reserved: changes of the allocator's reserve; allocated: all other events"),
+    key("type", "Type", "reserved: changes of the allocator's reserve; allocated: all other events"),
     *added_by(GROUPINGS),
-    count("allocations", "Allocations", exact=True, per_step=True),
-    count("frees", "Frees", exact=True, per_step=True),
-    size("allocated_bytes", "Allocated", per_step=True),
-    size("freed_bytes", "Freed", per_step=True),
-    size("increase_bytes", "Increase", per_step=True),
+    count("allocations", "Allocations", exact=True, over="steps"),
+    count("frees", "Frees", exact=True, over="steps"),
+    size("allocated_bytes", "Allocated", over="steps"),
+    size("freed_bytes", "Freed", over="steps"),
+    size("increase_bytes", "Increase", over="steps"),
 )
 
 VIEW = View(
     name="memory",
     title="Memory by operator",
     description="allocations and frees by their innermost operator; with --native, some events count in two rows",
-    table=table,
+    table=Merged(table, native=True),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="allocated_bytes",
     explain_empty=explain_empty,
-    native=True,
-    reduction=MergedRows(),
 )

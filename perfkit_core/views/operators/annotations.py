@@ -7,7 +7,7 @@ from typing import Final
 import pandas as pd
 
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.assembly.layers import labelled
 from perfkit_core.trace.model.columns import DEVICE, HOST, KIND, NAME, Share, added_by, share
 from perfkit_core.trace.model.schema import ANNOTATION, BACKWARD, DATALOADER, FORWARD, OPTIMIZER
@@ -46,11 +46,9 @@ VIEW = View(
     name="annotations",
     title="Labelled ranges",
     description="time of ranges labelled by the user or by the framework, and of the device work launched inside them",
-    table=table,
+    table=Merged(table, native=True),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message("no labelled ranges were recorded"),
-    native=True,
-    reduction=MergedRows(),
 )

@@ -54,6 +54,12 @@ def overloads(trace: Trace, rows: IntArray) -> pd.Categorical:
     return texts(_split(trace)[1], rows)
 
 
+def operator_rows(trace: Trace) -> IntArray:
+    """Return the row of the innermost operator around the launch of each device event (-1 if none), shape (rows,)."""
+    nearest = np.append(nesting.nearest_on_path(trace.ints("parent"), trace.operators), NO_ROW)
+    return nearest[trace.ints("launched_by")]
+
+
 @once
 def _split(trace: Trace) -> tuple[Codes, Codes]:
     names = trace.codes("name")

@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.assembly.kernel_calls import NO_CALL, origins
 from perfkit_core.trace.model import columns
@@ -100,9 +100,9 @@ COLUMNS: Final = (
     replace(NAME, thing="kernel"),
     columns.description(GRAPH, "Graph", by=(GRAPH,)),
     *(column for column in added_by(GROUPINGS) if column.name != GRAPH),
-    columns.text("operators", "Operators", merge=FIRST, description="native names of the operators that were fused"),
-    columns.text("lines", "Lines", merge=FIRST, description="lines of code that called them, as ``file:line``"),
-    columns.text("modules", "Layers", merge=FIRST, description="paths of the layers that called them"),
+    columns.text("operators", "Operators", "native names of the operators that were fused", merge=FIRST),
+    columns.text("lines", "Lines", "lines of code that called them, as ``file:line``", merge=FIRST),
+    columns.text("modules", "Layers", "paths of the layers that called them", merge=FIRST),
     replace(CALLS, description="calls of the kernel"),
     replace(CPU[0], description="duration of the host events of the kernel"),
     share("total_cpu_ratio", "Total CPU", Share("total_cpu_ns"), place=HOST),
@@ -114,12 +114,11 @@ VIEW = View(
     name="compiled",
     title="Compiled kernels",
     description="generated kernels, with the operators fused in each, and their layers and lines of code",
-    table=table,
+    table=Merged(table),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message(
         "no generated kernels were recorded (docs/compiled-code.md says what records them on a CPU)"
     ),
-    reduction=MergedRows(),
 )

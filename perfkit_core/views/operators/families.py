@@ -21,12 +21,11 @@ from perfkit_core.base.algorithms import nesting, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray
 from perfkit_core.base.language.messages import mark, message
 from perfkit_core.base.operators.names import FAMILIES, family, kernel_family
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping, select
-from perfkit_core.views.devices.kernels import OF_LAUNCH
 from perfkit_core.views.operators import calls
 from perfkit_core.views.tables import Groups, group, integers, ratio, texts, without_categoricals
 
@@ -67,7 +66,7 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 def _keys(trace: Trace, request: ViewRequest, operators: IntArray, work: IntArray) -> dict[str, Any]:
     by_name = {OPERATOR: (OPERATOR, lambda trace, rows, argument: texts(calls.operator_names(trace), rows))}
     of_operators = grouping.keys(trace, request, operators, GROUPINGS, by_name)
-    of_work = grouping.keys(trace, request, work, GROUPINGS, OF_LAUNCH)
+    of_work = grouping.keys(trace, request, work, GROUPINGS)
     families = texts(event_families(trace), np.append(operators, work))
     keys: dict[str, Any] = {"name": _filled(families, mark("(no family)"))}
     for name, column in of_operators.items():
@@ -146,8 +145,8 @@ COLUMNS: Final = (
     replace(columns.CALLS, description="calls of operators"),
     columns.SELF_CPU,
     columns.share("self_cpu_ratio", "Self CPU", columns.Share("self_cpu_ns"), place=columns.HOST),
-    columns.count("device_calls", "Device calls", exact=True, per_step=True, place=columns.DEVICE),
-    columns.duration("device_ns", "Device", per_step=True, place=columns.DEVICE),
+    columns.count("device_calls", "Device calls", exact=True, over="steps", place=columns.DEVICE),
+    columns.duration("device_ns", "Device", over="steps", place=columns.DEVICE),
     columns.share("device_ratio", "Device", columns.Share("device_ns"), place=columns.DEVICE),
 )
 
@@ -155,12 +154,12 @@ VIEW = View(
     name="families",
     title="Operator families",
     description="host and device time of each operator family: matrix products, convolutions, copies, …",
-    table=table,
+    table=Merged(
+        table,
+        lambda rows, request: rows if "depth" in rows else in_order(rows),
+        siblings=("device_ns", "self_cpu_ns"),
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message("no operators and no device work were recorded"),
-    reduction=MergedRows(
-        weight=("device_ns", "self_cpu_ns"),
-        finish=lambda table, request: table if "depth" in table else in_order(table),
-    ),
 )

@@ -28,7 +28,7 @@ from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
 from perfkit_core.views.operators.calls import outermost
-from perfkit_core.views.select import check_groupings, marked, selected, step_numbers, threads
+from perfkit_core.views.select import marked, selected, step_numbers, threads
 from perfkit_core.views.tables import integers, texts, without_categoricals
 
 GROUPINGS: Final = ("edge",)
@@ -36,7 +36,6 @@ GROUPINGS: Final = ("edge",)
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per outermost operator (per edge if grouped by edge), with :data:`COLUMNS`. Raises UsageError."""
-    check_groupings("graph", request, GROUPINGS)
     first = step_numbers(trace)[:1]
     chosen = selected(trace, request if request.steps is not None or not first else replace(request, steps=first))
     rows = np.flatnonzero(chosen & nesting.is_own(outermost(trace)))
@@ -181,27 +180,27 @@ def _forward_by_sequence(trace: Trace, rows: IntArray) -> IntArray:
 
 
 COLUMNS: Final = (
-    columns.key("node", "Node", description="number of the node"),
+    columns.key("node", "Node", "number of the node"),
     columns.NAME,
     columns.OP_NAME,
     columns.PHASE,
     columns.MODULE,
     columns.STEP,
     columns.TID,
-    columns.Column("start_ns", "Start", "ns", columns.POSITION, description="time since the start of the first node"),
+    columns.position("start_ns", "Start", "time since the start of the first node"),
     columns.duration("total_cpu_ns", "Total CPU", place=columns.HOST),
     columns.count("device_events", "Device events", place=columns.DEVICE),
     columns.duration("total_device_ns", "Total device", place=columns.DEVICE),
     columns.text("streams", "Streams"),
-    columns.key("before", "Before", by=("edge",), description="node at which the edge begins"),
+    columns.key("before", "Before", "node at which the edge begins", by=("edge",)),
     # With --by edge: the node at which the edge ends. Otherwise: the previous node on the same thread.
     columns.description("after", "After", by=("edge",)),
     columns.key("before_name", "Before name", by=("edge",)),
     columns.key("after_name", "After name", by=("edge",)),
-    columns.key("edge", "Edge", by=("edge",), description="why the nodes are connected: thread, stream or backward"),
-    columns.text("after_on_stream", "After on stream", description="previous node on the node's first stream"),
-    columns.text("forward", "Forward", description="forward node of a backward node"),
-    columns.text("forward_by", "Forward by", description="how the forward node was found: by sequence number or order"),
+    columns.key("edge", "Edge", "why the nodes are connected: thread, stream or backward", by=("edge",)),
+    columns.text("after_on_stream", "After on stream", "previous node on the node's first stream"),
+    columns.text("forward", "Forward", "forward node of a backward node"),
+    columns.text("forward_by", "Forward by", "how the forward node was found: by sequence number or order"),
 )
 
 VIEW = View(
@@ -212,6 +211,6 @@ VIEW = View(
     table=table,
     columns=COLUMNS,
     groupings=GROUPINGS,
-    page=False,
     explain_empty=lambda trace: message("no operators were recorded"),
+    report="",
 )

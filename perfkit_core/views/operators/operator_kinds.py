@@ -12,7 +12,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import arrays, trees
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution
@@ -87,10 +87,9 @@ VIEW = View(
     name="operator_kinds",
     title="Canonical operators",
     description="operators grouped by what they compute, under names shared by all frameworks",
-    table=table,
+    table=Merged(table, siblings=("self_cpu_ns",)),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
-    reduction=MergedRows(weight=("self_cpu_ns",)),
 )

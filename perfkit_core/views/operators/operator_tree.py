@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping
@@ -168,11 +168,9 @@ VIEW = View(
     name="operator_tree",
     title="Operator tree",
     description="tree of operators: below each operator are its inner operators, details and launched device work",
-    table=table,
+    table=Merged(table, _shares_by_groupings, siblings=("total_cpu_ns", "total_device_ns"), native=True),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("total_device_ns", "total_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
-    native=True,
-    reduction=MergedRows(weight=("total_cpu_ns", "total_device_ns"), finish=_shares_by_groupings),
 )

@@ -18,7 +18,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, filled, spread
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.plugins.frameworks import NativeTables
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model import columns, schema
@@ -41,10 +41,17 @@ SPAN_COLUMNS: Final = (
     columns.SELF_DEVICE,
     replace(columns.ON_DEVICE[0], own="self_device_ns"),
     *columns.ON_DEVICE[1:],
-    size("self_cpu_bytes", "Self CPU memory", place=HOST, per_step=True, noun=""),
-    size("total_cpu_bytes", "Total CPU memory", place=HOST, per_step=True, noun="", own="self_cpu_bytes"),
-    size("self_device_bytes", "Self device memory", place=DEVICE, per_step=True, noun=""),
-    size("total_device_bytes", "Total device memory", place=DEVICE, per_step=True, noun="", own="self_device_bytes"),
+    size("self_cpu_bytes", "Self CPU memory", place=HOST, over="steps", heading="complete"),
+    size("total_cpu_bytes", "Total CPU memory", place=HOST, over="steps", heading="complete", own="self_cpu_bytes"),
+    size("self_device_bytes", "Self device memory", place=DEVICE, over="steps", heading="complete"),
+    size(
+        "total_device_bytes",
+        "Total device memory",
+        place=DEVICE,
+        over="steps",
+        heading="complete",
+        own="self_device_bytes",
+    ),
     columns.FLOPS,
 )
 """Columns of :func:`span_table` without its keys and shares. A size is the bytes allocated less the bytes freed."""
@@ -290,12 +297,9 @@ VIEW = View(
     name="operators",
     title="Operators",
     description="host time of each operator, time of the device work that it launched, memory and FLOPs",
-    table=table,
+    table=Merged(table, _unowned_last, native=True, in_parts=_of_whole),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("self_device_ns", "self_cpu_ns"),
     explain_empty=lambda trace: message("no operators were recorded"),
-    native=True,
-    in_parts=_of_whole,
-    reduction=MergedRows(finish=_unowned_last),
 )

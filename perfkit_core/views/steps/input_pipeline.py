@@ -74,14 +74,14 @@ def _in_step(trace: Trace, steps: arrays.IntArray, events: arrays.BoolArray) -> 
 
 COLUMNS = (
     *OF_STEP,
-    text("loader", "Loader", description="names of the data loaders, separated by commas"),
-    count("loads", "Loads", description="calls of the data loader"),
+    text("loader", "Loader", "names of the data loaders, separated by commas"),
+    count("loads", "Loads", "calls of the data loader"),
     duration("input_wait_ns", "Input wait"),
     share("input_ratio", "Input", description="input wait as a share of the step time"),
     count("copies", "Copies"),
     size("copied_bytes", "Copied"),
-    duration("copy_ns", "Copy", description="union of the copies"),
-    duration("hidden_copy_ns", "Hidden copy", description="part of the copy time in which a device also computes"),
+    duration("copy_ns", "Copy", "union of the copies"),
+    duration("hidden_copy_ns", "Hidden copy", "part of the copy time in which a device also computes"),
 )
 
 VIEW = View(

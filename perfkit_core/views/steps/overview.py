@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfkit_core.base.algorithms import arrays, groupby, intervals
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.assembly import lost_records
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import CALLS, CATEGORY, KIND, PLACE, RATIO, Share, duration
@@ -36,13 +36,9 @@ RUNNING_NS: Final = "running_ns"
 """Column of :func:`measured`: the part of the step time during which an event of the row runs."""
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per kind (or category) and place, with :data:`COLUMNS`. Raises UsageError."""
-    return _finished(measured(trace, request), request)
-
-
 def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
-    """Return the rows of :func:`measured` that have calls: those of the host first, sorted by kind or category."""
+    """Return one row per kind (or category) and place, with :data:`COLUMNS`: the rows that have calls,
+    those of the host first, sorted by kind or category."""
     table = rows[rows["calls"] > 0].drop(columns=RUNNING_NS).reset_index(drop=True)
     if request.native or table.empty:
         return table
@@ -52,9 +48,8 @@ def _finished(rows: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 
 
 def measured(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return :func:`table` with an additional column RUNNING_NS, the numerator of the column ``ratio``. It also has
-    rows without calls, for work of other steps that runs in the chosen steps."""
-    select.check_groupings("overview", request, GROUPINGS)
+    """Return the table with an additional column RUNNING_NS, the numerator of the column ``ratio``. It also has rows
+    without calls, for work of other steps that runs in the chosen steps."""
     if request.native:
         result = _native_table(trace, request)
         return result.assign(**{RUNNING_NS: result["time_ns"]})
@@ -158,10 +153,10 @@ def _step_time_ns(trace: Trace, request: ViewRequest, table: pd.DataFrame) -> in
 
 COLUMNS: Final = (
     KIND,
-    replace(CATEGORY, by=("category",), device_values=("device_compute", "exposed_copy")),
+    replace(CATEGORY, by=("category",), place=("device_compute", "exposed_copy")),
     PLACE,
     CALLS,
-    duration("time_ns", "Time", per_step=True),
+    duration("time_ns", "Time", over="steps"),
     replace(RATIO, merge=Share(RUNNING_NS, whole=_step_time_ns), description="share of the step time"),
 )
 
@@ -171,16 +166,15 @@ VIEW = View(
     description="calls and time of each kind of event (overlapping time counts once); the share is the part of the "
     "step time in which such events run; with --step, calls and time are those of the host events of the selected "
     "steps and of the device work launched in these steps",
-    table=table,
+    table=Merged(
+        measured,
+        _finished,
+        columns=(duration(RUNNING_NS, RUNNING_NS),),
+        native=True,
+        in_parts=lambda trace: (),
+    ),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="time_ns",
     explain_empty=lambda trace: message("no events were recorded"),
-    native=True,
-    in_parts=lambda trace: (),
-    reduction=MergedRows(
-        partial=measured,
-        columns=(duration(RUNNING_NS, RUNNING_NS),),
-        finish=_finished,
-    ),
 )

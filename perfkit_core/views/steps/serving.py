@@ -19,7 +19,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby, intervals
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.graph_capture import replayed
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.assembly.server_steps import serving_steps
@@ -115,8 +115,7 @@ def _device(trace: Trace, rows: Any, selected: Any) -> dict[str, Any]:
 
 
 def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
-    """Return the table of the steps of all ranks: one row per step, or per step kind."""
-    select.check_groupings("serving", request, GROUPINGS)
+    """Return one row per step kind, or per step (``--by step``), of all ranks, with :data:`COLUMNS`."""
     steps = concat(partials)
     if "step" in request.by or steps.empty:
         return steps if "step" in request.by else pd.DataFrame(columns=[c.name for c in COLUMNS if not c.by])
@@ -171,44 +170,32 @@ def _ratio(part: int | None, total: int | None, factor: float = 1.0) -> float:
     return part / total * factor if part is not None and total else float("nan")
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step kind, or per step (``--by step``), with :data:`COLUMNS`. Raises UsageError."""
-    return merge([by_step(trace, request)], request)
-
-
 _TITLES: Final = {ATTENTION: "Attention", MATMUL: "Matmul", EXPERTS: "Experts", COMMUNICATION: "Communication",
                   OTHER: "Other"}  # fmt: skip
 _OF_DEVICE: Final = "share of the device time that the steps launched"
 _ALWAYS: Final = (
     key("kind", "Kind", words=KINDS),
-    description("requests", "Requests per step", unit="count", description="requests of a step; average"),
-    duration("step_ns", "Time", description="time from the end of the previous step to the end of the step; average"),
+    description("requests", "Requests per step", "requests of a step; average", unit="count"),
+    duration("step_ns", "Time", "time from the end of the previous step to the end of the step; average"),
     count(
         "tokens",
         "Tokens, all steps",
-        exact=True,
-        adds_up=True,
-        description="tokens that the steps compute, added up "
+        "tokens that the steps compute, added up "
         "over all ranks: ranks of a tensor-parallel group compute the same tokens",
+        exact=True,
+        over="rows",
     ),
     count(
-        "keys",
-        "KV length",
-        merge=Average("keys"),
-        description="keys that attention reads; average per request, with --by step sum",
+        "keys", "KV length", "keys that attention reads; average per request, with --by step sum", merge=Average("keys")
     ),
-    duration("busy_ns", "Device busy", place=DEVICE, description="union of the device work of a step; average"),
-    duration(
-        "gap_ns", "Gap before step", description="idle time of the device before the first work of a step; average"
-    ),
+    duration("busy_ns", "Device busy", "union of the device work of a step; average", place=DEVICE),
+    duration("gap_ns", "Gap before step", "idle time of the device before the first work of a step; average"),
 )
 _OF_KINDS: Final = (
-    description("steps", "Steps", unit="count", exact=True, description="number of steps, added up over all ranks"),
-    duration("token_ns", "Step time per token", description="step time divided by the tokens of all requests"),
-    count("tokens_per_s", "Tokens/s", description="tokens per second of one rank"),
-    duration(
-        "range_ns", "Host range", merge=Average("range_ns"), description="duration of the range on the host; average"
-    ),
+    description("steps", "Steps", "number of steps, added up over all ranks", unit="count", exact=True),
+    duration("token_ns", "Step time per token", "step time divided by the tokens of all requests"),
+    count("tokens_per_s", "Tokens/s", "tokens per second of one rank"),
+    duration("range_ns", "Host range", "duration of the range on the host; average", merge=Average("range_ns")),
     duration("busy_token_ns", "Device busy per token", place=DEVICE, merge=Average("busy_token_ns")),
     share("busy_ratio", "Device busy", place=DEVICE, description="share of the time of the steps"),
     share("gap_ratio", "Gap before step", description="share of the time of the steps"),
@@ -222,7 +209,7 @@ _OF_STEPS: Final = (
     count("generation_requests", "Decode requests", exact=True),
     count("context_keys", "Prefill KV length", exact=True),
     count("generation_keys", "Decode KV length", exact=True),
-    duration("device_ns", "Device", place=DEVICE, description="device work of the step, summed over streams"),
+    duration("device_ns", "Device", "device work of the step, summed over streams", place=DEVICE),
     *(duration(f"{name}_ns", _TITLES[name], place=DEVICE) for name in PARTS),
     duration("graph_ns", "Graph replays", place=DEVICE),
 )
@@ -237,11 +224,10 @@ VIEW = View(
     name="serving",
     title="Server steps",
     description="time, batch, tokens and device time of prefill, decode and other steps of an inference server",
-    table=table,
+    table=Reduced(by_step, merge),
     columns=COLUMNS,
     groupings=GROUPINGS,
     explain_empty=lambda trace: message(
         "no steps of an inference server were recorded (docs/serving.md lists the names of their ranges)"
     ),
-    reduction=Reduction(by_step, merge),
 )

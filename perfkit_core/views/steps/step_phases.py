@@ -30,7 +30,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby, intervals, nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.language.messages import message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import CALLS, CPU, DEVICE, HOST, ON_DEVICE, Share, share, words
 from perfkit_core.trace.model.schema import (
@@ -52,6 +52,7 @@ CLEARS_GRADIENTS: Final = re.compile(r"zero_?grad|clear_?grad", re.IGNORECASE)
 """Names of spans in which an optimizer clears gradients."""
 UNLAUNCHED: Final = "unlaunched"
 """Name of the row of device work whose launch was not recorded."""
+ORDER: Final = (STEP, *PHASES, UNLAUNCHED)
 _STATISTICS: Final = ("total", "avg", "min", "max")
 _INTEGERS: Final = ("calls", *(f"{statistic}_{side}_ns" for side in ("cpu", "device") for statistic in _STATISTICS))
 _NAMES: Final = ("phase", *_INTEGERS[:5], "cpu_ratio", *_INTEGERS[5:], "device_ratio")
@@ -328,12 +329,9 @@ VIEW = View(
     name="model",
     title="Phases of the step",
     description="host and device time of data loading, forward, backward and optimizer",
-    table=table,
+    table=Merged(
+        table, lambda rows, request: tables.in_order_of(rows, "phase", ORDER), native=True, in_parts=_in_parts
+    ),
     columns=COLUMNS,
     explain_empty=lambda trace: message("neither steps nor phases were recorded"),
-    native=True,
-    in_parts=_in_parts,
-    reduction=MergedRows(
-        finish=lambda table, request: tables.in_order_of(table, "phase", (STEP, *PHASES, UNLAUNCHED)),
-    ),
 )

@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit_core.base.algorithms import groupby
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
 from perfkit_core.base.runtime.compiled import Out, compiled
-from perfkit_core.plugins.contracts import Reduction, ViewRequest
+from perfkit_core.plugins.contracts import Reduced, ViewRequest
 from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import (
     DUR,
@@ -149,11 +149,11 @@ def _denominators(trace: Trace, request: ViewRequest) -> tuple[int, int]:
 
 GROUPINGS: Final = ("step", "rank")
 OVER_STEPS: Final = (
-    count("steps", "Steps", exact=True, description="number of steps with a value"),
-    duration("total_ns", "Total", per_step=True),
-    duration("avg_ns", "Avg", merge=Average("total_ns"), description="average time of a step"),
-    duration("min_ns", "Min", merge=MIN, of_capture=True),
-    duration("max_ns", "Max", merge=MAX, of_capture=True),
+    count("steps", "Steps", "number of steps with a value", exact=True),
+    duration("total_ns", "Total", over="steps"),
+    duration("avg_ns", "Avg", "average time of a step", merge=Average("total_ns")),
+    duration("min_ns", "Min", merge=MIN, over="capture"),
+    duration("max_ns", "Max", merge=MAX, over="capture"),
     replace(RATIO, merge=Share("total_ns"), description="share of the time of those steps in which the part is known"),
 )
 OF_STEP: Final = (RANK, key("step", "Step", thing="step"), DUR)
@@ -167,8 +167,10 @@ BY_STEP: Final = (
 Table = Callable[[Trace, ViewRequest], pd.DataFrame]
 
 
-def over_steps(view: str, divide: Table, part: str, parts: Sequence[Column]) -> tuple[Table, Reduction]:
-    """Return ``(table, reduction)`` of a view that divides steps into parts, such as ``idle``.
+def over_steps(
+    divide: Table, part: str, parts: Sequence[Column], in_parts: Callable[[Trace], Any] | None = None
+) -> Reduced:
+    """Return the table of a view that divides steps into parts, such as ``idle``.
 
     ``divide(trace, request)`` returns one row per step. The columns are those of :func:`step_frame`, and for each part
     a column ``{name}_ns`` of ``parts`` with its time (NA if unknown). It may leave out some of the ``parts``, and may
@@ -178,13 +180,8 @@ def over_steps(view: str, divide: Table, part: str, parts: Sequence[Column]) -> 
     - grouped by rank: one row per rank and part,
     - not grouped: one row per part.
 
-    ``part`` is the name of the column that contains the names of the parts. The columns OVER_STEPS come after it. The
-    table and the reduction raise UsageError for a grouping that is not in GROUPINGS.
+    ``part`` is the name of the column that contains the names of the parts. The columns OVER_STEPS come after it.
     """
-
-    def reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-        select.check_groupings(view, request, GROUPINGS)
-        return divide(trace, request)
 
     def merge(partials: Sequence[Any], request: ViewRequest) -> pd.DataFrame:
         all_steps = concat(partials)
@@ -208,4 +205,4 @@ def over_steps(view: str, divide: Table, part: str, parts: Sequence[Column]) -> 
         result = pd.DataFrame(rows, columns=["rank", part, "steps", "total_ns", "avg_ns", "min_ns", "max_ns", "ratio"])
         return result.astype({"rank": "Int64"}) if "rank" in request.by else result.drop(columns="rank")
 
-    return lambda trace, request: merge([reduce(trace, request)], request), Reduction(reduce, merge)
+    return Reduced(divide, merge, in_parts=in_parts)

@@ -1,30 +1,36 @@
-"""View ``steps``: the duration of each step and of its phases."""
+"""Views ``steps``, the duration of each step and of its phases, and ``step_trace``, the host time of each step before,
+during and after its forward and backward passes. The parts of ``step_trace`` are:
+
+- ``interval``: from the start of the step to the start of its first forward segment. Usually this is data loading.
+- ``forward_backward``: from there to the end of the last backward segment.
+- ``tail``: from there to the end of the step. Usually this is the optimizer.
+
+The three parts sum to the step time. A step without a forward or a backward segment is not divided.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from perfkit_core.base.algorithms import groupby, intervals
-from perfkit_core.plugins.contracts import Reduction, View, ViewRequest
+from perfkit_core.base.language.messages import message
+from perfkit_core.plugins.contracts import Reduced, View, ViewRequest
 from perfkit_core.trace.assembly.lost_records import incomplete_steps
 from perfkit_core.trace.assembly.steps import WITHOUT_STEPS
-from perfkit_core.trace.model.columns import DEVICE, DUR, POSITION, RANK, Column, duration, key
-from perfkit_core.trace.model.schema import DEVICE_WORK, OTHER, PHASES
+from perfkit_core.trace.model.columns import DEVICE, DUR, RANK, duration, key, position, text
+from perfkit_core.trace.model.schema import BACKWARD, DEVICE_WORK, FORWARD, OTHER, PHASES
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.select import in_steps
 from perfkit_core.views.steps import step_phases, step_rows
 from perfkit_core.views.tables import concat, integers
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its host segments."""
-    return _merge([_reduce(trace, request)], request)
-
-
 def _merge(partials: Sequence[pd.DataFrame], request: ViewRequest) -> pd.DataFrame:
+    """Return one row per step, with :data:`COLUMNS`. The time of a phase is the union of its host segments."""
     result = concat(partials)
     if result.empty:
         return result
@@ -64,7 +70,7 @@ def _reduce(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 COLUMNS = (
     RANK,
     key("step", "Step", thing="step"),
-    Column("start_ns", "Start", "ns", POSITION, description="time since the start of the rank's first step"),
+    position("start_ns", "Start", "time since the start of the rank's first step"),
     DUR,
     duration("dataloader_ns", "Dataloader"),
     duration("forward_ns", "Forward"),
@@ -77,9 +83,61 @@ VIEW = View(
     name="steps",
     title="Steps",
     description="duration of each step and its phases, and time of the device work launched in the step",
-    table=table,
+    table=Reduced(_reduce, _merge, in_parts=lambda trace: ()),
     columns=COLUMNS,
     explain_empty=lambda trace: WITHOUT_STEPS,
-    in_parts=lambda trace: (),
-    reduction=Reduction(_reduce, _merge),
+)
+
+
+TRACE_PARTS: Final = (
+    duration("interval_ns", "Interval", by=("step",)),
+    duration("forward_backward_ns", "Forward backward", by=("step",)),
+    duration("tail_ns", "Tail", by=("step",)),
+)
+
+
+def _divided_steps(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return one row per step: the time of each part, or NA and the reason if the step cannot be divided."""
+    steps = step_rows.chosen_steps(trace, request)
+    segments = step_phases.segments(trace, np.ones(len(trace), np.bool_))
+    step = step_rows.position(trace, steps, segments.rank, segments.step)
+    forward, backward = (np.where(segments.phase == PHASES.index(name), step, -1) for name in (FORWARD, BACKWARD))
+    forward_start = groupby.extremes(forward, len(steps), segments.start_ns)[0]
+    backward_end = groupby.extremes(backward, len(steps), segments.end_ns)[1]
+    no_forward, no_backward = forward_start == np.iinfo(np.int64).max, backward_end == np.iinfo(np.int64).min
+    unknown = no_forward | no_backward | (backward_end < forward_start)
+
+    result, start, end = step_rows.step_frame(trace, steps), trace.ints("start_ns")[steps], trace.end_ns[steps]
+    times = (forward_start - start, backward_end - forward_start, end - backward_end)
+    for part, values in zip(TRACE_PARTS, times, strict=True):
+        result[part.name] = pd.arrays.IntegerArray(np.where(unknown, 0, values), unknown)
+    if unknown.any():
+        cases = [no_forward & no_backward, no_forward, no_backward, unknown]
+        reasons = ["no forward and no backward", "no forward", "no backward", "backward ends before forward begins"]
+        missing = np.select(cases, reasons, default="").astype(object)
+        missing[~unknown] = pd.NA
+        result["missing"] = pd.Series(missing, dtype=object)
+    return result
+
+
+TRACE_COLUMNS: Final = (
+    key("part", "Part", words="ids"),
+    *step_rows.OVER_STEPS,
+    *step_rows.BY_STEP,
+    *TRACE_PARTS,
+    text("missing", "Missing", "reason why the step cannot be divided", by=("step",)),
+)
+
+TRACE_VIEW = View(
+    name="step_trace",
+    title="Step time before, during and after forward and backward",
+    description="each step divided at the start of its first forward and the end of its last backward pass",
+    table=step_rows.over_steps(_divided_steps, "part", TRACE_PARTS),
+    columns=TRACE_COLUMNS,
+    groupings=step_rows.GROUPINGS,
+    explain_empty=lambda trace: (
+        message("no recorded step has both a forward and a backward pass; --by step shows the reason for each step")
+        if len(step_rows.step_rows(trace))
+        else WITHOUT_STEPS
+    ),
 )

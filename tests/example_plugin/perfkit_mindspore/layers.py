@@ -26,9 +26,9 @@ def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
 
 
 COLUMNS = (
-    key("layer", "Layer", description="scope of the graph node"),
+    key("layer", "Layer", "scope of the graph node"),
     CALLS,
-    duration("busy_ns", "Busy", place=DEVICE, per_step=True, description="union over the streams"),
+    duration("busy_ns", "Busy", "union over the streams", place=DEVICE, over="steps"),
 )
 VIEW = View(
     name="layers",

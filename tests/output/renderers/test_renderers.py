@@ -24,7 +24,7 @@ from perfkit_core.output.report.display import Display
 from perfkit_core.output.report.summary import choose_views, summary_report
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import View, ViewRequest
-from perfkit_core.trace.model.columns import Column
+from perfkit_core.trace.model.columns import CALLS, DEVICE, OP_NAME, SELF_DEVICE, Column, share
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source
 from tests.support.events import device, host, trace
@@ -36,7 +36,7 @@ GOLDEN = ROOT / "tests" / "golden"
 
 def one(table: pd.DataFrame, **more: object) -> Report:
     source = Source("a", "runs/a", (Finding("code", "message"),), {"Framework": Fact("fw 1")})
-    return Report("title", (source,), (Section("view", "Title", table, **more),))  # type: ignore[arg-type]
+    return Report("title", (source,), (Section("view", "Title", table, **({"columns": (CALLS, OP_NAME)} | more)),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "render"), [("summary.txt", text.render), ("summary.md", markdown.render)])
@@ -103,7 +103,7 @@ def test_groupings_fit_before_numbers() -> None:
         {"name": ["fw::" + "m" * 40] * 2, "op_name": ["o" * 30] * 2, "module": ["net/" + "a" * 30] * 2}
     )
     table = table.assign(**{f"{part}_ns": [10**7, 10**7] for part in ("self_cpu", "total_cpu", "avg_cpu", "max_cpu")})
-    columns = (Column("module", "Module", by=("module",)),)
+    columns = (OP_NAME, Column("module", "Module", by=("module",)))
     head = text.render(one(table, columns=columns), width=80)
     assert "Module" in head.partition("No room for: ")[0]
     assert "Op name" in head.partition("No room for: ")[2]
@@ -172,7 +172,8 @@ def test_without_work_of_a_device_people_see_no_zeros_of_it() -> None:
     """Formats for machines contain nulls. If a device has work, its zeros are shown to people, too."""
     zeros = {"self_device_ns": [0], "device_ratio": [0.0], "cpu_ns": [0]}
     found = pd.DataFrame({"name": ["a"], "device": ["cpu"]} | zeros)
-    view = View("made", "Made", "made by hand", lambda trace, request: found)
+    columns = (SELF_DEVICE, share("device_ratio", "Device", place=DEVICE))
+    view = View("made", "Made", "made by hand", lambda trace, request: found, columns)
     idle = trace([host("a", "operator", 0, 10)])
     report = summary_report(idle, [view], ViewRequest(pattern="a"), Display())
     for render in (text.render, markdown.render, html.render):

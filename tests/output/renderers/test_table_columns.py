@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from perfkit_core.output.renderers.table_columns import columns
+from perfkit_core.trace.model.columns import START
 
 
 def bars(table: dict[str, list[object]]) -> dict[str, tuple[float | None, ...]]:
-    return {column.name: column.shares for column in columns(pd.DataFrame(table)) if column.shares is not None}
+    return {column.name: column.shares for column in columns(pd.DataFrame(table), [START]) if column.shares is not None}
 
 
 def test_shares_are_of_the_whole_and_the_only_bars() -> None:

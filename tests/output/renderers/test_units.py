@@ -8,7 +8,8 @@ import pytest
 from perfkit_core.compare.report import COLUMNS
 from perfkit_core.output.renderers.cells import visible
 from perfkit_core.output.renderers.table_columns import columns, without_units
-from perfkit_core.trace.model.columns import duration, named, size
+from perfkit_core.trace.model.columns import CALLS, duration, size
+from perfkit_core.trace.model.columns import heading as words_of
 
 
 def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
@@ -19,13 +20,13 @@ def shown(**values: object) -> list[tuple[str, tuple[str, ...]]]:
     ("name", "heading"),
     [
         ("self_cpu_ns", "Self CPU"), ("total_bytes", "Total"), ("bytes", "Size"), ("ratio", "Share"),
-        ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU memory"), ("allocated_bytes", "Allocated"),
+        ("dur_ns", "Duration"), ("self_cpu_bytes", "Self CPU"), ("allocated_bytes", "Allocated"),
         ("bytes_per_s", "Bandwidth"), ("flops", "FLOPs"), ("self_flops", "Self FLOPs"), ("op_name", "Op name"),
         ("calls", "Calls"), ("columns", "Columns"),
     ],
 )  # fmt: skip
 def test_headings(name: str, heading: str) -> None:
-    assert named(name).title == heading
+    assert words_of(name) == heading
 
 
 def test_the_unit_is_that_of_the_median() -> None:
@@ -73,7 +74,9 @@ def test_a_column_that_would_be_lost_in_the_unit_of_the_others() -> None:
 
 def test_columns_of_several_runs_have_one_unit() -> None:
     table = pd.DataFrame({"slow_ns": [2_135_840], "total paddle_ns": [125_415_476], "b_ns": [28_000]})
-    runs = [duration(name, name.removesuffix("_ns"), quantity="run", proper=True) for name in map(str, table.columns)]
+    runs = [
+        duration(name, name.removesuffix("_ns"), quantity="run", heading="proper") for name in map(str, table.columns)
+    ]
     found = [(column.label, column.cells) for column in columns(table, runs)]
     assert found == [("slow (ms)", ("2.136",)), ("total paddle (ms)", ("125.415",)), ("b (ms)", ("0.028",))]
 
@@ -86,14 +89,16 @@ def test_one_large_number_moves_its_quantity_to_a_larger_unit() -> None:
 
 
 def test_sizes_and_times_of_a_place_are_told_apart() -> None:
-    headings = [heading for heading, _ in shown(self_cpu_ns=[5], self_cpu_ratio=[0.5], self_cpu_bytes=[2**20])]
+    table = pd.DataFrame({"self_cpu_ns": [5], "self_cpu_ratio": [0.5], "self_cpu_bytes": [2**20]})
+    headings = [column.label for column in columns(table, [size("self_cpu_bytes", "Self CPU memory")])]
     assert headings == ["Self CPU (ns)", "Self CPU (%)", "Self CPU memory (MiB)"]
 
 
 def test_the_terms_of_a_difference_have_the_same_decimals() -> None:
     base, other, difference = [92_010_000, 17_110_000], [99_262_000, 20_586_000], [7_252_000, 3_476_000]
-    assert shown(base_ns=base, other_ns=other, difference_ns=difference, base_calls=[53, 2], other_calls=[53, 0.67],
-                 max_ns=base) == [
+    values = {"base_ns": base, "other_ns": other, "difference_ns": difference, "base_calls": [53, 2],
+              "other_calls": [53, 0.67], "max_ns": base}  # fmt: skip
+    assert [(column.label, column.cells) for column in columns(pd.DataFrame(values), COLUMNS)] == [
         ("Base (ms)", ("92.01", "17.11")),
         ("Other (ms)", ("99.26", "20.59")),
         ("Difference (ms)", ("7.25", "3.48")),
@@ -121,7 +126,8 @@ def test_zero_is_not_unknown() -> None:
 
 
 def test_plain_numbers_are_separated_unless_they_name_a_thing() -> None:
-    assert shown(calls=[1234567], factor=[1.23456], line=pd.array([1234], "Int64"), worst_step=[12345]) == [
+    values = {"calls": [1234567], "factor": [1.23456], "line": pd.array([1234], "Int64"), "worst_step": [12345]}
+    assert [(column.label, column.cells) for column in columns(pd.DataFrame(values), [CALLS])] == [
         ("Calls", ("1,234,567",)),
         ("Factor", ("1.23",)),
         ("Line", ("1234",)),
@@ -148,5 +154,5 @@ def test_other_languages_are_left_alone() -> None:
 
 
 def test_a_message_has_a_size_and_is_no_memory() -> None:
-    sizes = [size("message_bytes", "Message", noun="size"), size("allocated_bytes", "Allocated")]
+    sizes = [size("message_bytes", "Message", heading="size"), size("allocated_bytes", "Allocated")]
     assert without_units(sizes, []) == ["Message size", "Allocated memory"]

@@ -13,9 +13,10 @@ from perfkit_core.output.report.display import Display, check, displayed
 from perfkit_core.output.report.summary import choose_views, per_step, summary_report
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.assembly.labels import module_label
-from perfkit_core.trace.model.columns import BY, CALLS, CPU, FLOPS, Column, keys
+from perfkit_core.trace.model.columns import BY, CALLS, CPU, FLOPS, OP_NAME, Column, keys
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
 from perfkit_core.views import grouping
+from perfkit_core.views.merging import table_of
 from tests.support.events import device, host, trace
 from tests.support.small_trace import small_trace
 
@@ -39,7 +40,7 @@ TREE = pd.DataFrame(
 
 
 def view(table: pd.DataFrame, **more: Any) -> View:
-    return View("made", "Made", "made by hand", lambda trace, request: table, **more)
+    return View("made", "Made", "made by hand", lambda trace, request: table, **({"columns": (OP_NAME,)} | more))
 
 
 def shown(table: pd.DataFrame, order: str | None = None, **options: Any) -> list[Any]:
@@ -104,7 +105,7 @@ def test_hidden_rows_count_unless_only_displayed_ones_do() -> None:
         "head": 40,
         "loss": 5,
     }
-    summing = view(TREE, columns=(Column("total_cpu_ns", "Total CPU", "ns", own="self_cpu_ns"),))
+    summing = view(TREE, columns=(Column("total_cpu_ns", "Total CPU", unit="ns", own="self_cpu_ns"),))
     only = displayed(TREE, summing, Display(trim="conv", displayed_only=True))
     assert only.set_index("name")["total_cpu_ns"].to_dict() == {"net": 47, "block": 6, "norm": 4, "head": 40, "loss": 5}
 
@@ -125,8 +126,8 @@ def test_total_shares_and_counts_follow_what_is_displayed() -> None:
         flops=pd.array([16, 10, 9, 1, 6, pd.NA], "Int64"),
     )
     both = (
-        Column("total_cpu_ratio", "Total CPU", "ratio", own="self_cpu_ratio"),
-        Column("flops", "FLOPs", "flops", own="self_flops"),
+        Column("total_cpu_ratio", "Total CPU", unit="ratio", own="self_cpu_ratio"),
+        Column("flops", "FLOPs", unit="flops", own="self_flops"),
     )
     only = displayed(tree, view(tree, columns=both), Display(trim="conv", displayed_only=True)).set_index("name")
     assert only["flops"].fillna(-1).to_dict() == {"net": 7, "block": 1, "norm": 1, "head": 6, "loss": -1}
@@ -202,7 +203,7 @@ def test_columns_that_identify_rows(name: str, by: tuple[str, ...], telling: lis
     (chosen,) = choose_views([name])
     trace = small_trace()
     for one in (trace, Trace(trace.events.slice(0, 0), trace.meta)):
-        assert keys(chosen.columns, chosen.table(one, ViewRequest(by=by)), by) == telling
+        assert keys(chosen.columns, table_of(chosen, one, ViewRequest(by=by)), by) == telling
 
 
 def test_a_grouping_and_its_column_go_by_the_same_name() -> None:
@@ -248,7 +249,7 @@ def test_a_bad_pattern_is_refused() -> None:
 
 
 def test_an_average_divides_what_is_a_sum_over_the_steps() -> None:
-    made = view(FLAT, columns=(CALLS, CPU[0], FLOPS, Column("not_there", "Not there", per_step=True)))
+    made = view(FLAT, columns=(CALLS, CPU[0], FLOPS, Column("not_there", "Not there", over="steps")))
     average = per_step(FLAT, made, 4)
     assert average["total_cpu_ns"].to_list() == [250, 100, 175, 13]
     assert average["calls"].to_list() == [2.5, 5.0, 1.25, 0.25]

@@ -11,7 +11,7 @@ from perfkit_core.output.report import pictures
 from perfkit_core.output.report.pictures import memory_section
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.memory import memory_curve as view
+from perfkit_core.views.memory import memory_pools
 from tests.support.events import host, trace
 
 
@@ -48,7 +48,7 @@ def test_without_memory_events_it_says_so() -> None:
 @pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.json.gz"])
 def test_the_highest_point_is_the_peak_of_the_recording(traces: Path, file: str) -> None:
     found = perfkit_core.load(traces / file)
-    events = view.table(found, ViewRequest())
+    events = memory_pools.curve_table(found, ViewRequest())
     table = memory_section(found).table
     for device, of_device in events.groupby("device", observed=True):
         (column,) = (name for name in table.columns if name.startswith(str(device)))

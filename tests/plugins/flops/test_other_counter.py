@@ -17,7 +17,8 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
-from perfkit_core.views.hardware import roofline
+from perfkit_core.views.devices import roofline
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators.operator_work import operator_work
 
 CASES = {
@@ -101,7 +102,7 @@ def test_flops_and_bytes_equal_those_of_tracelens(case: str, traces: Path) -> No
 
 @pytest.mark.parametrize("case", CASES)
 def test_times_equal_those_of_tracelens(case: str, traces: Path) -> None:
-    table = roofline.table(load(traces / "torch" / CASES[case]), ViewRequest())
+    table = table_of(roofline.VIEW, load(traces / "torch" / CASES[case]), ViewRequest())
     ours = table.groupby(["name", "shapes"])["time_ns"].sum()
     expected: Counter[Any] = Counter()
     for row in listed(traces / "oracle/tracelens" / case):

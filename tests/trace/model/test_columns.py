@@ -1,23 +1,35 @@
-"""Columns of tables without a declaration are interpreted by name."""
+"""Columns of tables without a declaration are texts that identify rows, or numbers."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from perfkit_core.trace.model.columns import Average, keys, named
+from perfkit_core.trace.model.columns import OP_NAME, column, description, heading, keys
 
 
-def test_undeclared_columns_are_interpreted_by_name() -> None:
-    time, size, share = named("total_cpu_ns"), named("peak_bytes"), named("ratio")
-    assert (time.title, time.unit, time.place, time.rule) == ("Total CPU", "ns", "host", "sum")
-    assert (size.unit, size.exact, size.of_capture) == ("bytes", True, True)
-    assert (share.title, share.unit) == ("Share", "ratio")
-    assert (named("min_x_ns").rule, named("avg_x_ns").rule) == ("min", Average("total_x_ns"))
-    assert (named("phase").kind, named("loader").kind) == ("description", "key")
+def test_undeclared_columns_are_text_keys_or_numbers() -> None:
+    loader, size, share = column((), "loader"), column((), "peak_bytes"), column((), "x", pd.Series([1.5]))
+    assert (loader.title, loader.unit, loader.kind, loader.rule) == ("Loader", "", "key", "apart")
+    assert (size.title, size.unit, size.kind, size.rule) == ("Peak", "bytes", "measure", "sum")
+    assert (share.unit, share.kind) == ("", "measure")
+    assert [heading(name) for name in ("total_cpu_ns", "ratio", "flops", "dur_ns")] == [
+        "Total CPU", "Share", "FLOPs", "Duration",
+    ]  # fmt: skip
 
 
-def test_without_declarations_columns_before_the_first_measure_identify_rows() -> None:
-    table = pd.DataFrame({"name": ["a"], "op_name": ["b"], "way": ["c"], "size": [3], "note": ["d"]})
-    assert keys((), table) == ["name", "way"]
-    assert keys((), table, ("op_name",)) == ["name", "op_name", "way"]
-    assert keys((), table.drop(columns="name")) == ["op_name", "way"]
+def test_nothing_else_follows_from_a_name() -> None:
+    for name in ("min_device_ns", "avg_cpu_ns", "calls_bytes", "difference_ns"):
+        undeclared = column((), name)
+        assert (undeclared.merge, undeclared.over, undeclared.place, undeclared.exact) == ("", "", "", False)
+        assert not undeclared.compared
+
+
+def test_undeclared_texts_identify_rows() -> None:
+    table = pd.DataFrame({"name": ["a"], "op_name": ["b"], "way": ["c"], "size": [3], "rank": [0]})
+    assert keys((), table) == ["name", "op_name", "way", "rank"]
+    assert keys((OP_NAME,), table) == ["name", "way", "rank"]
+    assert keys((OP_NAME,), table, ("size",)) == ["name", "way", "size", "rank"]
+    step = description("step", "Step", by=("step",))
+    numbered = table.assign(step=1)
+    assert keys((OP_NAME, step), numbered) == ["name", "way", "rank"]
+    assert keys((OP_NAME, step), numbered, ("step",)) == ["name", "way", "rank", "step"]

@@ -21,6 +21,7 @@ from perfkit_core.views.communication import clocks, collectives, instances, str
 from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import bus_factors, size_class
 from perfkit_core.views.communication.instances import kernel_name
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.ranks import collective, rank
 
 VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)
@@ -39,7 +40,7 @@ def both() -> Trace:
 
 
 def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    table = view.table(trace, ViewRequest(**request))
+    table = table_of(view, trace, ViewRequest(**request))
     found = table[columns.split()].astype(object)
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in found.itertuples(index=False)]
 
@@ -99,7 +100,7 @@ def test_a_clock_changes_nothing_but_its_offset(view: View) -> None:
     far = concat_traces([first(), second(10**15)])
     changed = {"offset_ns", "earliest_ns", "latest_ns"}
     here, there = (
-        view.table(trace, ViewRequest()).drop(columns=list(changed), errors="ignore") for trace in (both(), far)
+        table_of(view, trace, ViewRequest()).drop(columns=list(changed), errors="ignore") for trace in (both(), far)
     )
     pd.testing.assert_frame_equal(here, there)
 
@@ -108,10 +109,9 @@ def test_a_clock_changes_nothing_but_its_offset(view: View) -> None:
 def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
     for trace in (both(), first()):
         check_view(view, trace)
-    assert view.reduction
     request = ViewRequest()
-    parts = [view.reduction.reduce(one, request) for one in (first(), second())]
-    pd.testing.assert_frame_equal(view.reduction.merge(parts, request), view.table(both(), request))
+    parts = [reduction(view).reduce(one, request) for one in (first(), second())]
+    pd.testing.assert_frame_equal(reduction(view).merge(parts, request), table_of(view, both(), request))
 
 
 def test_a_third_rank_is_reached_through_the_second() -> None:
@@ -397,11 +397,11 @@ def test_the_reason_for_an_empty_table_is_about_all_ranks() -> None:
     """The reason is not that of the single rank without rows."""
     request = ViewRequest()
     for view, said in ((clocks.VIEW, "align the clocks"), (stragglers.VIEW, "matched and aligned")):
-        assert view.reduction
-        assert view.reduction.explain
-        parts = [view.reduction.reduce(rank(one), request) for one in (0, 1)]
-        assert said in str(view.reduction.explain(parts))
-        assert "only one rank" in str(view.reduction.explain(parts[:1]))
+        explain = reduction(view).explain
+        assert explain
+        parts = [reduction(view).reduce(rank(one), request) for one in (0, 1)]
+        assert said in str(explain(parts))
+        assert "only one rank" in str(explain(parts[:1]))
 
 
 def test_aligned_ranks_differ_by_their_shift_alone() -> None:
@@ -440,12 +440,12 @@ def test_only_the_chosen_step_is_counted_but_all_align() -> None:
     assert rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
     assert rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
     with pytest.raises(UsageError, match="step 3"):
-        collectives.table(both(), ViewRequest(steps=(3,)))
+        table_of(collectives.VIEW, both(), ViewRequest(steps=(3,)))
 
 
 def test_partials_are_plain() -> None:
     """Partials contain tables and numbers, no trace. They are small enough to be sent."""
-    part = instances.reduce(first(), ViewRequest())
+    (part,) = instances.reduce_each(first(), ViewRequest())
     assert {type(value) for value in part.values()} <= {pd.DataFrame, int}
     assert len(part["collectives"]) == 2
 

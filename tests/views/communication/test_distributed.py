@@ -12,6 +12,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import distributed
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import partition
 from tests.support.events import device, host, trace
 
@@ -37,7 +38,7 @@ ROWS = [
 
 
 def parts(found: Trace, columns: str, **request: Any) -> dict[str, tuple[Any, ...]]:
-    table = distributed.table(found, ViewRequest(**request))
+    table = table_of(distributed.VIEW, found, ViewRequest(**request))
     return {
         row["part"]: tuple(None if pd.isna(row[name]) else row[name] for name in columns.split())
         for _, row in table.iterrows()
@@ -55,7 +56,7 @@ def test_ours_by_hand() -> None:
         "overlap": (None, None, 40 + 10, None),
         "exposed_communication": (None, None, 220, None),
     }
-    table = distributed.table(trace(ROWS), ViewRequest()).set_index("part")
+    table = table_of(distributed.VIEW, trace(ROWS), ViewRequest()).set_index("part")
     assert table.loc["exposed_communication", "ratio"] == pytest.approx(0.22)
 
 
@@ -86,7 +87,7 @@ def test_kernels_in_the_span_of_an_asynchronous_collective_compute() -> None:
 
 
 def test_exposed_communication_is_that_of_the_partition() -> None:
-    table = partition.table(trace(ROWS), ViewRequest()).set_index("category")
+    table = table_of(partition.VIEW, trace(ROWS), ViewRequest()).set_index("category")
     assert table.loc["exposed_communication", "total_ns"] == 220
 
 
@@ -126,7 +127,7 @@ def test_without_a_device_operators_compute() -> None:
 def test_ranks() -> None:
     both = concat_traces([trace(ROWS, rank=0), trace(ROWS[:12], rank=3)])
     assert parts(both, "time_ns")["communication"] == (270 + 100,)  # only the host calls of rank 3 were recorded
-    table = distributed.table(both, ViewRequest(by=("rank",)))
+    table = table_of(distributed.VIEW, both, ViewRequest(by=("rank",)))
     times = {(row["rank"], row["part"]): row["time_ns"] for _, row in table.iterrows()}
     assert times[(0, "communication")] == 270
     assert times[(3, "communication")] == 50 + 50
@@ -140,8 +141,8 @@ def test_one_step() -> None:
 
 def test_nothing_communicates() -> None:
     found = trace([host("broadcast_tensors", "operator", 0, 10)])
-    assert distributed.table(found, ViewRequest()).empty
-    assert not distributed.table(found, ViewRequest(native=True)).empty
+    assert table_of(distributed.VIEW, found, ViewRequest()).empty
+    assert not table_of(distributed.VIEW, found, ViewRequest(native=True)).empty
     check_view(distributed.VIEW, found)
     check_view(distributed.VIEW, trace(ROWS))
 

@@ -13,7 +13,8 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.communication import imbalance, pipeline, point_to_point, stragglers
-from perfkit_core.views.communication.messages import messages
+from perfkit_core.views.communication.point_to_point import messages
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 from tests.support.ranks import collective, rank
 
@@ -22,7 +23,7 @@ SHARED = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def rows(view: View, made: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    table = view.table(made, ViewRequest(**request))[columns.split()].astype(object)
+    table = table_of(view, made, ViewRequest(**request))[columns.split()].astype(object)
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in table.itertuples(index=False)]
 
 
@@ -297,11 +298,10 @@ def test_even_and_wrongly_matched_exchanges_do_not_count(received: tuple[int, in
 def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
     parts = [working(0, 10, 100, 40, 80), working(1, 30, 600, 120, 80)] if view is imbalance.VIEW else two()
     check_view(view, concat_traces(parts))
-    assert view.reduction
     for request in (ViewRequest(), ViewRequest(by=("step",))):
-        reduced = [view.reduction.reduce(one, request) for one in parts]
-        merged = view.reduction.merge(reduced, request)
-        pd.testing.assert_frame_equal(merged, view.table(concat_traces(parts), request))
+        reduced = [reduction(view).reduce(one, request) for one in parts]
+        merged = reduction(view).merge(reduced, request)
+        pd.testing.assert_frame_equal(merged, table_of(view, concat_traces(parts), request))
         assert len(merged)
 
 
@@ -315,7 +315,7 @@ def test_reasons_for_empty_tables() -> None:
         (pipeline.VIEW, trace([host("a", "operator", 0, 9)], rank=0), "steps"),
         (imbalance.VIEW, silent, "only one rank"),
     ):
-        assert view.table(made, ViewRequest()).empty
+        assert table_of(view, made, ViewRequest()).empty
         assert said in str(view.explain_empty(made))
     # bubbles need no peers
     assert rows(pipeline.VIEW, anonymous, "rank stage bubble_ns sends") == [(0, None, 9, 1)]

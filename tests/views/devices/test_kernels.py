@@ -10,7 +10,8 @@ import pytest
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.devices import kernels, memcpy
+from perfkit_core.views.devices import kernels
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import memory_manipulation
 from tests.support.events import device, host, trace
 
@@ -39,13 +40,15 @@ def small() -> Trace:
     return trace(ROWS)
 
 
-@pytest.mark.parametrize("view", [kernels.VIEW, memcpy.VIEW, memory_manipulation.VIEW], ids=lambda view: view.name)
+@pytest.mark.parametrize(
+    "view", [kernels.VIEW, kernels.MEMCPY_VIEW, memory_manipulation.VIEW], ids=lambda view: view.name
+)
 def test_the_views_keep_their_contract(view: View, small: Trace) -> None:
     check_view(view, small)
 
 
 def test_kernels_by_launch(small: Trace) -> None:
-    table = kernels.table(small, ViewRequest(by=("launch",)))
+    table = table_of(kernels.VIEW, small, ViewRequest(by=("launch",)))
     columns = ["grid", "block", "registers", "shared_bytes", "occupancy_ratio", "total_device_ns"]
     found = [tuple(None if pd.isna(cell) else cell for cell in row) for row in table[columns].to_numpy(object)]
     assert found == [
@@ -56,14 +59,14 @@ def test_kernels_by_launch(small: Trace) -> None:
 
 
 def test_kernels_by_operator_and_stream(small: Trace) -> None:
-    table = kernels.table(small, ViewRequest(by=("operator", "stream", "device")))
+    table = table_of(kernels.VIEW, small, ViewRequest(by=("operator", "stream", "device")))
     found = {(None if pd.isna(row["operator"]) else row["operator"], row["stream"], row["device"]): row["calls"]
              for row in table.to_dict("records")}  # fmt: skip
     assert found == {("mm", 7, "cuda:0"): 1, ("mm", 8, "cuda:1"): 1, (None, 7, "cuda:0"): 1}
 
 
 def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
-    table = kernels.table(small, ViewRequest(native=True))
+    table = table_of(kernels.VIEW, small, ViewRequest(native=True))
     assert table[["name", "calls", "total_device_ns"]].to_numpy().tolist() == [
         ["gemm<float, 4>", 2, 40],
         ["plain", 1, 2],
@@ -73,12 +76,12 @@ def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
 def test_a_hostile_name_is_shortened_in_linear_time() -> None:
     """A backtracking regular expression engine would take time that grows with the cube of the name's length."""
     name = "<" * 3000 + "(" * 3000
-    table = kernels.table(trace([device(name, "kernel", 0, 1)]), ViewRequest(native=True))
+    table = table_of(kernels.VIEW, trace([device(name, "kernel", 0, 1)]), ViewRequest(native=True))
     assert table["name"].tolist() == [name]
 
 
 def test_copies_by_operator(small: Trace) -> None:
-    table = memcpy.table(small, ViewRequest(by=("operator",)))
+    table = table_of(kernels.MEMCPY_VIEW, small, ViewRequest(by=("operator",)))
     found = {row["kind"]: (row["operator"], row["bytes"]) for row in table.to_dict("records")}
     assert found["memcpy"] == ("lib::copy_", 4000)
     assert pd.isna(found["memset"][0])
@@ -87,7 +90,7 @@ def test_copies_by_operator(small: Trace) -> None:
 def test_memory_manipulation(small: Trace) -> None:
     """The rows are an operator that copies, its runtime call, and a detail and a label whose names contain memcpy or
     memset."""
-    table = memory_manipulation.table(small, ViewRequest())
+    table = table_of(memory_manipulation.VIEW, small, ViewRequest())
     found = {
         row["name"]: (row["kind"], row["total_cpu_ns"], row["total_device_ns"]) for row in table.to_dict("records")
     }
@@ -97,7 +100,7 @@ def test_memory_manipulation(small: Trace) -> None:
         "MemcpyAsync:CPU->GPU": ("operator_detail", 10, 0),
         "my memset": ("annotation", 50, 5),
     }
-    assert set(memory_manipulation.table(small, ViewRequest(native=True))["name"]) == {
+    assert set(table_of(memory_manipulation.VIEW, small, ViewRequest(native=True))["name"]) == {
         "MemcpyAsync:CPU->GPU", "my memset",
     }  # fmt: skip
 
@@ -105,7 +108,7 @@ def test_memory_manipulation(small: Trace) -> None:
 def test_operators_with_similar_names_are_not_copies() -> None:
     names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
     found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
-    assert memory_manipulation.table(found, ViewRequest()).empty
+    assert table_of(memory_manipulation.VIEW, found, ViewRequest()).empty
     assert "named like a memory copy" in str(memory_manipulation.VIEW.explain_empty(found))
 
 
@@ -117,7 +120,7 @@ def test_memory_manipulation_has_shares_of_the_steps() -> None:
         host("launch", "runtime", 400, 10, correlation=2),
         device("k", "kernel", 500, 90, correlation=2),
     ])  # fmt: skip
-    (row,) = memory_manipulation.table(found, ViewRequest()).to_dict("records")
+    (row,) = table_of(memory_manipulation.VIEW, found, ViewRequest()).to_dict("records")
     assert row["cpu_ratio"] == pytest.approx(0.2)
     assert row["device_ratio"] == pytest.approx(30 / 120)
 
@@ -125,4 +128,4 @@ def test_memory_manipulation_has_shares_of_the_steps() -> None:
 def test_the_bandwidth_of_many_gigabytes() -> None:
     """30 GB in 20 ms: the bytes times 10**9 do not fit in 64 bits."""
     rows = [device("Memcpy DtoD", "memcpy", 0, 20_000_000, bytes=30_000_000_000, copy_kind="DtoD")]
-    assert memcpy.table(trace(rows), ViewRequest())["bytes_per_s"].tolist() == [1_500_000_000_000]
+    assert table_of(kernels.MEMCPY_VIEW, trace(rows), ViewRequest())["bytes_per_s"].tolist() == [1_500_000_000_000]

@@ -14,6 +14,7 @@ from perfkit_core.testing.conformance import check_view
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
+from perfkit_core.views.merging import table_of
 from tests.support.events import host, trace
 
 VIEW = {view.name: view for view in VIEWS if view.name.startswith("memory") and view.name != "memory_manipulation"}
@@ -62,7 +63,7 @@ def small() -> Trace:
 
 def rows(found: Trace, view: str, columns: str, **request: Any) -> list[tuple[Any, ...]]:
     """Return the given columns of all rows. NA is None."""
-    table = VIEW[view].table(found, ViewRequest(**request))
+    table = table_of(VIEW[view], found, ViewRequest(**request))
     return [tuple(None if pd.isna(cell) else cell for cell in row) for row in table[columns.split()].to_numpy(object)]
 
 
@@ -74,13 +75,13 @@ def test_the_trace_itself_is_sound(small: Trace) -> None:
 def test_every_view_keeps_the_contract_of_views(small: Trace, name: str) -> None:
     check_view(VIEW[name], small)
     with pytest.raises(UsageError, match="step 7 was not recorded"):
-        VIEW[name].table(small, ViewRequest(steps=(7,)))
+        table_of(VIEW[name], small, ViewRequest(steps=(7,)))
 
 
 @pytest.mark.parametrize("name", VIEW)
 def test_without_memory_events_every_view_is_empty_and_says_why(name: str) -> None:
     found = trace([host("step 0", "step", 0, 100, step=0), host("mm", "operator", 10, 20)])
-    assert VIEW[name].table(found, ViewRequest()).empty
+    assert table_of(VIEW[name], found, ViewRequest()).empty
     assert "no memory events were recorded" in str(VIEW[name].explain_empty(found))
     for options, cause in (({}, "although"), ({"profile_all_threads": True}, "records none with profile_all_threads")):
         with_memory = found.with_meta(options={"profile_memory": True, **options})

@@ -12,7 +12,7 @@ import perfkit_core as perfkit
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
-from perfkit_core.views.merging import reduction
+from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
 
 VIEW = next(view for view in VIEWS if view.name == "families")
@@ -37,7 +37,7 @@ def _rank(rank: int, scale: int) -> Trace:
 
 
 def _table(found: Trace, **asked: Any) -> pd.DataFrame:
-    return VIEW.table(found, ViewRequest(**asked))
+    return table_of(VIEW, found, ViewRequest(**asked))
 
 
 def _rows(table: pd.DataFrame, columns: str) -> list[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ import pytest
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import graph
 from tests.support.events import device, host, trace
 
@@ -121,4 +122,4 @@ def test_an_empty_trace_and_an_unknown_grouping() -> None:
     assert graph.table(empty, ViewRequest()).empty
     assert graph.table(empty, ViewRequest(by=("edge",))).empty
     with pytest.raises(UsageError, match="grouped by 'shape'"):
-        graph.table(empty, ViewRequest(by=("shape",)))
+        table_of(graph.VIEW, empty, ViewRequest(by=("shape",)))

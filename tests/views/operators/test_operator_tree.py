@@ -11,6 +11,7 @@ from perfkit_core.api import summarize
 from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import operator_kinds, operator_tree
 from tests.support.events import device, host, trace
 
@@ -39,7 +40,7 @@ def small() -> Trace:
 
 
 def lines(view: View, found: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    table = view.table(found, ViewRequest(**request))
+    table = table_of(view, found, ViewRequest(**request))
     return [tuple(None if pd.isna(row[c]) else row[c] for c in columns.split()) for row in table.to_dict("records")]
 
 

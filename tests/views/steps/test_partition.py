@@ -15,6 +15,7 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace, concat_traces
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
 from tests.support.events import device, host, trace
@@ -42,7 +43,7 @@ ON_GPU = [
 
 def wide(some: Trace, **request: Any) -> list[dict[str, Any]]:
     """Return the rows of the table by step, without ``_ns`` in the column names."""
-    table = partition.table(some, ViewRequest(by=("step",), **request))
+    table = table_of(partition.VIEW, some, ViewRequest(by=("step",), **request))
     return [{key.removesuffix("_ns"): value for key, value in row.items()} for row in table.to_dict("records")]
 
 
@@ -69,7 +70,7 @@ def test_with_a_device() -> None:
 
 
 def test_table_over_the_steps() -> None:
-    table = partition.table(trace(ON_GPU), ViewRequest()).set_index("category")
+    table = table_of(partition.VIEW, trace(ON_GPU), ViewRequest()).set_index("category")
     assert list(table.index) == list(ON_DEVICE)
     assert table.loc["device_compute", ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]].tolist() == [
         2, 180, 90, 20, 160,
@@ -122,7 +123,7 @@ def test_ranks_have_their_own_time() -> None:
     rows = wide(both)
     assert [(row["rank"], row["step"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
     assert parts(rows[2]) == (150, 0, 0, 100, 80, 670)
-    table = partition.table(both, ViewRequest(by=("rank",))).set_index(["rank", "category"])
+    table = table_of(partition.VIEW, both, ViewRequest(by=("rank",))).set_index(["rank", "category"])
     assert table.loc[(1, "device_compute"), "total_ns"] == 150
     assert table.loc[(0, "device_compute"), "total_ns"] == 180
 
@@ -145,7 +146,7 @@ def test_chosen_steps() -> None:
 
 def test_without_steps_the_table_is_empty() -> None:
     found = trace([host("mm", "operator", 0, 10)])
-    assert partition.table(found, ViewRequest()).empty
+    assert table_of(partition.VIEW, found, ViewRequest()).empty
     assert "step()" in str(partition.VIEW.explain_empty(found))
     check_view(partition.VIEW, trace(ON_GPU))
     check_view(partition.VIEW, trace(ON_CPU))
@@ -207,7 +208,7 @@ def test_random_traces(rows: list[dict[str, Any]]) -> None:
 
 
 def _sums_to_the_steps(path: Path) -> None:
-    table = partition.table(load(path), BY_STEP)
+    table = table_of(partition.VIEW, load(path), BY_STEP)
     columns = [f"{name}_ns" for name in (ON_DEVICE if "device_compute_ns" in table else ON_HOST)]
     assert (table[columns] >= 0).all(axis=None)
     assert table[columns].sum(axis=1).tolist() == table["dur_ns"].tolist()

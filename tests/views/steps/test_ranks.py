@@ -10,7 +10,8 @@ import pytest
 import perfkit_core
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import concat_traces
-from perfkit_core.views.steps import partition, ranks
+from perfkit_core.views.merging import reduction, table_of
+from perfkit_core.views.steps import partition
 from tests.support.ranks import collective, rank
 
 
@@ -18,7 +19,7 @@ def test_time_outside_communication_excludes_waiting_for_other_ranks() -> None:
     first = rank(0, collective(1000, 3000), step_ns=5000)
     second = rank(1, collective(2500, 3000), step_ns=7000)
     third = rank(2, collective(2000, 3000), step_ns=6000)
-    found = ranks.table(concat_traces([first, second, third]), ViewRequest()).set_index("rank")
+    found = table_of(partition.RANKS_VIEW, concat_traces([first, second, third]), ViewRequest()).set_index("rank")
     assert found["dur_ns"].tolist() == [5000, 7000, 6000]
     assert found["dur_over_median_ns"].tolist() == [-1000, 1000, 0]
     assert found["own_time_ns"].tolist() == [3000, 6500, 5000]
@@ -26,7 +27,8 @@ def test_time_outside_communication_excludes_waiting_for_other_ranks() -> None:
 
 
 def test_the_median_of_an_even_number_is_the_lower_middle_value() -> None:
-    found = ranks.table(
+    found = table_of(
+        partition.RANKS_VIEW,
         concat_traces([rank(number, collective(1000, 3000), step_ns=5000 + 2000 * number) for number in (0, 1)]),
         ViewRequest(),
     )
@@ -36,21 +38,21 @@ def test_the_median_of_an_even_number_is_the_lower_middle_value() -> None:
 def test_a_step_that_one_rank_recorded_has_no_median() -> None:
     partials = [partition.by_step(rank(number, collective(1000, 3000)), ViewRequest()) for number in (0, 1)]
     partials[1] = pd.concat([partials[1], partials[1].assign(step=8)], ignore_index=True)
-    found = ranks.merge(partials, ViewRequest())
+    found = reduction(partition.RANKS_VIEW).merge(partials, ViewRequest())
     assert found["dur_over_median_ns"].isna().tolist() == [False, False, True]
     assert found["own_time_ns"].notna().all()
 
 
 def test_a_single_rank_has_no_rows() -> None:
     alone = rank(0, collective(1000, 3000))
-    assert ranks.table(alone, ViewRequest()).empty
-    assert "only one rank" in str(ranks.VIEW.explain_empty(alone))
+    assert table_of(partition.RANKS_VIEW, alone, ViewRequest()).empty
+    assert "only one rank" in str(partition.RANKS_VIEW.explain_empty(alone))
 
 
 @pytest.mark.parametrize("file", ["dlrm-8xv100"])
 def test_parts_of_real_steps_sum_to_the_steps_and_to_the_partition(traces: Path, file: str) -> None:
     trace = perfkit_core.load(traces / "torch" / file)
-    found = ranks.table(trace, ViewRequest())
+    found = table_of(partition.RANKS_VIEW, trace, ViewRequest())
     parts = found.iloc[:, 6:]
     assert parts.sum(axis=1).tolist() == found["dur_ns"].tolist()
     whole = perfkit_core.summarize(trace, "partition").set_index("category")["total_ns"]

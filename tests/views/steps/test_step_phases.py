@@ -10,6 +10,7 @@ import pytest
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views.devices import device as device_view
+from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import overview, step_phases
 from tests.support.events import device, host, trace
 
@@ -103,7 +104,7 @@ def test_ranks_are_added() -> None:
 def test_native_overview() -> None:
     """Phases have the sums of the view ``model``. Work launched outside host events does not count, and the empty step
     counts."""
-    table = overview.table(trace(ROWS), ViewRequest(native=True))
+    table = table_of(overview.VIEW, trace(ROWS), ViewRequest(native=True))
     found = {(row["category"], row["place"]): (row["calls"], row["time_ns"]) for _, row in table.iterrows()}
     assert found == {
         ("ProfileStep", "host"): (3, 1520),
@@ -125,7 +126,7 @@ def test_native_overview_of_communication() -> None:
         host("broadcast_tensors", "operator", 20, 40, category="Operator"),
         device("ring", "kernel", 100, 50, correlation=1, category="Kernel"),
     ]
-    table = overview.table(trace(rows), ViewRequest(native=True))
+    table = table_of(overview.VIEW, trace(rows), ViewRequest(native=True))
     found = {(row["category"], row["place"]): (row["calls"], row["time_ns"]) for _, row in table.iterrows()}
     assert found[("Communication", "host")] == (2, 50)
     assert found[("Communication", "device")] == (1, 50)

@@ -13,7 +13,8 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.steps import step_trace
+from perfkit_core.views.merging import table_of
+from perfkit_core.views.steps import steps
 from tests.support.events import codes, host, trace
 
 ROWS = [
@@ -40,9 +41,9 @@ WHY = "missing"
 
 
 def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
-    frame = step_trace.table(found, ViewRequest(by=("step",)))
+    frame = table_of(steps.TRACE_VIEW, found, ViewRequest(by=("step",)))
     return {
-        row["step"]: tuple(None if pd.isna(row[part.name]) else row[part.name] for part in step_trace.IN_STEPS)
+        row["step"]: tuple(None if pd.isna(row[part.name]) else row[part.name] for part in steps.TRACE_PARTS)
         for _, row in frame.iterrows()
     }
 
@@ -59,7 +60,7 @@ def test_the_parts_of_each_step() -> None:
         3: (30, 270, 0),
         4: nothing,
     }
-    table = step_trace.table(found, ViewRequest(by=("step",)))
+    table = table_of(steps.TRACE_VIEW, found, ViewRequest(by=("step",)))
     why = dict(zip(table["step"], table[WHY], strict=True))
     assert pd.isna(why.pop(0))
     assert pd.isna(why.pop(3))
@@ -68,7 +69,7 @@ def test_the_parts_of_each_step() -> None:
 
 
 def test_the_table_of_parts_counts_the_divided_steps() -> None:
-    table = step_trace.table(trace(ROWS), ViewRequest()).set_index("part")
+    table = table_of(steps.TRACE_VIEW, trace(ROWS), ViewRequest()).set_index("part")
     columns = ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]
     assert {part: table.loc[part, columns].tolist() for part in table.index} == {
         "interval": [2, 150, 75, 30, 120],
@@ -80,25 +81,25 @@ def test_the_table_of_parts_counts_the_divided_steps() -> None:
 
 
 def test_the_column_of_reasons_is_absent_if_all_steps_are_divided() -> None:
-    assert WHY not in step_trace.table(trace(ROWS[:7]), ViewRequest(by=("step",)))
+    assert WHY not in table_of(steps.TRACE_VIEW, trace(ROWS[:7]), ViewRequest(by=("step",)))
 
 
 def test_an_empty_table_is_explained() -> None:
-    assert step_trace.table(trace(ROWS[10:12]), ViewRequest()).empty
-    assert "forward and a backward" in str(step_trace.VIEW.explain_empty(trace(ROWS[10:12])))
-    assert "step()" in str(step_trace.VIEW.explain_empty(trace(ROWS[4:5])))
+    assert table_of(steps.TRACE_VIEW, trace(ROWS[10:12]), ViewRequest()).empty
+    assert "forward and a backward" in str(steps.TRACE_VIEW.explain_empty(trace(ROWS[10:12])))
+    assert "step()" in str(steps.TRACE_VIEW.explain_empty(trace(ROWS[4:5])))
 
 
 def test_the_contract_of_views() -> None:
-    check_view(step_trace.VIEW, trace(ROWS))
+    check_view(steps.TRACE_VIEW, trace(ROWS))
     with pytest.raises(UsageError, match="step 9"):
-        step_trace.table(trace(ROWS), ViewRequest(steps=(9,)))
+        table_of(steps.TRACE_VIEW, trace(ROWS), ViewRequest(steps=(9,)))
 
 
 def _sums_to_the_steps(path: Path) -> None:
-    table = step_trace.table(load(path), ViewRequest(by=("step",)))
+    table = table_of(steps.TRACE_VIEW, load(path), ViewRequest(by=("step",)))
     known = table[table["interval_ns"].notna()]
-    parts = known[[part.name for part in step_trace.IN_STEPS]]
+    parts = known[[part.name for part in steps.TRACE_PARTS]]
     assert parts.sum(axis=1).tolist() == known["dur_ns"].tolist()
     assert (parts >= 0).all(axis=None)
     assert len(known) == len(table) or table.loc[table["interval_ns"].isna(), WHY].notna().all()

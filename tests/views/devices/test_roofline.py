@@ -12,7 +12,8 @@ from perfkit_core.cli.main import main
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.trace.model.meta import Device
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.hardware import gemm, model_flops, roofline
+from perfkit_core.views.devices import model_flops, roofline
+from perfkit_core.views.merging import table_of
 from tests.support.events import device, host, trace
 
 H100 = Device("cuda:0", "NVIDIA H100 80GB HBM3")
@@ -47,7 +48,7 @@ def products() -> list[dict[str, Any]]:
 
 
 def test_times_rates_and_limits_of_a_product() -> None:
-    table = roofline.table(of_h100(products()), ViewRequest())
+    table = table_of(roofline.VIEW, of_h100(products()), ViewRequest())
     (row,) = table.to_dict("records")
     time_ns = 8000 + 5000  # the union of the first two kernels, and the third
     limit_ns = round(FLOPS / 989.4e12 * 1e9)  # longer than the time of the bytes
@@ -69,7 +70,7 @@ def test_an_elementwise_operator_is_bound_by_the_memory() -> None:
         launch(10, 1),
         device("add", "kernel", 100, 9000, 1),
     ]  # fmt: skip
-    (row,) = roofline.table(of_h100(rows), ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, of_h100(rows), ViewRequest()).to_dict("records")
     assert (row["flops"], row["bytes"], row["bound"]) == (10**6, 12 * 10**6, "memory")
     assert row["limit_ns"] == round(12e6 / 3350)
 
@@ -81,14 +82,14 @@ def test_work_without_known_flops_has_a_row_without_limits() -> None:
         device("own_kernel", "kernel", 100, 700, 1),
         device("stray", "kernel", 2000, 300),
     ]
-    table = roofline.table(of_h100(rows), ViewRequest()).set_index("name")
+    table = table_of(roofline.VIEW, of_h100(rows), ViewRequest()).set_index("name")
     assert table["time_ns"].to_dict() == {"own::op": 700, "(no launch recorded)": 300}
     assert table[["flops", "bytes", "limit_ns", "above_ns", "bound"]].isna().all(axis=None)
 
 
 def test_without_peaks_the_achieved_rates_remain() -> None:
     unknown = of_h100(products()).with_meta(devices=(Device("cuda:0", "unheard of"),))
-    (row,) = roofline.table(unknown, ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, unknown, ViewRequest()).to_dict("records")
     assert row["tflop_per_s"] > 0
     assert pd.isna(row["limit_ns"])
     assert pd.isna(row["limit_ratio"])
@@ -99,7 +100,7 @@ def test_one_known_peak_gives_no_limit(rate: str) -> None:
     """The unknown limit may be the longer one."""
     request = ViewRequest(peaks=f'[[devices]]\nnames = ["unheard of"]\nsource = "measured"\n{rate}\n')
     unknown = of_h100(products()).with_meta(devices=(Device("cuda:0", "unheard of"),))
-    (row,) = roofline.table(unknown, request).to_dict("records")
+    (row,) = table_of(roofline.VIEW, unknown, request).to_dict("records")
     assert pd.isna([row["limit_ns"], row["above_ns"], row["limit_ratio"], row["bound"]]).all()
     assert pd.notna([row["peak_gb_per_s"], row["peak_tflop_per_s"]]).sum() == 1
     assert row["tflop_per_s"] > 0
@@ -111,17 +112,17 @@ def test_operators_without_flops_need_no_peak_of_their_type() -> None:
         launch(10, 1),
         device("copy", "kernel", 100, 90, 1),
     ]
-    (row,) = roofline.table(of_h100(rows), ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, of_h100(rows), ViewRequest()).to_dict("records")
     assert (row["flops"], row["bytes"], row["limit_ns"], row["bound"]) == (0, 2000, round(2000 / 3350), "memory")
 
 
 def test_a_device_without_description_is_taken_for_the_only_described_model() -> None:
     """ROCm numbers the devices of kernels from the number of CPU sockets, and describes only device 0."""
     elsewhere = [row | {"device": "cuda:2"} if row.get("device") == "cuda:0" else row for row in products()]
-    (row,) = roofline.table(of_h100(elsewhere), ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, of_h100(elsewhere), ViewRequest()).to_dict("records")
     assert row["peak_tflop_per_s"] == 989.4
     both = of_h100(elsewhere).with_meta(devices=(H100, Device("cuda:1", "unheard of")))
-    assert roofline.table(both, ViewRequest())["peak_tflop_per_s"].isna().all()
+    assert table_of(roofline.VIEW, both, ViewRequest())["peak_tflop_per_s"].isna().all()
 
 
 def test_tf32_kernels_have_the_peak_of_tf32() -> None:
@@ -131,7 +132,7 @@ def test_tf32_kernels_have_the_peak_of_tf32() -> None:
             launch(10, 1),
             device(kernel, "kernel", 100, 700, 1),
         ]
-        return float(roofline.table(of_h100(rows), ViewRequest())["peak_tflop_per_s"].iloc[0])
+        return float(table_of(roofline.VIEW, of_h100(rows), ViewRequest())["peak_tflop_per_s"].iloc[0])
 
     assert peak("sm80_xmma_gemm_f32f32_tf32f32_f32_tn") == 494.7
     assert peak("ampere_sgemm_64x64_tn") == 67
@@ -152,12 +153,12 @@ def test_tf32_is_decided_by_any_kernel_of_the_operator(place: int) -> None:
         *work,
     ]
     found = of_h100(rows).with_meta(devices=(H100, Device("cuda:1", "unheard of")))
-    (row,) = roofline.table(found, ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, found, ViewRequest()).to_dict("records")
     assert (row["calls"], row["flops"], row["bytes"], row["peak_tflop_per_s"]) == (1, 2 * 64**3, 3 * 64**2 * 4, 494.7)
     (row,) = model_flops.table(found, ViewRequest()).to_dict("records")
     assert row["model_flops"] == 2 * 64**3
     assert row["mfu_ratio"] == pytest.approx(2 * 64**3 / 494.7e3 / row["step_ns"] / 2)
-    by_device = roofline.table(found, ViewRequest(by=("device",))).set_index("device")
+    by_device = table_of(roofline.VIEW, found, ViewRequest(by=("device",))).set_index("device")
     assert by_device["calls"].to_dict() == {"cuda:0": 1, "cuda:1": 1}
     assert by_device["flops"].to_dict() == {"cuda:0": 2 * 64**3, "cuda:1": 0}
 
@@ -184,7 +185,7 @@ def nested(*shapes: str) -> list[dict[str, Any]]:
     ],
 )
 def test_flops_are_those_of_the_operator_that_computes(shapes: tuple[str, ...], flops: int) -> None:
-    (row,) = roofline.table(of_h100(nested(*shapes)), ViewRequest()).dropna(subset="flops").to_dict("records")
+    (row,) = table_of(roofline.VIEW, of_h100(nested(*shapes)), ViewRequest()).dropna(subset="flops").to_dict("records")
     assert (row["calls"], row["flops"], row["time_ns"]) == (1, flops, 700)
 
 
@@ -197,7 +198,9 @@ def test_autograd_nodes_have_no_flops() -> None:
         host("AddBackward0", "operator", 200, 10, shapes="[[1000]]", dtypes='["float"]'),
     ]
     names = {"MulBackward0": "multiply_grad", "AddBackward0": "add_grad", "aten::mul": "multiply"}
-    (row,) = roofline.table(trace(rows, names=names.get).with_meta(framework="torch"), ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.VIEW, trace(rows, names=names.get).with_meta(framework="torch"), ViewRequest()).to_dict(
+        "records"
+    )
     assert (row["name"], row["calls"], row["flops"], row["bytes"]) == ("aten::mul", 2, 2000, 24_000)
 
 
@@ -253,7 +256,7 @@ def test_products_without_flops_on_the_host() -> None:
 
 
 def test_products_by_size() -> None:
-    (row,) = gemm.table(of_h100(products()), ViewRequest()).to_dict("records")
+    (row,) = table_of(roofline.GEMM_VIEW, of_h100(products()), ViewRequest()).to_dict("records")
     assert (row["m"], row["n"], row["k"], row["batch"], row["type"]) == (1024, 2048, 1024, 1, "bfloat16")
     assert (row["calls"], row["flops"]) == (2, 2 * FLOPS)
 

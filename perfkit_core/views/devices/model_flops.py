@@ -25,7 +25,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import RANK, STEP, Column, count, duration, operations, share, text
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
+from perfkit_core.views.devices.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.operators.families import event_families
@@ -155,7 +155,6 @@ def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return one row per rank (and step, if grouped), with :data:`COLUMNS`. Utilisations are NA if the peak rates of
     the device are unknown. Raises UsageError."""
-    select.check_groupings("model_flops", request, GROUPINGS)
     rows = finished(sums(trace, request), request)
     return rows[rows["model_flops"].fillna(0) > 0].reset_index(drop=True)
 
@@ -164,40 +163,36 @@ COLUMNS: Final = (
     RANK,
     replace(STEP, by=("step",)),
     count("steps", "Steps", exact=True),
-    count("devices", "Devices", exact=True, description="devices that the operators of the rank used"),
+    count("devices", "Devices", "devices that the operators of the rank used", exact=True),
     duration(
         "step_ns",
         "Time of all steps",
-        per_step=True,
-        description="of an inference server: from the end of the previous step, else the device busy time",
+        "of an inference server: from the end of the previous step, else the device busy time",
+        over="steps",
     ),
-    operations(
-        "model_flops", "Model FLOPs", per_step=True, description="forward and backward pass, without recomputation"
-    ),
-    operations("hardware_flops", "Hardware FLOPs", per_step=True, description="including recomputation"),
-    Column("tflop_per_s", "Achieved", "tflop_per_s", description="model FLOPs divided by the time of the steps"),
+    operations("model_flops", "Model FLOPs", "forward and backward pass, without recomputation", over="steps"),
+    operations("hardware_flops", "Hardware FLOPs", "including recomputation", over="steps"),
+    Column("tflop_per_s", "Achieved", "model FLOPs divided by the time of the steps", unit="tflop_per_s"),
     share(
         "mfu_ratio",
         "MFU",
-        proper=True,
+        heading="proper",
         description="time of the model FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
     share(
         "hfu_ratio",
         "HFU",
-        proper=True,
+        heading="proper",
         description="time of the hardware FLOPs at the peak rate of all used devices, divided by the time of the steps",
     ),
-    count(
-        "uncounted_calls", "Uncounted", exact=True, per_step=True, description="calls of matrix products without FLOPs"
-    ),
+    count("uncounted_calls", "Uncounted", "calls of matrix products without FLOPs", exact=True, over="steps"),
     share(
         "uncounted_ratio",
         "Uncounted",
-        proper=True,
+        heading="proper",
         description="share of the device time (host time without a device) that these calls take",
     ),
-    text("missing", "Missing", description="reason why the utilisation is unknown"),
+    text("missing", "Missing", "reason why the utilisation is unknown"),
 )
 
 VIEW = View(

@@ -26,7 +26,7 @@ from perfkit_core.trace.model.schema import DEVICE_WORK
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import grouping
 from perfkit_core.views.communication.instances import communication
-from perfkit_core.views.devices.kernels import operator_rows
+from perfkit_core.views.operators.calls import operator_rows
 from perfkit_core.views.operators.operator_work import UNKNOWN, counted_operator, operator_work
 from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.tables import group, text_column_at, without_categoricals
@@ -190,26 +190,23 @@ def rated(table: pd.DataFrame, declared: Iterable[Column]) -> pd.DataFrame:
     return result[[column.name for column in declared if column.name in result]]
 
 
-TYPE: Final = key("type", "Type", description="data type of the inputs")
+LIMITS: Final = (duration("compute_ns", "Compute"), duration("memory_ns", "Memory"))
+"""Columns of :func:`measured` that :func:`rated` compares and leaves out."""
+TYPE: Final = key("type", "Type", "data type of the inputs")
 MEASURES: Final = (
     CALLS,
     duration(
-        "time_ns",
-        "Time",
-        per_step=True,
-        description="union of the device work, or host time without a device; rows may overlap",
+        "time_ns", "Time", "union of the device work, or host time without a device; rows may overlap", over="steps"
     ),
     share("limit_ratio", "Of roofline", Share("limit_ns", column="time_ns"), description="limit divided by time"),
-    duration("above_ns", "Above limit", per_step=True, description="time less the limit"),
-    columns.text(
-        "bound", "Bound", words=(COMPUTE, MEMORY), description="which limit is longer: FLOPs or bytes at the peak rates"
-    ),
-    columns.Column("tflop_per_s", "Achieved", "tflop_per_s", description="FLOPs divided by time"),
-    columns.Column("gb_per_s", "Achieved", "gb_per_s", description="bytes divided by time"),
-    columns.count("flop_per_byte", "FLOP/byte", exact=True, description="arithmetic intensity"),
-    duration("limit_ns", "Limit", per_step=True, description="shortest possible time at the peak rates of the device"),
+    duration("above_ns", "Above limit", "time less the limit", over="steps"),
+    columns.text("bound", "Bound", "which limit is longer: FLOPs or bytes at the peak rates", words=(COMPUTE, MEMORY)),
+    columns.Column("tflop_per_s", "Achieved", "FLOPs divided by time", unit="tflop_per_s"),
+    columns.Column("gb_per_s", "Achieved", "bytes divided by time", unit="gb_per_s"),
+    columns.count("flop_per_byte", "FLOP/byte", "arithmetic intensity", exact=True),
+    duration("limit_ns", "Limit", "shortest possible time at the peak rates of the device", over="steps"),
     columns.FLOPS,
-    columns.Column("peak_tflop_per_s", "Peak", "tflop_per_s", merge=columns.FIRST, description="of the data type"),
-    columns.Column("peak_gb_per_s", "Peak", "gb_per_s", merge=columns.FIRST, description="of the memory"),
-    columns.size("bytes", "Bytes", per_step=True, noun="", description="sizes of all inputs and results"),
+    columns.Column("peak_tflop_per_s", "Peak", "of the data type", unit="tflop_per_s", merge=columns.FIRST),
+    columns.Column("peak_gb_per_s", "Peak", "of the memory", unit="gb_per_s", merge=columns.FIRST),
+    columns.size("bytes", "Bytes", "sizes of all inputs and results", over="steps", heading="complete"),
 )

@@ -1,4 +1,5 @@
-"""View ``roofline``: achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device."""
+"""Views ``roofline`` and ``gemm``: achieved FLOP/s and bytes/s, against the limits of the device. ``roofline`` has a
+row for each operator and shape, and ``gemm`` one for each size of a matrix product: M × K times K × N."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import pandas as pd
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.base.language.messages import Text, message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
-from perfkit_core.plugins.flops.arguments import Argument, Tensor, arguments
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
+from perfkit_core.plugins.flops.arguments import Argument, Product, Tensor, arguments
 from perfkit_core.trace.model import columns
-from perfkit_core.trace.model.columns import OPERATOR_NAME, SHAPES
+from perfkit_core.trace.model.columns import OPERATOR_NAME, SHAPES, key
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
-from perfkit_core.views.hardware.timed_work import GROUPINGS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
+from perfkit_core.views.devices.timed_work import GROUPINGS, LIMITS, MEASURES, NO_SHAPES, TYPE, measured, rated, timed
 from perfkit_core.views.operators import calls
+from perfkit_core.views.operators.calls import operator_names
+from perfkit_core.views.operators.operator_work import operator_work
 from perfkit_core.views.tables import categorical, text_column_at
 
 COLUMNS: Final = (OPERATOR_NAME, SHAPES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
@@ -55,12 +58,6 @@ def finished(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
     return rated(table, COLUMNS)
 
 
-def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    """Return one row per combination of operator, input shapes, type and groupings, with :data:`COLUMNS`.
-    FLOPs, bytes and limits are NA if unknown. Raises UsageError."""
-    return finished(sums(trace, request), request)
-
-
 def explain_empty(trace: Trace) -> Text:
     if not trace.has_values("shapes"):
         return NO_SHAPES
@@ -72,10 +69,48 @@ VIEW = View(
     title="Roofline",
     description="achieved FLOP/s and bytes/s of each operator and shape, against the limits of the device; --peaks "
     "FILE gives the limits of devices that perfkit does not know",
-    table=table,
+    table=Merged(sums, finished, columns=LIMITS),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order=("above_ns", "time_ns"),
     explain_empty=explain_empty,
-    reduction=MergedRows(partial=sums, finish=finished),
+)
+
+
+_NO_PRODUCT: Final = Product(-1, -1, -1, -1)
+_SIZES: Final = (
+    key("m", "M", heading="proper"),
+    key("n", "N", heading="proper"),
+    key("k", "K", heading="proper"),
+    key("batch", "Batch", "number of products in one call"),
+)
+GEMM_COLUMNS: Final = (OPERATOR_NAME, *_SIZES, TYPE, *columns.added_by(GROUPINGS), *MEASURES)
+
+
+def products(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return the columns of the view that add up over ranks."""
+    work = operator_work(trace)
+    sizes = np.array([call.product or _NO_PRODUCT for call in work.works] + [_NO_PRODUCT], np.int64)
+    items = timed(trace, select.selected(trace, request))
+    sizes = sizes[np.append(work.distinct, -1)[items.counted]]
+    is_product = sizes[:, 0] >= 0
+    items, sizes = items.of(is_product), sizes[is_product]
+    names = {"name": text_column_at(operator_names(trace), items.operator)}
+    names |= {column.name: sizes[:, Product._fields.index(column.name)] for column in _SIZES}
+    return measured(trace, request, items, names)
+
+
+def finished_products(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    return rated(table, GEMM_COLUMNS)
+
+
+GEMM_VIEW = View(
+    name="gemm",
+    title="Matrix products",
+    description="matrix products by size and data type, with their efficiency",
+    table=Merged(products, finished_products, columns=LIMITS),
+    columns=GEMM_COLUMNS,
+    groupings=GROUPINGS,
+    order=("above_ns", "time_ns"),
+    explain_empty=lambda run: message("no matrix products were recorded") if run.has_values("shapes") else NO_SHAPES,
 )

@@ -1,7 +1,12 @@
-"""Views ``fluid_events`` and ``fluid_head``: the operator tree and the head of a report like that of Paddle 1.x.
+"""Views ``fluid_head``, ``fluid_events`` and ``fluid_memcpy``: the head, the operator tree and the copies of a report
+like that of Paddle 1.x. The copies are asynchronous or synchronous, by direction, inside and outside operators.
 
 Below an outermost operator are the operators that it calls, its details (such as shape inference and computation), and
-the calls that copy memory. Time is host time plus the time of the device work launched inside."""
+the calls that copy memory. Time is host time plus the time of the device work launched inside.
+
+The mode of a copy follows from the name of the call that launched it (``cudaMemcpyAsync``), or from the name of an
+event that the framework recorded around this call (``GpuMemcpySync:GPU->CPU``).
+"""
 
 from __future__ import annotations
 
@@ -14,19 +19,27 @@ import pandas as pd
 from perfkit_core.base.algorithms import arrays, groupby, nesting, trees
 from perfkit_core.base.algorithms.arrays import filled
 from perfkit_core.base.language.messages import Message, Sentence, Text, mark, message
-from perfkit_core.plugins.contracts import MergedRows, View, ViewRequest
+from perfkit_core.plugins.contracts import Merged, View, ViewRequest
 from perfkit_core.trace.model import columns, schema
 from perfkit_core.trace.model.columns import CALLS, DEPTH, DEVICE, HOST, NAME, RATIO, Average, Share, duration, share
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import fluid_overhead, select, tables
-from perfkit_core.views.fluid_overhead import GROUPINGS, INSTANCE, THREAD, launches, thread_numbers
+from perfkit_core.views.fluid_overhead import (
+    GROUP,
+    GROUPINGS,
+    INSTANCE,
+    THREAD,
+    direction,
+    launches,
+    thread_numbers,
+    total_time,
+)
 from perfkit_core.views.operators.calls import is_call
 
 _HOW: Final = {True: message("apart"), False: message("merged")}
 
 
 def table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
-    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, by_instance = THREAD in request.by, INSTANCE in request.by
     parent, launched_by = trace.ints("parent"), trace.ints("launched_by")
     launched = np.bincount(launched_by[launches(trace)], minlength=len(trace))
@@ -101,9 +114,7 @@ def _labels(
 
 def head(trace: Trace, request: ViewRequest) -> pd.DataFrame:
     """Return the head of the report, one row per ``setting``. If grouped by thread, each thread has a row, too."""
-    select.check_groupings(fluid_overhead.GROUP, request, GROUPINGS)
     by_thread, version = THREAD in request.by, (trace.meta.framework, trace.meta.framework_version)
-    select.in_steps(trace, request)  # raises UsageError for a step that was not recorded
     recorded = len(select.step_numbers(trace))
     if not recorded:
         steps = message("no steps were recorded")
@@ -148,15 +159,13 @@ COLUMNS: Final = (
     DEPTH,
     NAME,
     CALLS,
-    duration("total_ns", "Total", per_step=True, description="CPU time plus device time"),
-    duration("cpu_ns", "CPU", per_step=True, place=HOST),
+    duration("total_ns", "Total", "CPU time plus device time", over="steps"),
+    duration("cpu_ns", "CPU", over="steps", place=HOST),
     share("cpu_ratio", "CPU", Share("cpu_ns", column="total_ns"), place=HOST),
-    duration("device_ns", "Device", per_step=True, place=DEVICE),
+    duration("device_ns", "Device", over="steps", place=DEVICE),
     share("device_ratio", "Device", Share("device_ns", column="total_ns"), place=DEVICE),
-    duration(
-        "min_ns", "Min", merge=columns.MIN, of_capture=True, description="minimum over calls of (CPU + device time)"
-    ),
-    duration("max_ns", "Max", merge=columns.MAX, of_capture=True),
+    duration("min_ns", "Min", "minimum over calls of (CPU + device time)", merge=columns.MIN, over="capture"),
+    duration("max_ns", "Max", merge=columns.MAX, over="capture"),
     duration("avg_ns", "Avg", merge=Average("total_ns")),
     replace(RATIO, merge=Share("total_ns"), description="share of the sum of the outermost rows"),
 )
@@ -165,27 +174,84 @@ VIEW = View(
     name="fluid_events",
     title="Event Summary",
     description="host and device time of the outermost operators and of the events that they call",
-    table=table,
+    table=Merged(table, siblings=("total_ns",), together_only=True),
     columns=COLUMNS,
     groupings=GROUPINGS,
     order="total_ns",
     explain_empty=lambda trace: message("no operators were recorded"),
-    group=fluid_overhead.GROUP,
-    page=False,
-    reduction=MergedRows(weight=("total_ns",), together_only=True),
+    report=fluid_overhead.GROUP,
 )
 
 HEAD_VIEW = View(
     name="fluid_head",
     title="Profiling Report",
     description="settings of the fluid report: profiled places, steps, time unit, sort order, and grouping of rows",
-    table=head,
-    columns=(columns.words("setting", "Setting"), columns.key("value", "Value")),
-    groupings=GROUPINGS,
-    group=fluid_overhead.GROUP,
-    page=False,
-    reduction=MergedRows(
-        finish=lambda table, request: tables.in_order_of(table, "setting", dict.fromkeys(table["setting"])),
+    table=Merged(
+        head,
+        lambda rows, request: tables.in_order_of(rows, "setting", dict.fromkeys(rows["setting"])),
         together_only=True,
     ),
+    columns=(columns.words("setting", "Setting"), columns.key("value", "Value")),
+    groupings=GROUPINGS,
+    report=fluid_overhead.GROUP,
+)
+
+
+MODES: Final = ("GpuMemcpyAsync", "GpuMemcpySync", "GpuMemcpy (launch not recorded)")
+_ASYNC, _SYNC, _UNKNOWN = range(3)
+_NAMES_MODE: Final = "(?i)memcpy_?a?sync"
+
+
+def memcpy_table(trace: Trace, request: ViewRequest) -> pd.DataFrame:
+    """Return a tree of modes (depth 0) and directions (1), with :data:`COLUMNS`. The ratio is NA without operators."""
+    rows = np.flatnonzero(select.selected(trace, request) & trace.rows("kind", schema.MEMCPY))
+    names, launched_by = trace.codes("name"), trace.ints("launched_by")[rows]
+    names_mode = trace.host & names.lookup(arrays.matches(names.values, _NAMES_MODE), False)
+    around = nesting.outermost(trace.ints("parent"), names_mode)[launched_by]
+    call = np.where(trace.rows("kind", schema.RUNTIME, schema.SYNC)[launched_by], launched_by, arrays.NO_ROW)
+    event = np.where(launched_by == arrays.NO_ROW, arrays.NO_ROW, np.where(around >= 0, around, call))
+    asynchronous = names.lookup(arrays.matches(names.values, "(?i)async"), False)[event]
+
+    kinds = trace.codes("copy_kind")
+    directions = np.array([*map(direction, kinds.values), direction("")], dtype=object)
+    copies = pd.DataFrame({
+        "mode": np.where(event == arrays.NO_ROW, _UNKNOWN, np.where(asynchronous, _ASYNC, _SYNC)),
+        "name": directions[kinds.codes[rows]],
+        "ns": trace.ints("dur_ns")[rows],
+    })  # fmt: skip
+    parts = []
+    for depth, keys in enumerate((["mode"], ["mode", "name"])):
+        sums = copies.groupby(keys)["ns"].agg(calls="count", total_ns="sum").reset_index()
+        labels = sums["name"] if depth else [MODES[mode] for mode in sums["mode"]]
+        parts.append(sums.assign(depth=depth, name=pd.Series(labels, index=sums.index, dtype=object)))
+    result = pd.concat(parts).sort_values(["mode", "depth", "total_ns"], ascending=[True, True, False], kind="stable")
+    result["ratio"] = result["total_ns"].astype("Float64") / (total_time(trace, request) or pd.NA)
+    return result[["depth", "name", "calls", "total_ns", "ratio"]].reset_index(drop=True)
+
+
+def _modes_in_order(table: pd.DataFrame, request: ViewRequest) -> pd.DataFrame:
+    mode_weight = table["name"].map({name: -number for number, name in enumerate(MODES)})
+    depth = table["depth"].to_numpy(np.int64)
+    weight = np.where(depth == 0, mode_weight.fillna(0).to_numpy(np.int64), table["total_ns"].to_numpy(np.int64))
+    return table.iloc[trees.preorder(trees.parents(depth), weight)].reset_index(drop=True)
+
+
+_OF_OPERATORS: Final = columns.Share("total_ns", whole=lambda trace, request, table: total_time(trace, request))
+MEMCPY_COLUMNS: Final = (
+    columns.DEPTH,
+    replace(columns.NAME, description="mode or direction"),
+    columns.CALLS,
+    columns.duration("total_ns", "Total", over="steps"),
+    replace(columns.RATIO, merge=_OF_OPERATORS, description="share of the total time of the operators"),
+)
+
+MEMCPY_VIEW = View(
+    name="fluid_memcpy",
+    title="Memcpy Summary",
+    description="asynchronous and synchronous copies by direction, inside and outside operators",
+    table=Merged(memcpy_table, _modes_in_order),
+    columns=MEMCPY_COLUMNS,
+    order="total_ns",
+    explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
+    report=GROUP,
 )

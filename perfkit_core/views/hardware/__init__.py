@@ -1,1 +1,0 @@
-"""Views of FLOPs and bytes against the peak rates of the device."""
