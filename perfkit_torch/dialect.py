@@ -70,7 +70,7 @@ _MARK: Final = "Iteration Start: "
 """Prefix of the marks of other profilers."""
 MEMORY_EVENT: Final = "[memory]"
 _MODULE: Final = "nn.Module: "
-_STEP: Final = re.compile(r"ProfilerStep#(\d+)")
+_STEP: Final = re.compile(r"ProfilerStep#(\d{1,18})")
 _LOADER: Final = re.compile(r"enumerate\(Data(?:Loader|Pipe)\)#")
 _OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 _QUALIFIED: Final = re.compile(r"\w+::\w+(?:\.\w+)?")

@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from perfkit_core.base.system import paths
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, host, peer
 from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
@@ -99,7 +100,7 @@ class CaptureClient:
     """A request to the processes of one job. ``target`` is a process id, or a run folder. Raises CaptureError."""
 
     def __init__(self, target: str, timeout: float | None = None) -> None:
-        pid = int(target) if re.fullmatch(r"[+-]?[0-9]+", target) else None
+        pid = int(target) if re.fullmatch(r"[+-]?[0-9]{1,18}", target) else None
         self._target = target if pid is None else f"process {pid}"
         self._timeout, self._begun = timeout, time.monotonic()
         if pid is not None and pid < 1:
@@ -140,8 +141,8 @@ class CaptureClient:
 
     def _decoded(self, line: bytes) -> _Answer:
         try:
-            return msgspec.json.decode(line, type=_Answer)
-        except msgspec.MsgspecError:
+            return decode_json(line, _Answer)
+        except ValueError:
             raise self._no_answer() from None
 
     def _no_answer(self) -> CaptureError:
@@ -245,8 +246,8 @@ def results(accepted: Accepted) -> Iterator[CaptureResult]:
         return
     for line in lines:
         try:
-            result = msgspec.json.decode(line, type=_Result)
-        except msgspec.MsgspecError:  # a process died while it wrote the line
+            result = decode_json(line, _Result)
+        except ValueError:  # a process died while it wrote the line
             continue
         if result.id == accepted.id:
             path = None if result.path is None else accepted.run_dir / PurePosixPath(result.path).name

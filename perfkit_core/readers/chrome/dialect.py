@@ -17,6 +17,7 @@ from perfkit_core.errors import SourceError
 from perfkit_core.trace.assembly.labels import Collective
 from perfkit_core.trace.assembly.server_steps import ServingStep
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.meta import Device
 
 
 class ChromeEvent(msgspec.Struct, gc=False):
@@ -169,6 +170,12 @@ def last_number(value: Any) -> int | None:
     if number is None and isinstance(value, str) and (digits := _ALL_DIGITS.findall(value)):
         return int(digits[-1])
     return number
+
+
+def device(backend: str, number: int, name: Any, memory_bytes: Any, properties: dict[str, Any]) -> Device:
+    """Return a device that the header of a file describes. A name or size of the wrong type becomes None."""
+    size, product = integer(memory_bytes), name if isinstance(name, str) else None
+    return Device(f"{backend}:{number}", product, size if size is not None and size >= 0 else None, properties)
 
 
 def integer(value: Any) -> int | None:

@@ -30,6 +30,7 @@ AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
 _SPACE: Final = re.compile(rb"\s*")
 _BEGINNING: Final = re.compile(rb"(?:" + BYTE_ORDER_MARK + rb")?\s*")
+_MOST_DIGITS: Final = 4000
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
@@ -131,7 +132,7 @@ class ChromeFile(EventList):
             memory_limit.require(DECODED * len(raw), f"the header of {self.path.name}")
             try:
                 # In latin-1 each byte is a character, so that the end is an offset in bytes.
-                _, end = json.JSONDecoder(strict=False).raw_decode(raw.decode("latin-1"))
+                _, end = json.JSONDecoder(strict=False, parse_int=str).raw_decode(raw.decode("latin-1"))
             except RecursionError:
                 raise self.broken("a header value is nested too deep") from None
             except json.JSONDecodeError as error:
@@ -150,13 +151,19 @@ class ChromeFile(EventList):
             try:
                 if _SURROGATE.search(raw, 0, end):  # json would accept a lone one, which no output can encode
                     raise ValueError
-                value = json.loads(text, strict=False, parse_float=_number, parse_constant=str)
+                value = json.loads(text, strict=False, parse_int=_whole, parse_float=_number, parse_constant=str)
             except ValueError:
-                value = json.loads(repair.values_mended(raw[:end]), strict=False, parse_float=_number)
+                mended = repair.values_mended(raw[:end])
+                value = json.loads(mended, strict=False, parse_int=_whole, parse_float=_number)
         except (ValueError, RecursionError):
             raise self.broken("a header value is not valid JSON") from None
         self.position += end
         return value
+
+
+def _whole(text: str) -> int | str:
+    """Return an integer, or the text of one that Python does not convert because of its many digits."""
+    return int(text) if len(text) <= _MOST_DIGITS else text
 
 
 def _number(text: str) -> float | str:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from perfkit_core.base.algorithms.arrays import IntArray, constant, joined
 from perfkit_core.base.runtime import parallel
 from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.base.system.paths import arrow_input, fetched, is_remote
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
@@ -128,8 +129,8 @@ def read_footer(path: Path) -> StoredFile:
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
     try:
-        stored = msgspec.json.decode(raw, type=Stored)
-    except (msgspec.DecodeError, ValueError) as error:
+        stored = decode_json(raw, Stored)
+    except ValueError as error:
         raise unreadable(path, f"perfkit's metadata is damaged: {error}") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")

@@ -1,0 +1,81 @@
+"""Text that Python's decoders end on in errors of many classes is refused with one short reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfkit_core.base.system import outside_text
+from perfkit_core.errors import LONGEST_MESSAGE, LONGEST_WORD, SourceError, abridged
+
+DIGITS = "9" * 6000
+DEEP = "[" * 100_000
+
+
+class Point(msgspec.Struct, forbid_unknown_fields=True):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (DIGITS, "out of range"),
+        (DEEP, "nested too deep"),
+        (b'"\xff"', "not UTF-8"),
+        ('{"x": 1e999}', "out of range"),
+        ('{"x": "1"}', "Expected `int`, got `str`"),
+        ('{"x"', "truncated"),
+        (f'{{"{"x" * 10**6}": 1}}', "unknown field `xxx"),
+    ],
+)
+def test_json_that_cannot_be_decoded(text: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        outside_text.decode_json(text, Point) if '"x' in str(text) else outside_text.decode_json(text)
+    assert len(str(caught.value)) <= outside_text.LONGEST_REASON + 3
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"a = {DIGITS}", "too many digits"),
+        (f"a = {DEEP}", "nested too deep"),
+        ("a = " + "{a=" * 10_000, "nested too deep"),
+        ("\na" + ".a" * 100_000 + " = 1", "line 2 has more than 100 dots"),
+        ("a = 1\n" * (1 << 20), "larger than 4 MiB"),
+        ("a = ", "Invalid value"),
+    ],
+)
+def test_toml_that_cannot_be_decoded(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        outside_text.decode_toml(text)
+
+
+def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12")
+    assert outside_text.read_file(file, 2) == b"12"
+    with pytest.raises(ValueError, match="larger than 0 MiB"):
+        outside_text.read_file(file, 1)
+    with pytest.raises(ValueError, match="larger than 1 MiB"):
+        outside_text.read_file(Path("/dev/zero"), 1 << 20)
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("007", 7), ("9" * 18, 10**18 - 1)])
+def test_whole_numbers(text: str, number: int) -> None:
+    assert outside_text.whole_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", " 1", "1\n", "²", "٣", "9" * 19, DIGITS])
+def test_texts_that_are_no_whole_numbers(text: str) -> None:
+    assert outside_text.whole_number(text) is None
+
+
+def test_errors_do_not_repeat_long_names() -> None:
+    assert abridged("short") == "short"
+    text = str(SourceError(f"a{'x' * 10**6}z: no such file or folder", "check the path"))
+    assert text.startswith("axxx")
+    assert text.endswith("xxxz: no such file or folder; check the path")
+    assert len(text) < LONGEST_WORD + 100
+    assert len(SourceError("many words " * 10**5).message) <= LONGEST_MESSAGE + 3
