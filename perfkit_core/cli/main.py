@@ -12,13 +12,13 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
 from perfkit_core.base.system.paths import printable_line
-from perfkit_core.cli.deferred import DeferredCommand
 from perfkit_core.errors import PerfkitError, UsageError, one_line, spelled_like
 from perfkit_core.plugins.manager import get_plugins
 
@@ -171,3 +171,14 @@ def _open_outputs() -> None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_nowhere), encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+
+
+class DeferredCommand(click.Command):
+    """The name and the short help of a command. The module ``perfkit_core.cli.NAME`` has the command itself."""
+
+    def __init__(self, name: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help)
+
+    def load(self) -> click.Command:
+        """Import and return the command."""
+        return cast("click.Command", getattr(import_module(f"perfkit_core.cli.{self.name}"), str(self.name)))

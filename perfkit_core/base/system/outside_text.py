@@ -33,11 +33,20 @@ def decode_json(content: bytes | bytearray | str) -> Any: ...
 @overload
 def decode_json(content: bytes | bytearray | str, to: type[T]) -> T: ...
 def decode_json(content: bytes | bytearray | str, to: Any = Any) -> Any:
-    """Return the JSON value as an object of type ``to``. Raises ValueError."""
+    """Return the JSON value as an object of type ``to``. Raises ValueError.
+
+    Python writes the bytes of a path that are not UTF-8 as lone surrogates, which only its own decoder accepts."""
+    import json
+
     import msgspec
 
     try:
-        return msgspec.json.decode(content, type=to)
+        try:
+            return msgspec.json.decode(content, type=to)
+        except msgspec.DecodeError as error:
+            if "surrogate" not in str(error):
+                raise
+            return msgspec.convert(json.loads(content), to)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except UnicodeDecodeError:  # its position counts from the beginning of the string

@@ -125,9 +125,10 @@ def from_file(text: str) -> Predicted:
     step = [round(number) for number in (getattr(prediction, name) for name in _NS) if number is not None]
     if len(step) < len(_NS):
         raise UsageError(f"the advice {advice.id} of {path} has no prediction", "verify it without --advice")
+    base, low, mid, high = step
     low_saving, high_saving = prediction.saving_p10_ns, prediction.saving_p90_ns
     return _checked(Predicted(
-        *step,
+        base, low, mid, high,
         advice=advice.id, rule=advice.rule, framework=advice.framework,
         saving_p10_ns=None if low_saving is None else round(low_saving),
         saving_p90_ns=None if high_saving is None else round(high_saving),

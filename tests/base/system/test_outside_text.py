@@ -52,6 +52,13 @@ def test_toml_that_cannot_be_decoded(text: str, reason: str) -> None:
         outside_text.decode_toml(text)
 
 
+def test_names_that_are_no_utf8() -> None:
+    assert outside_text.decode_json(r'{"path": "a\udcff"}') == {"path": "a\udcff"}
+    assert outside_text.decode_json(r'{"path": "a\udcff"}', dict[str, str]) == {"path": "a\udcff"}
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        outside_text.decode_json(r'{"path": "a\udcff"}', dict[str, int])
+
+
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"12")
