@@ -131,6 +131,10 @@ _ENVELOPE: Final = 350
 """Bytes that the protocol adds to an answer."""
 _ON_THE_REST: Final = 150
 """Bytes of the sentence on the items that are left."""
+_LIST_BYTES: Final = 80
+"""Bytes of the brackets, keys and commas around the items and the columns of a list."""
+_ITEM_BYTES: Final = 4
+"""Bytes of the commas after an item, in both copies of the document."""
 _TEXT_SHARE: Final = 0.2
 """Maximum share of the text in an answer."""
 _LENGTHS: Final = (4000, 1000, 300, 100, 50, 25, 12)
@@ -196,54 +200,72 @@ def part(content: Content, budget: int, request: str, first: int = 0) -> Part:
     has_views = any(items.path[0] == "views" for items in content.lists)
     document = {**head, "views": {}, "columns": {}} if has_views else dict(head)
     document |= {"next": f"{count}-{request}", "items_left": count, "shortened": False}
-    room -= cost(document)
-    sent, shortened_items, room = _fill(document, content.lists, first, room)
-    left = count - first - sent
-    document["next"] = f"{first + sent}-{request}" if left else None
+    filler = _Filler(document, room - cost(document))
+    filler.fill(content.lists, first)
+    left = count - first - filler.sent
+    document["next"] = f"{first + filler.sent}-{request}" if left else None
     document["items_left"] = left
-    document["shortened"] = shortened or shortened_items
+    document["shortened"] = shortened or filler.shortened
     if left:
         text += f" {left} of {count} items follow: repeat the request with cursor {document['next']}."
     return Part(document, text)
 
 
-def _fill(document: dict[str, Any], lists: list[Items], first: int, room: int) -> tuple[int, bool, int]:
-    """Add the items from number ``first`` on to the document, as far as there is room. Return the number of added
-    items, whether one was shortened, and the remaining room."""
-    at = sent = 0
-    shortened = False
-    for items in lists:
-        start = max(first - at, 0)
-        at += len(items.items)
-        if first > at or (first == at and items.items):
-            continue
-        columns: dict[str, Any] = {items.path[-1]: printable(items.columns)} if items.columns else {}
-        needed = 2 * cost(items.path[-1]) + 80 + cost(columns)
-        if needed > room and sent:
-            return sent, shortened, room
-        if columns and needed > room // 2:  # hundreds of columns
-            columns, cut = _fitting(columns, max(room // 2 - 80, 0))
-            shortened |= cut
-            needed = 2 * cost(items.path[-1]) + 80 + cost(columns)
-        room -= needed
-        inner: dict[str, Any] = document
+class _Filler:
+    """Adds lists and items to a document until ``room`` bytes are used. The first item is shortened if it has to be, so
+    that each part has one."""
+
+    def __init__(self, document: dict[str, Any], room: int) -> None:
+        self.document, self.room = document, room
+        self.sent = 0
+        self.shortened = False
+
+    def fill(self, lists: list[Items], first: int) -> None:
+        """Add the items from number ``first`` on. Items are numbered through all lists; ``[begin, end)`` is a list."""
+        end = 0
+        for items in lists:
+            begin, end = end, end + len(items.items)
+            if end < first or (end == first and items.items):  # earlier parts have sent all of it
+                continue
+            target = self._begun(items)
+            if target is None:
+                return
+            for item in items.items[max(first - begin, 0) :]:
+                if not self._add(printable(item), target):
+                    return
+
+    def _begun(self, items: Items) -> list[Any] | None:
+        """Add an empty list, and the units of its columns. Return the list, or None if there is no room."""
+        name = items.path[-1]
+        columns: dict[str, Any] = {name: printable(items.columns)} if items.columns else {}
+        frame = 2 * cost(name) + _LIST_BYTES
+        if frame + cost(columns) > self.room and self.sent:
+            return None
+        if columns and frame + cost(columns) > self.room // 2:  # hundreds of columns
+            columns, cut = _fitting(columns, max(self.room // 2 - _LIST_BYTES, 0))
+            self.shortened |= cut
+        self.room -= frame + cost(columns)
+        inner = self.document
         for key in items.path[:-1]:
             inner = inner.setdefault(key, {})
         target: list[Any] = []
-        inner[items.path[-1]] = target
+        inner[name] = target
         if columns:
-            document["columns"] |= columns
-        for item in items.items[start:]:
-            printed = printable(item)
-            needed = cost(printed) + 4
-            if needed > room:
-                if sent:
-                    return sent, shortened, room
-                printed, _ = _fitting(printed, room - 4)
-                shortened, needed = True, cost(printed) + 4
-            target.append(printed)
-            sent, room = sent + 1, room - needed
-    return sent, shortened, room
+            self.document["columns"] |= columns
+        return target
+
+    def _add(self, item: Any, target: list[Any]) -> bool:
+        """Add an item, and return whether there was room."""
+        needed = cost(item) + _ITEM_BYTES
+        if needed > self.room:
+            if self.sent:
+                return False
+            item, _ = _fitting(item, self.room - _ITEM_BYTES)
+            self.shortened, needed = True, cost(item) + _ITEM_BYTES
+        target.append(item)
+        self.sent += 1
+        self.room -= needed
+        return True
 
 
 def _fitting(value: Any, room: int) -> tuple[Any, bool]:
