@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,9 +10,23 @@ import pytest
 
 from perfkit_core.base.system import outside_text
 from perfkit_core.errors import LONGEST_MESSAGE, LONGEST_WORD, SourceError, abridged
+from tests.support.paths import ROOT
 
 DIGITS = "9" * 6000
 DEEP = "[" * 100_000
+
+
+OTHER_DECODERS = {
+    "perfkit_core/base/system/outside_text.py": "the limits",
+    "perfkit_core/base/language/messages.py": "literals of perfkit's own scripts",
+    "perfkit_core/compare/pair.py": "a column of event tables",
+    "perfkit_core/integrations/agents/programs.py": "the result of a child process",
+    "perfkit_core/integrations/sql/bounded.py": "the result of a child process",
+    "perfkit_core/readers/chrome/reader.py": "headers of traces, with limits of their own",
+    "perfkit_core/testing/conformance.py": "what a test has written",
+    "perfkit_core/trace/assembly/graph_capture.py": "a column of event tables",
+}
+"""Files that call Python's decoders themselves, and what they decode."""
 
 
 class Point(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,3 +101,9 @@ def test_errors_do_not_repeat_long_names() -> None:
     assert text.endswith("xxxz: no such file or folder; check the path")
     assert len(text) < LONGEST_WORD + 100
     assert len(SourceError("many words " * 10**5).message) <= LONGEST_MESSAGE + 3
+
+
+def test_other_files_do_not_call_the_decoders_of_python() -> None:
+    files = [file for package in ROOT.glob("perfkit*") for file in package.rglob("*.py")]
+    decoding = {file for file in files if re.search(r"\bjson\.loads?\(|\btomllib\.", file.read_text(encoding="utf-8"))}
+    assert {str(file.relative_to(ROOT)) for file in decoding} == set(OTHER_DECODERS)
