@@ -51,9 +51,9 @@ class Summary:
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        from perfkit_core.output.renderers.html import fragment
+        from perfkit_core.output.renderers.html import page
 
-        return fragment.render(self.report)
+        return page.fragment(self.report)
 
 
 @overload

@@ -8,20 +8,25 @@ PerfkitError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
+
+LONGEST_WORD: Final = 1000
+"""Maximum number of characters of a name or path in an error. A longer one loses its middle."""
+LONGEST_MESSAGE: Final = 4000
 
 
 class PerfkitError(Exception):
     """An error that the command line prints on one line. ``message``: what is wrong and where; ``hint``: the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = abridged(message)
+        self.hint = abridged(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
-        text = self.message if not self.hint else f"{self.message}; {self.hint}"
-        return " ".join(text.split())
+        return one_line(self.message if not self.hint else f"{self.message}; {self.hint}")
 
 
 class SourceError(PerfkitError):
@@ -34,6 +39,21 @@ class UsageError(PerfkitError):
 
 class CaptureError(PerfkitError):
     """A recording cannot be made or saved: for example, a framework is missing, or a folder is not writable."""
+
+
+def abridged(text: str, most: int = LONGEST_MESSAGE) -> str:
+    """Return the text of an error without the middle of long names, and without its own middle if it is too long."""
+    if len(text) > LONGEST_WORD:
+        text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda match: _without_middle(match[0], LONGEST_WORD), text)
+    return _without_middle(text, most)
+
+
+def _without_middle(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
+def one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
 def unwritable(path: object, error: OSError) -> UsageError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.outside_text import whole_number
+from perfkit_core.readers.chrome import dialect
 from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
 from perfkit_core.trace.model.schema import CPU, DEVICE_WORK
 from perfkit_paddle.names import DEVICE_BACKEND
@@ -122,13 +123,8 @@ def device(properties: Mapping[str, Any], name: object) -> Device:
     # Paddle's JSON has smCount where other profilers have numSms.
     named = {"numSms" if key == "smCount" else key: value for key, value in properties.items()}
     rest = {key: value for key, value in named.items() if key not in ("id", "totalGlobalMem", "name")}
-    memory = properties.get("totalGlobalMem")
-    return Device(
-        f"{DEVICE_BACKEND}:{properties.get('id', 0)}",
-        name if isinstance(name, str) else None,
-        memory if isinstance(memory, int) else None,
-        rest,
-    )
+    number = dialect.integer(properties.get("id")) or 0
+    return dialect.device(DEVICE_BACKEND, number, name, properties.get("totalGlobalMem"), rest)
 
 
 def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank: int | None, **facts: Any) -> TraceMeta:
@@ -138,7 +134,8 @@ def make_meta(processes: Mapping[int, int], extra_info: Mapping[str, str], rank:
     fallback = pids.pop() if len(pids) == 1 else None  # the process of threads without events
     thread_names = {}
     for key, name in extra_info.items():
-        pid = processes.get(int(key), fallback) if re.fullmatch(r"\d{1,18}", key) else None
+        number = whole_number(key)
+        pid = None if number is None else processes.get(number, fallback)
         if pid is not None:
             thread_names[f"{'-' if rank is None else rank}:{pid}:{key}"] = name
     cpu_utilisation = {}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.base.system import failures
+from perfkit_core.base.system.outside_text import whole_number
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import annotation, environment, writer
 from perfkit_core.recording.step_clock import clock_of
@@ -85,7 +86,7 @@ def take(
         job_rank.rank,
         no_steps,
         {"framework_version": framework.paddle().__version__, "options": options},
-        {**annotation.extra(FRAMEWORK), **environment.host(int(threads) if threads.isdigit() else None, dtype)},
+        {**annotation.extra(FRAMEWORK), **environment.host(whole_number(threads), dtype)},
     )
     running, runs = getattr(profiler, "step_num", None), RUNS.drain()
 

@@ -17,9 +17,7 @@ import re
 from math import prod
 from typing import Any, Final, TypeVar
 
-import msgspec
-
-from perfkit_core.readers.chrome.dialect import integer
+from perfkit_core.base.system.outside_text import decode_json, whole_number
 from perfkit_core.trace.model.collective import DEVICE, HOST, Collective
 from perfkit_core.trace.model.schema import COMMUNICATION, KERNEL, OPERATOR
 
@@ -135,8 +133,8 @@ def _tensors(
 
 def _decoded(text: str | None, kind: type[Json]) -> Json | None:
     try:
-        value = msgspec.json.decode(text or "null")
-    except msgspec.DecodeError:
+        value = decode_json(text or "null")
+    except ValueError:
         return None
     return value if isinstance(value, kind) else None
 
@@ -150,7 +148,7 @@ def _sizes(value: Any) -> list[int] | None:
 
 
 def _number(text: Any) -> int | None:
-    return integer(text) if isinstance(text, str) else None
+    return whole_number(text) if isinstance(text, str) else None
 
 
 def _text(value: Any) -> str | None:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model.compiled_graph import CompiledGraph, KernelCall
 from perfkit_torch.compiled_code import CALL_EVENT, GraphTexts, fused_operators, ready_operator, stack_of
@@ -43,8 +44,6 @@ _LARGEST_BYTES: Final = 64 << 20
 """Largest text that is read: a file, or an entry of a log."""
 _MOST_BYTES: Final = 4 << 30
 """Largest number of bytes that are read of a log, or of all files of a folder."""
-_INVALID: Final = (msgspec.MsgspecError, RecursionError)
-"""Errors that are raised for invalid or deeply nested JSON."""
 _MOST_GRAPHS: Final = 10_000
 _MOST_FILES: Final = 100_000
 
@@ -211,7 +210,6 @@ class _Entry(msgspec.Struct):
 
 def _entries(path: Path) -> Iterator[tuple[object, str, str]]:
     """Yield the compilation, the name and the text of the wanted entries of a log."""
-    decoder = msgspec.json.Decoder(_Entry)
     entry: tuple[object, str] | None = None
     lines: list[bytes] = []
     size = read_bytes = 0
@@ -230,8 +228,8 @@ def _entries(path: Path) -> Iterator[tuple[object, str, str]]:
             if match is None:
                 continue
             try:
-                decoded = decoder.decode(match[1])
-            except _INVALID:
+                decoded = decode_json(match[1], _Entry)
+            except ValueError:
                 continue
             name = decoded.name
             entry = (decoded.compilation, name) if name in _TEXTS and decoded.has_payload else None
@@ -274,6 +272,6 @@ def _text(path: Path) -> str:
 def _json(text: str | None) -> dict[str, Any]:
     """Return the object in a JSON text, {} for any other text."""
     try:
-        return msgspec.json.decode(text or "{}", type=dict[str, Any])
-    except _INVALID:
+        return decode_json(text or "{}", dict[str, Any])
+    except ValueError:
         return {}

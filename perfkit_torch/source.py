@@ -15,7 +15,7 @@ from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
 from perfkit_core.readers.chrome.descriptions import described
-from perfkit_core.readers.chrome.dialect import integer
+from perfkit_core.readers.chrome.dialect import device, integer
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
 from perfkit_core.readers.chrome.unlabelled import DERIVED, interpreted, with_links
 from perfkit_core.trace.assembly.assemble import assemble_ranks
@@ -214,6 +214,6 @@ def _rank_and_world_size(header: Mapping[str, Any]) -> tuple[int | None, int | N
 def devices(properties: Any) -> tuple[Device, ...]:
     described = [item for item in properties if isinstance(item, dict)] if isinstance(properties, list) else []
     return tuple(
-        Device(f"cuda:{item.get('id', i)}", item.get("name"), integer(item.get("totalGlobalMem")), item)
+        device("cuda", integer(item.get("id", i)) or 0, item.get("name"), item.get("totalGlobalMem"), item)
         for i, item in enumerate(described)
     )

@@ -13,7 +13,7 @@ import numpy as np
 from perfkit_core.advice import advice, matrix_products, operators
 from perfkit_core.advice.rule_input import NotEvaluableError
 from perfkit_core.base.language.messages import message
-from perfkit_core.base.system.packages import convert, read_toml
+from perfkit_core.base.system.outside_text import convert, read_toml
 from perfkit_core.plugins.contracts import VERIFY, Remedy
 from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace

@@ -84,6 +84,6 @@ def perfkit_exporters() -> Sequence[Exporter]:
 
 @hookimpl
 def perfkit_commands() -> Sequence[click.Command]:
-    from perfkit_core.cli.deferred import DeferredCommand
+    from perfkit_core.cli.main import DeferredCommand
 
     return [DeferredCommand(name, short_help) for name, short_help in _COMMANDS.items()]

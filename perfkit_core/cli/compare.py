@@ -103,7 +103,7 @@ def compare(
     from perfkit_core.compare.kinds_table import kinds_section
     from perfkit_core.compare.report import comparison_report, first_look, without_causes
     from perfkit_core.compare.step_kinds import of_one_kind
-    from perfkit_core.output.renderers.comment import comment
+    from perfkit_core.output.renderers.markdown import comment
     from perfkit_core.output.report.summary import cut
 
     chosen = renderer(format_name, output)

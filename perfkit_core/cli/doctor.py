@@ -21,10 +21,9 @@ def doctor(as_json: bool) -> int:
 
     Exit codes: 0 if perfkit and the installed frameworks work, even if something optional is missing; 1 if a check
     found a problem."""
-    from perfkit_core.integrations.doctor import printed
-    from perfkit_core.integrations.doctor.examine import examine
+    from perfkit_core.integrations.doctor import examine
 
     with working("checking packages, frameworks and devices") as say:
-        checks = printed.without_names(examine(lambda pending: say(f"checking {pending}")))
-    echo(printed.document(checks) if as_json else printed.text(checks), nl=False)
-    return BROKEN if printed.broken(checks) else 0
+        checks = examine.without_names(examine.examine(lambda pending: say(f"checking {pending}")))
+    echo(examine.document(checks) if as_json else examine.text(checks), nl=False)
+    return BROKEN if examine.broken(checks) else 0

@@ -12,14 +12,14 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
-from perfkit_core.base.system.paths import printable
-from perfkit_core.cli.deferred import DeferredCommand
-from perfkit_core.errors import PerfkitError, UsageError, spelled_like
+from perfkit_core.base.system.paths import printable_line
+from perfkit_core.errors import PerfkitError, UsageError, one_line, spelled_like
 from perfkit_core.plugins.manager import get_plugins
 
 FAILED: Final = 2
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             if os.environ.get(DEBUG) == "1":
                 traceback.print_exc()
-            click.echo(f"perfkit: error: {printable(_described(error))}", err=True)
+            click.echo(f"perfkit: error: {printable_line(_described(error))}", err=True)
             code = FAILED
         if arguments is None:  # the process exits now: also the collection that the next threshold starts is useless
             gc.freeze()
@@ -109,20 +109,20 @@ def _described(error: Exception) -> str:
         return str(error)
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx else "perfkit"
-        return f"{_one_line(error.format_message())}; see '{where} --help'"
+        return f"{_sentence(error.format_message())}; see '{where} --help'"
     if isinstance(error, click.ClickException):
-        return _one_line(error.format_message())
+        return _sentence(error.format_message())
     if isinstance(error, ImportError):
-        return f"a package cannot be imported ({_one_line(error)}); run perfkit doctor"
+        return f"a package cannot be imported ({_sentence(error)}); run perfkit doctor"
     if isinstance(error, OSError):
-        return f"{error.filename or 'output'}: {error.strerror or _one_line(error)}"
+        return f"{error.filename or 'output'}: {error.strerror or _sentence(error)}"
     if isinstance(error, MemoryError):  # also that of Arrow
-        return f"out of memory ({_one_line(error)}); read fewer ranks, or convert trace files by export --stream"
-    return f"unexpected {type(error).__name__}: {_one_line(error)}; please report it with the traceback ({DEBUG}=1)"
+        return f"out of memory ({_sentence(error)}); read fewer ranks, or convert trace files by export --stream"
+    return f"unexpected {type(error).__name__}: {_sentence(error)}; please report it with the traceback ({DEBUG}=1)"
 
 
-def _one_line(text: Any) -> str:
-    return " ".join(str(text).split()).rstrip(".")
+def _sentence(text: Any) -> str:
+    return one_line(text).rstrip(".")
 
 
 @contextlib.contextmanager
@@ -171,3 +171,14 @@ def _open_outputs() -> None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(_nowhere), encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+
+
+class DeferredCommand(click.Command):
+    """The name and the short help of a command. The module ``perfkit_core.cli.NAME`` has the command itself."""
+
+    def __init__(self, name: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help)
+
+    def load(self) -> click.Command:
+        """Import and return the command."""
+        return cast("click.Command", getattr(import_module(f"perfkit_core.cli.{self.name}"), str(self.name)))

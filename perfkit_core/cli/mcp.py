@@ -24,8 +24,7 @@ def mcp(roots: tuple[str, ...], budget: int, allow_run: bool) -> None:
     how to configure a client.
 
     This needs an extra: pip install "perfkit[mcp]"."""
-    from perfkit_core.integrations.agents.roots import Roots
     from perfkit_core.integrations.agents.server import serve
-    from perfkit_core.integrations.agents.session import Session
+    from perfkit_core.integrations.agents.session import Roots, Session
 
     serve(Session(Roots(roots or (".",)), allow_run), budget)

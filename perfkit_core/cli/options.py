@@ -179,7 +179,7 @@ def steps(values: Iterable[str]) -> tuple[int, ...] | None:
     """Return the step numbers: ("5", "7-9") gives (5, 7, 8, 9). Without values, return None. Raises UsageError."""
     numbers: dict[int, None] = {}
     for value in names(values):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", value)
         if match is None:
             raise UsageError(f"--step {value!r} is not a step number or range", "example: --step 5, or --step 5-8")
         first, last = int(match[1]), int(match[2] or match[1])

@@ -47,7 +47,7 @@ def sql(
 
     This needs an extra: pip install "perfkit[sql]". A SOURCE is a run folder, a trace file or a folder of trace files.
     Several sources are read as the ranks of one profile; the column rank tells them apart."""
-    from perfkit_core.integrations.sql import engine, table_list
+    from perfkit_core.integrations.sql import engine
     from perfkit_core.integrations.sql import statement as statements
     from perfkit_core.output.report.run_list import recognised
     from perfkit_core.output.report.summary import ROWS
@@ -65,7 +65,7 @@ def sql(
             if not recognised(source):
                 hint = f"to run a statement from a file: perfkit sql SOURCE - < {shell_path(source)}"
                 raise UsageError(f"{source}: neither a profile nor a SQL statement", hint)
-        report = table_list.schema_report()
+        report = statements.schema_report()
     else:
         for_people = chosen.name in FOR_PEOPLE
         most = (ROWS if limit is None else limit or None) if for_people else None

@@ -39,6 +39,6 @@ EXPORTERS = (
     Exporter("folded", "stacks for flame graphs", (".folded", ".collapsed", ".txt"), _write("folded"), WEIGHTS),
     Exporter("speedscope", "timeline for speedscope", (".speedscope.json", ".speedscope"), _write("speedscope")),
     Exporter("pprof", "stacks for pprof", (".pb.gz", ".pprof"), _write("pprof")),
-    Exporter("csv", "the event table as CSV", (".csv",), _write("tables", "write_csv")),
-    Exporter("parquet", "the event table in perfkit's own format", (".parquet",), _write("tables", "write_parquet")),
+    Exporter("csv", "the event table as CSV", (".csv",), _write("export", "write_csv")),
+    Exporter("parquet", "the event table in perfkit's own format", (".parquet",), _write("export", "write_parquet")),
 )

@@ -12,17 +12,20 @@ from typing import BinaryIO, Final, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 from isal import igzip
 
 from perfkit_core.base.algorithms import arrays, intervals, nesting
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.paths import as_path, replacing
+from perfkit_core.base.system.spreadsheets import texts
 from perfkit_core.errors import UsageError, spelled_like, unwritable
 from perfkit_core.plugins.contracts import Exporter, ExportOptions, ViewRequest
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model import meta, schema
 from perfkit_core.trace.model.sharing import shareable_trace
 from perfkit_core.trace.model.trace import Trace
+from perfkit_core.trace.storage.store import write_table
 from perfkit_core.views.select import in_steps, span
 
 _GZIP: Final = ".gz"
@@ -156,3 +159,26 @@ def only_rows(trace: Trace, keep: arrays.BoolArray) -> Trace:
     start, end = trace.ints("start_ns")[rows], trace.end_ns[rows]
     window = (int(start.min()), int(end.max())) if len(rows) else None
     return trace.with_rows(events, number.take).with_meta(window_ns=window)
+
+
+_ROWS: Final = 1 << 15
+
+
+def write_csv(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
+    """Write one row per event with all columns of the schema. Texts are quoted, and never formulas of a
+    spreadsheet. Missing values are empty."""
+    types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in trace.events.schema]
+    fields = zip(trace.events.schema, types, strict=True)
+    plain = pa.schema([pa.field(field.name, type_, field.nullable) for field, type_ in fields])
+    with pyarrow.csv.CSVWriter(file, plain) as writer:
+        for begin in range(0, len(trace), _ROWS):
+            rows = trace.events.slice(begin, _ROWS).cast(plain)
+            columns = [texts(c) if pa.types.is_string(c.type) else c for c in rows.columns]
+            writer.write_table(pa.Table.from_arrays(columns, schema=plain))
+    return "" if len(trace) else "no events were recorded"
+
+
+def write_parquet(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:
+    """Write a Parquet file in the format of run folders."""
+    write_table(trace, file)
+    return "" if len(trace) else "no events were recorded"

@@ -83,13 +83,15 @@ def _labels(trace: Trace, top: arrays.BoolArray) -> tuple[arrays.IntArray, list[
     root_numbers = {name: number for number, name in enumerate(dict.fromkeys(threads))}
     roots, number = list(root_numbers), np.array([*(root_numbers[name] for name in threads), -1], np.int64)
     root = np.where(top, number[timeline.lane], -1) + 1
-    width, height = len(spelled), len(stacks.values) + 1
-    keys, label = np.unique((root * height + stack) * width + name, return_inverse=True)
+    # A label is the triple (root, stack, name) of an event; 0 means that it has no thread, or no stack:
+    #   root   1 + index in ``roots``       stack   1 + index in ``stacks.values``       name   index in ``spelled``
+    sizes = len(roots) + 1, len(stacks.values) + 1, len(spelled)
+    keys, label = np.unique(np.ravel_multi_index((root, stack, name), sizes), return_inverse=True)
     labels = []
-    for key in keys.tolist():
-        frames = stacks.values[key // width % height - 1].split(SEPARATOR)[::-1] if key // width % height else []
-        thread = [roots[key // width // height - 1]] if key // width // height else []
-        labels.append((*thread, *frames, *spelled[key % width]))
+    for root_code, stack_code, name_code in np.transpose(np.unravel_index(keys, sizes)).tolist():
+        thread = [roots[root_code - 1]] if root_code else []
+        frames = stacks.values[stack_code - 1].split(SEPARATOR)[::-1] if stack_code else []
+        labels.append((*thread, *frames, *spelled[name_code]))
     return label.astype(np.int64), labels
 
 

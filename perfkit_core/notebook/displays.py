@@ -9,7 +9,7 @@ from perfkit_core.advice.advice import Advices
 from perfkit_core.advice.text import step_or_recording
 from perfkit_core.compare.comparison import Comparison
 from perfkit_core.compare.report import comparison_report, first_look
-from perfkit_core.output.renderers.html import fragment
+from perfkit_core.output.renderers.html import page
 from perfkit_core.output.report import BRIEF_ROWS
 from perfkit_core.output.report.summary import PARTS, choose_views, summary_report
 from perfkit_core.plugins.contracts import ViewRequest
@@ -18,7 +18,7 @@ from perfkit_core.trace.model.trace import Trace
 
 
 def trace(shown: Trace) -> str:
-    return fragment.render(verdict(shown))
+    return page.fragment(verdict(shown))
 
 
 def verdict(shown: Trace) -> Report:
@@ -40,10 +40,10 @@ def advices(shown: Advices) -> str | None:
     report = reports.brief(shown, shown.trace)
     texts = tuple(section for section in report.sections if section.name != reports.IN_SUM)
     lines = tuple(reports.combined_in_words(shown, step_or_recording(shown.trace)))
-    return fragment.render(replace(report, sections=texts, glance=(replace(reports.overview(shown), lines=lines),)))
+    return page.fragment(replace(report, sections=texts, glance=(replace(reports.overview(shown), lines=lines),)))
 
 
 def comparison(shown: Comparison) -> str:
     """Return the verdict, the waterfall from base to other, and the operators that differ most."""
     report = first_look(comparison_report(*shown.captures))
-    return fragment.render(replace(report, sections=tuple(replace(s, limit=BRIEF_ROWS) for s in report.sections)))
+    return page.fragment(replace(report, sections=tuple(replace(s, limit=BRIEF_ROWS) for s in report.sections)))

@@ -29,6 +29,7 @@ from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
 VERSION: Final = 8
+_WRITE_AGAIN: Final = "write it again with this version: perfkit summary --shard"
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
 _CRC_BYTES: Final = 4
@@ -154,11 +155,10 @@ def _read(path: Path) -> Stored:
         if crc(content[:-_CRC_BYTES]) != int.from_bytes(content[-_CRC_BYTES:], "little"):
             raise ValueError("its checksum is wrong: it is damaged, or another version of perfkit wrote it")
         stored = msgspec.msgpack.decode(content[:-_CRC_BYTES], type=Stored, ext_hook=from_extension)
+    except RecursionError:
+        raise SourceError(f"{path}: not a file of partial results (it is nested too deep)", _WRITE_AGAIN) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise SourceError(
-            f"{path}: not a file of partial results ({error})",
-            "write it again with this version: perfkit summary --shard",
-        ) from None
+        raise SourceError(f"{path}: not a file of partial results ({error})", _WRITE_AGAIN) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
     if stored.format != FORMAT or stored.version != VERSION:

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
+from perfkit_core.base.system.outside_text import whole_number
 from perfkit_core.base.system.paths import as_path, is_remote
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
 from perfkit_core.ranks.plan import Failed, Job, Partial, Plan, RankFiles
@@ -33,6 +34,7 @@ _TRIM_BYTES: Final = 128 << 20
 _MMAP_BYTES: Final = 32 << 20
 """Maximum of M_MMAP_THRESHOLD. Larger blocks are returned to the system as soon as they are freed."""
 _DEFAULT_MMAP_BYTES: Final = 128 << 10
+_LARGEST_INT: Final = 2**31 - 1
 
 
 class Serial(Executor):
@@ -199,13 +201,13 @@ def keeping_freed_memory() -> Iterator[None]:
     Dask sets the variable ``MALLOC_TRIM_THRESHOLD_`` for its workers. glibc then returns freed memory to the system
     immediately, and maps each array above 128 KB anew. This makes a reduction about 20% slower. Without the variable,
     or with another malloc, the settings are not changed."""
-    setting = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
+    setting = whole_number(os.environ.get("MALLOC_TRIM_THRESHOLD_", ""))
     malloc: Any = None
-    if setting.isdigit():
+    if setting is not None:
         with contextlib.suppress(AttributeError, OSError, TypeError):
             library = ctypes.CDLL(None)
             malloc = library if library.mallopt and library.malloc_trim else None
-    if malloc is None:
+    if malloc is None or setting is None:
         yield
         return
     malloc.mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)
@@ -213,7 +215,7 @@ def keeping_freed_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        largest = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
-        malloc.mallopt(_MMAP_THRESHOLD, int(largest) if largest.isdigit() else _DEFAULT_MMAP_BYTES)
-        malloc.mallopt(_TRIM_THRESHOLD, int(setting))
+        largest = whole_number(os.environ.get("MALLOC_MMAP_THRESHOLD_", ""))
+        malloc.mallopt(_MMAP_THRESHOLD, min(_DEFAULT_MMAP_BYTES if largest is None else largest, _LARGEST_INT))
+        malloc.mallopt(_TRIM_THRESHOLD, min(setting, _LARGEST_INT))
         malloc.malloc_trim(0)

@@ -12,7 +12,6 @@ trace use its batch size, or if its batch size is unknown.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from perfkit_core.base.language.messages import message
+from perfkit_core.base.system.outside_text import decode_json, read_file
 from perfkit_core.base.system.paths import as_path, exists, is_folder, reaching, readable
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.assembly import graph_capture
@@ -113,8 +113,8 @@ def _files(source: Path) -> list[tuple[Path, int | None]]:
 
 def _details(file: Path) -> dict[str, int]:
     try:
-        entries = json.loads(file.read_text(encoding="utf-8")) if exists(file) else []
-    except (ValueError, RecursionError):  # the batch sizes then come from the file names
+        entries = decode_json(read_file(file)) if exists(file) else []
+    except ValueError:  # the batch sizes then come from the file names
         return {}
     return {
         entry["file"]: entry["batch_size"]

@@ -21,7 +21,8 @@ from typing import Final
 import msgspec
 
 from perfkit_core.base.system import paths
-from perfkit_core.errors import CaptureError
+from perfkit_core.base.system.outside_text import decode_json
+from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.recording.capture_socket import FOLDER, SUFFIX, connect, folders, host, peer
 from perfkit_core.recording.on_demand import MOST_STEPS, RESULTS
 
@@ -99,7 +100,7 @@ class CaptureClient:
     """A request to the processes of one job. ``target`` is a process id, or a run folder. Raises CaptureError."""
 
     def __init__(self, target: str, timeout: float | None = None) -> None:
-        pid = int(target) if re.fullmatch(r"[+-]?[0-9]+", target) else None
+        pid = int(target) if re.fullmatch(r"[+-]?[0-9]{1,4000}", target) else None
         self._target = target if pid is None else f"process {pid}"
         self._timeout, self._begun = timeout, time.monotonic()
         if pid is not None and pid < 1:
@@ -140,8 +141,8 @@ class CaptureClient:
 
     def _decoded(self, line: bytes) -> _Answer:
         try:
-            return msgspec.json.decode(line, type=_Answer)
-        except msgspec.MsgspecError:
+            return decode_json(line, _Answer)
+        except ValueError:
             raise self._no_answer() from None
 
     def _no_answer(self) -> CaptureError:
@@ -245,8 +246,8 @@ def results(accepted: Accepted) -> Iterator[CaptureResult]:
         return
     for line in lines:
         try:
-            result = msgspec.json.decode(line, type=_Result)
-        except msgspec.MsgspecError:  # a process died while it wrote the line
+            result = decode_json(line, _Result)
+        except ValueError:  # a process died while it wrote the line
             continue
         if result.id == accepted.id:
             path = None if result.path is None else accepted.run_dir / PurePosixPath(result.path).name
@@ -259,8 +260,8 @@ def run_folder(socket_path: Path, named: str) -> tuple[Path, Path] | None:
     names. It counts only if the socket lies elsewhere, and if it leads to this socket. Otherwise return None."""
     if socket_path.parent.name == FOLDER:
         return socket_path.parent.parent, socket_path.parent
-    run_dir = paths.as_path(named)
     try:
+        run_dir = paths.as_path(named)
         if paths.is_remote(run_dir):
             leads_here = folders(run_dir)[1].name == socket_path.parent.name
             return (run_dir, socket_path.parent) if leads_here else None
@@ -269,7 +270,7 @@ def run_folder(socket_path: Path, named: str) -> tuple[Path, Path] | None:
         target = (run_dir / FOLDER / socket_path.name).readlink()
         leads_here = root / target.relative_to(target.anchor) == socket_path
         return (run_dir, run_dir / FOLDER) if leads_here else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, UsageError):
         return None
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from perfkit_core.base.system import paths
 from perfkit_core.base.system.machine import host_digest
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import CaptureError
 
 FOLDER: Final = ".capture"
@@ -151,7 +152,7 @@ class CaptureSocket:
                 closed = True
             if received.endswith(b"\n"):
                 with contextlib.suppress(ValueError):
-                    request = json.loads(received)
+                    request = decode_json(received)
                 received.clear()
             # a closed connection means that the request was given up
             if closed or len(received) > _MOST_BYTES:

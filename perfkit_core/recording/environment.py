@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perfkit_core.base.system.machine import processor_flags, usable_cpus
+from perfkit_core.base.system.outside_text import whole_number
 from perfkit_core.trace.model.meta import CORES, DTYPE, HOST, INSTRUCTIONS, PROCESSES, THREADS
 
 _REDUCED: Final = re.compile(r"\b(amx_bf16|amx_fp16|avx512_bf16|avx512_fp16|bf16|i8mm|fphp|asimdhp)\b")
@@ -42,14 +43,13 @@ def environment_rank(*first: tuple[str, str]) -> ProcessRank:
 
 
 def _integer(variable: str) -> int | None:
-    value = os.environ.get(variable, "")
-    return int(value) if value.isdecimal() else None
+    return whole_number(os.environ.get(variable, ""))
 
 
 def host(threads: int | None, dtype: str | None = None) -> dict[str, Any]:
     """Return the entries :data:`HOST` and :data:`DTYPE` of ``TraceMeta.extra``, without what is unknown. ``threads`` is
     the framework's number of threads per operator, and ``dtype`` its default floating-point type."""
-    processes = next((int(text) for name in _LOCAL_PROCESSES if (text := os.environ.get(name, "")).isdigit()), None)
+    processes = next((number for number in map(_integer, _LOCAL_PROCESSES) if number is not None), None)
     numbers = {CORES: cores(), THREADS: threads, PROCESSES: processes}
     entries: dict[str, Any] = {name: number for name, number in numbers.items() if number}
     flags = processor_flags()

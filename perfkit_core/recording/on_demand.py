@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from perfkit_core.base.system import failures, paths
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.recording import environment, signals
 from perfkit_core.recording.capture_socket import FOLDER, CaptureSocket, host, processes
 from perfkit_core.recording.step_clock import Action
@@ -232,7 +233,10 @@ class OnDemand:
         complete = lines[: lines.rfind(b"\n") + 1]
         self._read += len(complete)
         for line in complete.splitlines():
-            window = Window(**json.loads(line))
+            try:
+                window = decode_json(line, Window)
+            except ValueError:  # another program has written into the file
+                continue
             error = None
             if step > window.first:
                 error = f"step {step} began before it read the request"

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms import nesting, trees
 from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray
+from perfkit_core.base.system.outside_text import whole_number
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest, split_grouping
 from perfkit_core.trace.model import schema
@@ -140,11 +141,12 @@ def _stack(of: Callable[[Trace, IntArray], pd.Categorical]) -> Key:
     def key(trace: Trace, rows: IntArray, argument: str | None) -> pd.Categorical:
         if argument is None:
             return of(trace, rows)
-        if not argument.isdigit() or not int(argument):
+        frames = whole_number(argument)
+        if not frames:
             raise UsageError(
                 f"not a number of frames: {argument!r}", "write --by stack=5 for the five innermost frames"
             )
-        return innermost(of(trace, rows), int(argument))
+        return innermost(of(trace, rows), frames)
 
     return key
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.remedies import read_remedies, recorded_words
-from perfkit_core.base.system.packages import read_toml
+from perfkit_core.base.system.outside_text import read_toml
 from perfkit_core.plugins.contracts import VERIFY, Remedy
 from perfkit_core.plugins.manager import get_plugins
 from tests.support.events import host, trace

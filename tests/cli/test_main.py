@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.cli.builtin import perfkit_commands
-from perfkit_core.cli.deferred import DeferredCommand
+from perfkit_core.cli.main import DeferredCommand
 from perfkit_core.plugins.manager import get_plugins
 from tests.support.chrome import event, write
 

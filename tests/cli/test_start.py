@@ -50,7 +50,7 @@ def test_the_list_of_commands_imports_no_command_and_no_package_metadata() -> No
     names = imported(["--help"])
     assert not names & {"importlib.metadata", "email.message", "statistics", "perfkit_core.plugins.contracts"}
     commands = {name for name in names if name.startswith("perfkit_core.cli.")}
-    assert commands <= {"perfkit_core.cli.main", "perfkit_core.cli.builtin", "perfkit_core.cli.deferred"}
+    assert commands <= {"perfkit_core.cli.main", "perfkit_core.cli.builtin"}
 
 
 def test_a_summary_imports_no_framework_or_page_renderer(traces: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import perfkit
-from perfkit_core.output.renderers.html import bars, fragment
+from perfkit_core.output.renderers.html import bars, page
 from perfkit_core.trace.model.report_data import Chart, Section
 from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
@@ -91,7 +91,7 @@ def test_each_result_is_html_that_needs_nothing_else(name: str, shown: Callable[
 
 def test_the_style_applies_only_to_the_fragment() -> None:
     """JupyterLab puts all outputs into one document. Each rule begins a line."""
-    rules = [line for line in fragment.style().splitlines() if line.strip()]
+    rules = [line for line in page.fragment_style().splitlines() if line.strip()]
     assert len(rules) > 40
     for rule in rules:
         selectors, brace, _ = rule.partition(" {")

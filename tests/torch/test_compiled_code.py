@@ -247,3 +247,12 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_logs, "_MOST_BYTES", 100)
     with pytest.raises(SourceError, match="GiB of files"):
         compile_logs.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "record", [b'{"rank": "\xff"}', b"[" * 100_000, b"9" * 6000, b'{"artifact": 5}', b'{"artifact": {"name": ["a"]}}']
+)
+def test_records_that_are_no_json_are_skipped(tmp_path: Path, record: bytes) -> None:
+    log = tmp_path / "dedicated_log_torch_trace_x.log"
+    log.write_bytes(b"V0101 00:00:00.0 12 a] {" + record + b"}\nV0101 00:00:00.0 12 a] " + record + b"\n\t\xff\n")
+    assert compile_logs.read(tmp_path) == ()

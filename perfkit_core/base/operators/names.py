@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from perfkit_core.base.system.packages import convert, read_toml
+from perfkit_core.base.system.outside_text import convert, read_toml
 
 GRADIENT_SUFFIX: Final = "_grad"
 _FUSED: Final = re.compile(

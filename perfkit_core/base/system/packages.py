@@ -1,4 +1,4 @@
-"""Imports on first use, a hook that runs after a module's first import, and TOML files inside packages."""
+"""Imports on first use, and a hook that runs after a module's first import."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
@@ -95,25 +93,3 @@ class FirstImport:
 
         loader.exec_module = exec_module
         return spec
-
-
-def read_toml(package: str, name: str) -> dict[str, Any]:
-    """Return the content of a TOML file in an importable package. Raises ValueError if the file is not valid TOML."""
-    import tomllib
-    from importlib.resources import files
-
-    text = (files(package) / name).read_text(encoding="utf-8")
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{package}/{name}: {error}") from None
-
-
-def convert(value: object, to: type[T], where: str) -> T:
-    """Convert a part of a TOML file to type ``to``. Raises ValueError, beginning with ``where``, if it does not fit."""
-    import msgspec
-
-    try:
-        return msgspec.convert(value, to)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"{where}: {error}") from None

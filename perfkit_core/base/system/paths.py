@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from perfkit_core.base.system import owner
-from perfkit_core.errors import PerfkitError, SourceError, UsageError
+from perfkit_core.errors import PerfkitError, SourceError, UsageError, abridged, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,8 @@ _PROGRAMMING_ERRORS: Final = (TypeError, AttributeError, NameError, LookupError,
 def as_path(location: PathLike) -> Path:
     """Return a text or path as a path, without connecting to a store. A ``file://`` URL becomes a local path. Any other
     URL becomes a path of universal-pathlib, typed as Path. Raises UsageError if no driver supports the URL."""
+    if "\0" in str(location):
+        raise UsageError(f"{location}: a path has no null characters", "check the path")
     if hasattr(location, "protocol"):  # a path of universal-pathlib
         store = cast("Any", location)
         return cast("Path", type(store)(str(location), **store.storage_options))  # some stores omit the host in str()
@@ -133,6 +135,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def printable_line(text: object) -> str:
+    """Return the text of an error on one line, with unprintable characters escaped and long names abridged."""
+    return printable(one_line(abridged(str(text))))
 
 
 def harmless(text: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any, Final
 from perfkit_core.base.language.messages import speaking
 from perfkit_core.base.system.failures import one_line
 from perfkit_core.errors import PerfkitError, UsageError, spelled_like
-from perfkit_core.integrations.agents import answers, budget, requests, roots
-from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.agents import answers, requests
+from perfkit_core.integrations.agents.session import Session, fingerprint
 from perfkit_core.integrations.agents.tools import DATA, Tool, tools
 
 NAME: Final = "perfkit"
@@ -49,7 +49,7 @@ def offered(session: Session) -> dict[str, Tool]:
 
 def answer(
     session: Session, name: str, arguments: Mapping[str, Any] | None, default: int = requests.DEFAULT
-) -> budget.Part:
+) -> answers.Part:
     """Return the answer of a tool, or the part that a cursor names. Raises PerfkitError."""
     tool = tools().get(name)
     if tool is None:
@@ -60,13 +60,13 @@ def answer(
     key_arguments = {key: value for key, value in (arguments or {}).items() if key not in ("cursor", "budget_bytes")}
     with speaking("en"):
         if tool.runs_code:
-            key = budget.digest(name, key_arguments)
+            key = answers.digest(name, key_arguments)
             content = session.ran(key, request.cursor is not None, lambda: tool.run(session, request))
         else:
-            key = budget.digest(name, key_arguments, roots.fingerprint(session.files(request)))
+            key = answers.digest(name, key_arguments, fingerprint(session.files(request)))
             content = session.answer(key, lambda: tool.run(session, request))
-        first = budget.offset(request.cursor, key)
-        return budget.part(content, request.budget_bytes or default, key, first)
+        first = answers.offset(request.cursor, key)
+        return answers.part(content, request.budget_bytes or default, key, first)
 
 
 def result(session: Session, name: str, arguments: Mapping[str, Any] | None, default: int) -> dict[str, Any]:

@@ -1,22 +1,36 @@
-"""The profiles that an agent reads. The last ones are kept, so that further questions do not read the files again."""
+"""The profiles that an agent reads. The last ones are kept, so that further questions do not read the files again.
+
+An agent reads only below the roots of the server."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
-from perfkit_core.base.system.paths import as_path, without_secrets
+from perfkit_core.base.system.paths import (
+    as_path,
+    exists,
+    is_folder,
+    is_remote,
+    modified_ns,
+    reaching,
+    walk,
+    without_secrets,
+)
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.agents.answers import Content
-from perfkit_core.integrations.agents.budget import digest
+from perfkit_core.integrations.agents.answers import Content, digest
 from perfkit_core.integrations.agents.requests import Reading
-from perfkit_core.integrations.agents.roots import Roots, below, fingerprint
+from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import LoadedProfile, Profile, opened
-from perfkit_core.readers.load import load_all
+from perfkit_core.readers.load import beside, load_all
 from perfkit_core.readers.read_options import ReadOptions, read_options
 from perfkit_core.trace.model.trace import Trace
 
@@ -101,3 +115,125 @@ def _opened(paths: Sequence[Path], options: ReadOptions) -> Profile:
 def _named(trace: Trace, paths: Sequence[Path]) -> Trace:
     more = f" and {len(paths) - 1} more" if paths[1:] else ""
     return trace.with_meta(source=f"{without_secrets(paths[0])}{more}")
+
+
+_MOST_FILES: Final = 100_000
+"""Maximum number of files in a folder that is given as a source."""
+
+
+class Roots:
+    """Folders, or addresses of folders in stores. Relative paths begin at the first local folder or store."""
+
+    def __init__(self, folders: Iterable[str | os.PathLike[str]]) -> None:
+        paths = [as_path(os.fspath(folder)) for folder in folders]
+        self.stores = [str(path).rstrip("/") + "/" for path in paths if is_remote(path)]
+        self.folders = [Path(os.path.realpath(path)) for path in paths if not is_remote(path)]
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise UsageError(f"{folder}: no such folder", "name an existing folder with --root")
+
+    @property
+    def shown(self) -> str:
+        return ", ".join([*map(str, self.folders), *self.stores])
+
+    def path(self, text: str) -> Path:
+        """Return the path that an agent means. Raises UsageError if the path, or any file that would be read with it,
+        lies outside the roots."""
+        path = self.folder(text)
+        if is_remote(path):
+            return path
+        neighbours = beside(path, get_plugins()) if path.is_file() else ()
+        for number, link in enumerate(linked([path, *neighbours])):
+            if number > _MOST_FILES:
+                raise UsageError(f"{text}: the folder has more than {_MOST_FILES:,} files", "name a folder inside it")
+            self._check(link, text)
+        return path
+
+    def folder(self, text: str) -> Path:
+        """Return the path that an agent means. What is below a folder is not checked. Raises UsageError if the path
+        lies outside the roots."""
+        if "://" in text or text.startswith("file:"):
+            return self._in_store(text)
+        if not text or "\0" in text:
+            raise UsageError(f"{text!r} is not a path", "name a run folder or a trace file")
+        path = Path(text)
+        if not path.is_absolute() and not self.folders:
+            return self._in_store(self.stores[0] + text.removeprefix("./"))
+        if not path.is_absolute():
+            path = self.folders[0] / path if self.folders[0] != Path.cwd().resolve() else path
+        self._check(path, text)
+        return path
+
+    def holds(self, path: Path) -> bool:
+        """Return whether the file that a path leads to lies in a root."""
+        if is_remote(path):
+            return any(str(path).startswith(root) for root in self.stores)
+        real = Path(os.path.realpath(path))
+        return any(real == folder or folder in real.parents for folder in self.folders)
+
+    def holds_all(self, path: Path) -> bool:
+        """Return whether a file, or all files of a folder, lie in a root."""
+        return self.holds(path) if is_remote(path) else all(map(self.holds, linked([path])))
+
+    def _check(self, path: Path, text: str) -> None:
+        if not self.holds(path):
+            link = "" if str(path) == text or not path.is_symlink() else f" ({path.name} is a link)"
+            raise UsageError(f"{text}: outside of the folders that may be read{link}", f"allowed: {self.shown}")
+
+    def _in_store(self, text: str) -> Path:
+        decoded, address = "", text
+        while decoded != address:  # a server may decode an address more than once
+            decoded, address = address, unquote(address)
+        inside = any(f"{text.rstrip('/')}/".startswith(root) for root in self.stores)
+        steps = {".", ".."}.intersection(re.split(r"[/\\]", decoded))
+        if not inside or steps or any(sign in text for sign in "?#"):
+            raise UsageError(f"{text}: outside of the folders that may be read", f"allowed: {self.shown}")
+        return as_path(text)
+
+
+def linked(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield every file and folder below the paths, also behind links to folders. Each folder is visited once."""
+    visited: set[str] = set()
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        yield path
+        if not path.is_dir():
+            continue
+        real = os.path.realpath(path)
+        if real not in visited:
+            visited.add(real)
+            waiting += (path / name for name in sorted(os.listdir(path)))  # noqa: PTH208 names are enough
+
+
+def below(folder: Path) -> list[Path]:
+    """Return the files below a folder that are no links, or the folder itself if it is in a store."""
+    if is_remote(folder):
+        return [folder]
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return [file for file in files if not file.is_symlink()]
+
+
+def fingerprint(sources: Sequence[Path]) -> str:
+    """Return a digest of the files of the sources, and of the files next to them that are read with them: their names,
+    sizes and modification times."""
+    stats: list[tuple[str, int | None, int | None]] = []
+    files = (source for source in sources if not is_remote(source) and source.is_file())
+    for source in [*sources, *(other for file in files for other in beside(file, get_plugins()))]:
+        if is_remote(source):
+            stats += ((str(path), None, modified_ns(path)) for path in _stored(source))
+            continue
+        for path in linked([source]):
+            if path.is_file():
+                stat = path.stat()
+                stats.append((str(path), stat.st_size, stat.st_mtime_ns))
+    return hashlib.blake2b(repr(sorted(stats, key=repr)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+
+def _stored(source: Path) -> Iterator[Path]:
+    """Yield the files of a source in a store. Raises SourceError."""
+    with reaching(source):
+        if is_folder(source):
+            yield from (folder / name for folder, _, names in walk(source) for name in names)
+        elif exists(source):
+            yield source

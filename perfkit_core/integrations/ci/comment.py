@@ -6,13 +6,13 @@ environment variables of the job: ``GITHUB_API_URL``, ``GITHUB_REPOSITORY`` and 
 ``CI_API_V4_URL``, ``CI_PROJECT_ID``, ``CI_MERGE_REQUEST_IID`` and ``GITLAB_TOKEN`` of GitLab.
 
 If the comment cannot be written, for example because the token of a fork may only read, the text goes to the summary of
-the job or to its log. This is no error: the exit code of ``perfkit compare`` decides whether the job fails. This module
-imports only the standard library."""
+the job or to its log. This is no error: the exit code of ``perfkit compare`` decides whether the job fails."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import sys
@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
+
+from perfkit_core.base.system.outside_text import MOST_FILE_BYTES, decode_json, decode_utf8, read_file
+from perfkit_core.base.system.paths import printable_line
 
 MARK: Final = "<!-- perfkit: {} -->"
 LONGEST: Final = 65_000
@@ -96,11 +99,13 @@ def discussion(environment: Mapping[str, str]) -> Discussion:
 def _pull_request(event: str | None) -> tuple[str | None, str | None]:
     """Return the number of the pull request in the file of the event, and its commit. Both may be None."""
     try:
-        content = json.loads(Path(event).read_text(encoding="utf-8")) if event else {}
+        content = decode_json(read_file(Path(event))) if event else {}
         about_issue = content.get("issue") or {}
         change = content.get("pull_request") or (about_issue if "pull_request" in about_issue else {})
         number, commit = change.get("number"), (change.get("head") or {}).get("sha")
-    except (OSError, ValueError, AttributeError) as error:
+        if not isinstance(number, int | None) or not isinstance(commit, str | None):
+            raise ValueError("its number or commit has the wrong type")
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         hint = "GITHUB_EVENT_PATH must name the file that the runner wrote"
         raise RefusedError(f"{event}: not the event of a job ({error})", hint) from None
     return str(number) if number else None, commit
@@ -184,7 +189,7 @@ def _request(where: Discussion, method: str, address: str, content: Any = None) 
     kind = list if method == "GET" and address.startswith(f"{where.comments}?") else dict
     try:
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_S) as response:
-            answer = json.load(response)
+            answer = decode_json(response.read(MOST_FILE_BYTES))
         if not isinstance(answer, kind):
             raise ValueError("an unexpected answer")
         return answer
@@ -195,7 +200,7 @@ def _request(where: Discussion, method: str, address: str, content: Any = None) 
         if error.code >= 500 or error.code == 429 or (error.code == 403 and wait_s):
             raise UnavailableError(reason, float(wait_s) if wait_s.isdecimal() else None) from None
         raise RefusedError(reason, where.permission if error.code in (401, 403, 404) else "") from None
-    except (OSError, ValueError) as error:  # no connection, or an answer that is not JSON
+    except (OSError, ValueError, http.client.HTTPException) as error:  # no connection, or an answer that is not JSON
         raise UnavailableError(f"{method} {address.partition('?')[0]}: {error}") from None
 
 
@@ -207,7 +212,7 @@ def fall_back(text: str, reason: str, environment: Mapping[str, str]) -> None:
         with contextlib.suppress(OSError), Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)
             written_to = "the summary of the job"
-    print(f"perfkit: no comment was written ({reason}); see {written_to}", file=sys.stderr)
+    print(f"perfkit: no comment was written ({printable_line(reason)}); see {written_to}", file=sys.stderr)
     if written_to == "below":
         try:
             print(text, flush=True)
@@ -225,8 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--" in options.key or ">" in options.key:
         _end(f"--key {options.key!r} contains -- or >, which end a hidden mark; use letters, digits and -")
     try:
-        text = options.file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_utf8(read_file(options.file))
+    except (OSError, ValueError) as error:
         _end(f"{options.file}: cannot be read ({error}); write it with perfkit compare --format markdown -o FILE")
     try:
         print(f"perfkit: {publish(discussion(os.environ), text, options.key)}", file=sys.stderr)
@@ -236,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(reason: str) -> NoReturn:
-    print(f"perfkit: error: {reason}", file=sys.stderr)
+    print(f"perfkit: error: {printable_line(reason)}", file=sys.stderr)
     sys.exit(2)
 
 

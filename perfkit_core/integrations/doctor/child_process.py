@@ -16,6 +16,7 @@ from typing import Final
 
 from perfkit_core.base.system import processes
 from perfkit_core.base.system.failures import one_line
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import PerfkitError
 from perfkit_core.plugins.checks import PROBLEM, Check
 
@@ -50,7 +51,8 @@ def checks_of(
                 process.kill()
                 process.wait()
                 code = None
-        checks = [Check(**json.loads(line)) for line in results.read_bytes().splitlines()]
+        *lines, _ = results.read_bytes().split(b"\n")  # the last one is empty, or cut off by a crash
+        checks = [decode_json(line, Check) for line in lines]
         prefix = f"{about}: " if about else ""
         if code == 0:
             return [

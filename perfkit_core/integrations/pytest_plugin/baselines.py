@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit_core.base.language import units
 from perfkit_core.base.system import paths
+from perfkit_core.base.system.outside_text import decode_json, read_file
 from perfkit_core.compare.gate.conditions import CANNOT_TELL
 from perfkit_core.compare.report import COLUMNS
 from perfkit_core.errors import PerfkitError, SourceError, UsageError
@@ -59,7 +60,7 @@ def of_section(section: Section) -> Baseline:
 def read(path: Path) -> Baselines:
     """Return the baselines of a file, or none if there is no file. Raises SourceError."""
     try:
-        content = msgspec.json.decode(path.read_bytes(), type=Baselines)
+        content = decode_json(read_file(path), Baselines)
     except FileNotFoundError:
         return Baselines(FORMAT, {})
     except (OSError, ValueError) as error:

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from perfkit_core.base.system import machine, paths
+from perfkit_core.base.system.outside_text import decode_json, read_file
 from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.measure.calibration import bench
 from perfkit_core.plugins.frameworks import Bench, Calibrator, Call, DeviceBench, Direction, RecordingBench
@@ -50,13 +51,11 @@ def save(calibration: bench.Calibration) -> Path:
 
 def stored(framework: str) -> Iterator[bench.Calibration]:
     """Yield all stored calibrations of a framework, the newest first. Unreadable files are skipped."""
-    import msgspec
-
     calibrations: list[bench.Calibration] = []
     with contextlib.suppress(OSError):  # the folder is missing or unreadable
         for path in folder().glob(f"{framework}-*.json"):
-            with contextlib.suppress(OSError, msgspec.MsgspecError):
-                calibrations.append(msgspec.json.decode(path.read_bytes(), type=bench.Calibration))
+            with contextlib.suppress(OSError, ValueError):
+                calibrations.append(decode_json(read_file(path), bench.Calibration))
     of_framework = (calibration for calibration in calibrations if calibration.framework == framework)
     yield from sorted(of_framework, key=lambda calibration: calibration.date, reverse=True)
 

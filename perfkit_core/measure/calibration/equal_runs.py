@@ -17,6 +17,7 @@ from typing import Final, Literal
 import numpy as np
 
 from perfkit_core.base.system import machine, paths
+from perfkit_core.base.system.outside_text import decode_json, read_file
 from perfkit_core.errors import UsageError
 from perfkit_core.measure.calibration.calibrate import folder
 from perfkit_core.trace.model.meta import TraceMeta
@@ -88,16 +89,14 @@ def store(command: str, framework: str, kind: Kind, steps: int, median_ns: Seque
 
 def stored() -> list[EqualRuns]:
     """Return the records of this machine, the newest first."""
-    import msgspec
-
     try:
-        lines = file().read_bytes().splitlines()
-    except OSError:
+        lines = read_file(file()).splitlines()
+    except (OSError, ValueError):
         return []
     records: list[EqualRuns] = []
     for line in lines:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            records.append(msgspec.json.decode(line, type=EqualRuns))
+        with contextlib.suppress(ValueError):
+            records.append(decode_json(line, EqualRuns))
     here = socket.gethostname(), machine.cpu_model()
     return [record for record in reversed(records) if record.valid and (record.hostname, record.cpu) == here]
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from perfkit_core.base.system import paths
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.measure.verify.prediction import saving_ratio
 
@@ -116,8 +117,6 @@ def append(path: Path, record: Record) -> None:
 
 def read(path: Path) -> list[Record]:
     """Return all records, the oldest first. Raises SourceError, with the line number, if the file is not a ledger."""
-    import msgspec
-
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -126,8 +125,8 @@ def read(path: Path) -> list[Record]:
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records += [msgspec.json.decode(line, type=Record)] if line.strip() else []
-        except (msgspec.MsgspecError, ValueError) as error:
+            records += [decode_json(line, Record)] if line.strip() else []
+        except ValueError as error:
             raise SourceError(f"{path}, line {number}: not a ledger record ({error})", "remove the line") from None
     return records
 

@@ -52,7 +52,7 @@ class Metric:
         """Return the pattern that finds the printed number. Raises UsageError if ``text`` is not a valid pattern."""
         try:
             pattern = re.compile(self.text, re.MULTILINE)
-        except re.error as error:
+        except (re.error, RecursionError) as error:
             if not re.fullmatch(r"[^()\[\]]+", self.text):
                 raise UsageError(f"--metric {self.text!r} is not a regular expression: {error}") from None
             pattern = re.compile("")

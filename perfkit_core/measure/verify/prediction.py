@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from perfkit_core.base.system.outside_text import decode_json, read_file
 from perfkit_core.errors import UsageError
+
+
+class _Prediction(msgspec.Struct, frozen=True):
+    base_ns: int | float | None = None
+    p10_ns: int | float | None = None
+    p50_ns: int | float | None = None
+    p90_ns: int | float | None = None
+    saving_p10_ns: int | float | None = None
+    saving_p90_ns: int | float | None = None
+    replayed_ratio: int | float | None = None
+
+
+class _Advice(msgspec.Struct, frozen=True):
+    id: str
+    rule: str | None = None
+    version: int | None = None
+    framework: str | None = None
+    framework_version: str | None = None
+    runtime: str | None = None
+    prediction: _Prediction = _Prediction()
+
+
+class _AdviceFile(msgspec.Struct, frozen=True):
+    advice: tuple[_Advice, ...]
 
 
 def one_of(prefix: str, ids: Sequence[str]) -> str:
@@ -70,7 +96,7 @@ def saving_ratio(base_ns: int, saving_ns: int | None, after_ns: int) -> float:
 def from_numbers(text: str) -> Predicted:
     """Parse ``BASE,P10,P50,P90``, step times in ns. Raises UsageError."""
     parts = re.split(r"[,:]", text)
-    if len(parts) != len(_NS) or not all(re.fullmatch(r"\s*\d+\s*", part) for part in parts):
+    if len(parts) != len(_NS) or not all(re.fullmatch(r"\s*\d{1,18}\s*", part) for part in parts):
         hint = "give BASE,P10,P50,P90: the step time without the change, and its percentiles with the change, in ns"
         raise UsageError(f"not a prediction: {text!r}", hint)
     base, low, mid, high = map(int, parts)
@@ -88,27 +114,26 @@ def from_file(text: str) -> Predicted:
         hint = "give FILE:ID, and write FILE with perfkit advise SOURCE --format json -o FILE"
         raise UsageError(f"--advice {text!r}: no such file", hint)
     try:
-        advices = json.loads(path.read_text(encoding="utf-8"))["advice"]
-    except (OSError, ValueError, KeyError, TypeError):
-        advices = None
-    if not isinstance(advices, list) or not all(isinstance(advice, dict) for advice in advices):
-        raise UsageError(f"{path} contains no advice", "write FILE with perfkit advise SOURCE --format json -o FILE")
-    by_id = {str(advice.get("id")): advice for advice in advices}
+        advices = decode_json(read_file(path), _AdviceFile).advice
+    except (OSError, ValueError) as error:
+        hint = "write FILE with perfkit advise SOURCE --format json -o FILE"
+        raise UsageError(f"{path} contains no advice ({error})", hint) from None
+    by_id = {advice.id: advice for advice in advices}
     advice = by_id[one_of(advice_id, list(by_id))]
 
-    prediction = advice.get("prediction") or {}
-    step = [prediction.get(name) for name in _NS]
-    if not all(isinstance(number, int | float) for number in step):
-        raise UsageError(f"the advice {advice.get('id')} of {path} has no prediction", "verify it without --advice")
-    low_saving, high_saving = (prediction.get(name) for name in ("saving_p10_ns", "saving_p90_ns"))
-    base, low, mid, high = (round(number) for number in step if number is not None)
+    prediction = advice.prediction
+    step = [round(number) for number in (getattr(prediction, name) for name in _NS) if number is not None]
+    if len(step) < len(_NS):
+        raise UsageError(f"the advice {advice.id} of {path} has no prediction", "verify it without --advice")
+    base, low, mid, high = step
+    low_saving, high_saving = prediction.saving_p10_ns, prediction.saving_p90_ns
     return _checked(Predicted(
         base, low, mid, high,
-        advice=advice.get("id"), rule=advice.get("rule"), framework=advice.get("framework"),
+        advice=advice.id, rule=advice.rule, framework=advice.framework,
         saving_p10_ns=None if low_saving is None else round(low_saving),
         saving_p90_ns=None if high_saving is None else round(high_saving),
-        replayed_saving_ratio=prediction.get("replayed_ratio"), rule_version=advice.get("version"),
-        framework_version=advice.get("framework_version"), runtime=advice.get("runtime"),
+        replayed_saving_ratio=prediction.replayed_ratio, rule_version=advice.version,
+        framework_version=advice.framework_version, runtime=advice.runtime,
     ))  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit_core.base.language.messages import Message, Text, mark, message, say
 from perfkit_core.base.system.paths import readable
 from perfkit_core.errors import UsageError, spelled_like
-from perfkit_core.output.report import server_headline, source_facts
+from perfkit_core.output.report import headline, source_facts
 from perfkit_core.output.report.display import DEPTH, Display, check, displayed
 from perfkit_core.output.report.headline import step_time
 from perfkit_core.output.report.verdict import VIEWS, verdict
@@ -69,7 +69,7 @@ def of_all(request: ViewRequest) -> bool:
     return request.steps is None and not any((request.pattern, request.kind, request.device))
 
 
-_OF_VERDICT: Final = (*VIEWS, "steps", server_headline.VIEW)
+_OF_VERDICT: Final = (*VIEWS, "steps", headline.SERVING)
 _OF_TRAINING: Final = ("partition", "model")
 """Views of the steps on the host, which a server launches before the device has finished earlier steps."""
 _OF_MEMORY: Final = ("memory_places", "memory_peak", "memory")
@@ -110,9 +110,9 @@ def summary_report(
     if computed.averaged and not display.average:  # The partial results are averages already.
         check_average(views)
     display = replace(display, average=computed.averaged)
-    served = tuple(server_headline.sentences(computed.tables.get(server_headline.VIEW))) if brief else ()
+    served = tuple(headline.serving_sentences(computed.tables.get(headline.SERVING))) if brief else ()
     if served:
-        views = [*choose_views([server_headline.VIEW]), *(view for view in views if view.name not in _OF_TRAINING)]
+        views = [*choose_views([headline.SERVING]), *(view for view in views if view.name not in _OF_TRAINING)]
     tables = {view.name: computed.tables[view.name] for view in views}
     check(tables, display, [column for view in views for column in view.columns])
     chosen = computed.request.steps

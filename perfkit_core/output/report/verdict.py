@@ -72,37 +72,48 @@ def _only_ranges(operators: pd.DataFrame | None, devices: pd.DataFrame | None) -
     return operators is not None and operators.empty and devices is not None and not devices["busy_ns"].any()
 
 
-def _of_steps(partition: pd.DataFrame) -> Message:
-    rows = partition.fillna({"ratio": 0.0, "avg_ns": 0})
-    shares = dict(zip(rows["category"], rows["ratio"].astype(float), strict=True))
-    times = dict(zip(rows["category"], rows["avg_ns"].astype(int), strict=True))
-    on_device = "device_compute" in shares
+class _Partition:
+    """The share of the step time and the mean time per step of each category. Categories do not overlap."""
 
-    def part(template: str, *names: str) -> Message:
-        values = {
-            "share": sum(shares.get(name, 0) for name in names),
-            "time": sum(times.get(name, 0) for name in names),
-        }
-        return message(template, **values)
+    def __init__(self, table: pd.DataFrame) -> None:
+        rows = table.fillna({"ratio": 0.0, "avg_ns": 0})
+        self._shares: dict[str, float] = dict(zip(rows["category"], rows["ratio"].astype(float), strict=True))
+        self._times: dict[str, int] = dict(zip(rows["category"], rows["avg_ns"].astype(int), strict=True))
+        self.on_device = "device_compute" in self._shares
 
-    host = _UNRECORDED if shares.get("idle", 0) > shares.get("framework", 0) else _OVERHEAD_BOUND
-    if on_device:
-        host = _LAUNCH_BOUND if shares.get("launch_and_host", 0) >= shares.get("idle", 0) else _HOST_BOUND
-    limits = {name: (shares.get(name, 0.0), part(template, name)) for name, template in _WAITS.items()}
-    # devices are idle during input waits, too; a sentence that says "mostly" needs a part that exceeds them
-    outside = {name: shares.get(name, 0.0) for name in _WITHOUT_OPERATORS}
-    if not on_device or max(outside.values()) >= shares.get("input_wait", 0):
-        names = (*outside, "input_wait") if on_device else tuple(outside)
-        limits["host"] = (sum(outside.values()), part(host, *names))
-    share, limit = max(limits.values(), key=lambda entry: entry[0])
+    def share(self, *categories: str) -> float:
+        return sum(self._shares.get(category, 0.0) for category in categories)
+
+    def part(self, template: str, *categories: str) -> Message:
+        time = sum(self._times.get(category, 0) for category in categories)
+        return message(template, share=self.share(*categories), time=time)
+
+
+def _of_steps(table: pd.DataFrame) -> Message:
+    """Return the sentence on the largest limit: a wait, or the host. If all are small, operators or devices limit."""
+    steps = _Partition(table)
+    limits = [(steps.share(category), steps.part(template, category)) for category, template in _WAITS.items()]
+    share, limit = max((*limits, *_host_limit(steps)), key=lambda entry: entry[0])
     if share < LIMITING:
-        return message("{what}.", what=part(_DEVICE_BOUND if on_device else _CPU_BOUND, *_COMPUTE))
+        return message("{what}.", what=steps.part(_DEVICE_BOUND if steps.on_device else _CPU_BOUND, *_COMPUTE))
     template = (
         mark("{what}; devices compute for {share:ratio}.")
-        if on_device
+        if steps.on_device
         else mark("{what}; operators compute for {share:ratio}.")
     )
-    return message(template, what=limit, share=sum(shares.get(name, 0) for name in _COMPUTE))
+    return message(template, what=limit, share=steps.share(*_COMPUTE))
+
+
+def _host_limit(steps: _Partition) -> Iterator[tuple[float, Message]]:
+    """Yield the share of host work outside operators and its sentence, unless devices mostly wait for input."""
+    outside = steps.share(*_WITHOUT_OPERATORS)
+    if not steps.on_device:
+        template = _UNRECORDED if steps.share("idle") > steps.share("framework") else _OVERHEAD_BOUND
+        yield outside, steps.part(template, *_WITHOUT_OPERATORS)
+    # devices are idle during input waits, too; a sentence that says "mostly" needs a part that exceeds them
+    elif max(map(steps.share, _WITHOUT_OPERATORS)) >= steps.share("input_wait"):
+        template = _LAUNCH_BOUND if steps.share("launch_and_host") >= steps.share("idle") else _HOST_BOUND
+        yield outside, steps.part(template, *_WITHOUT_OPERATORS, "input_wait")
 
 
 def _of_recording(tables: Mapping[str, pd.DataFrame]) -> Iterator[Message]:

@@ -11,7 +11,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from perfkit_core.base.system.packages import convert, read_toml
+from perfkit_core.base.system.outside_text import (
+    MOST_TOML_BYTES,
+    convert,
+    decode_toml,
+    decode_utf8,
+    read_file,
+    read_toml,
+)
 from perfkit_core.errors import UsageError
 from perfkit_core.trace.model.meta import Device
 
@@ -76,11 +83,10 @@ def _by_name(file: _File) -> Mapping[str, DevicePeaks]:
 def read_peaks(path: Path) -> str:
     """Return the text of a file of peak rates. Raises UsageError if it cannot be read or has wrong fields."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}", "a file of peak rates is a TOML file") from None
-    try:
+        text = decode_utf8(read_file(path, MOST_TOML_BYTES))
         _parsed(text)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error}", "a file of peak rates is a TOML file") from None
     except ValueError as error:
         hint = "example: [[devices]] names = ['cpu'], source = 'measured', memory_gb_per_s = 50"
         raise UsageError(f"{path}: {error}", hint) from None
@@ -89,9 +95,7 @@ def read_peaks(path: Path) -> str:
 
 @functools.lru_cache(8)
 def _parsed(text: str) -> Mapping[str, DevicePeaks]:
-    import tomllib
-
-    return _by_name(convert(tomllib.loads(text), _File, "peak rates"))
+    return _by_name(convert(decode_toml(text), _File, "peak rates"))
 
 
 def peaks_of(device: Device, more_rates: str | None = None) -> DevicePeaks | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from perfkit_core.base.operators.names import GRADIENT_SUFFIX, family
-from perfkit_core.base.system.packages import convert, read_toml
+from perfkit_core.base.system.outside_text import convert, read_toml, whole_number
 from perfkit_core.plugins.flops import matrix, vector
 from perfkit_core.plugins.flops.arguments import Argument, Work, arguments
 
@@ -96,7 +96,7 @@ def parse(text: str) -> OperatorFormula:
         raise ValueError(f"not a formula: {text!r}")
     parts = [part.strip() for part in match[2].split(",") if part.strip()]
     texts = {constant[1]: constant[2] for part in parts if (constant := _CONSTANT.fullmatch(part))}
-    constants = {name: int(text) if text.isdigit() else text for name, text in texts.items()}
+    constants = {name: whole_number(text) if text.isdecimal() else text for name, text in texts.items()}
     roles = tuple(part for part in parts if not _CONSTANT.fullmatch(part))
     unknown = {*roles, *constants} - {UNUSED, *inspect.signature(formula).parameters}
     if unknown:

@@ -16,6 +16,7 @@ from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.collective import Collective
+from perfkit_core.trace.model.meta import Device
 from perfkit_core.trace.model.serving_step import ServingStep
 
 
@@ -169,6 +170,12 @@ def last_number(value: Any) -> int | None:
     if number is None and isinstance(value, str) and (digits := _ALL_DIGITS.findall(value)):
         return int(digits[-1])
     return number
+
+
+def device(backend: str, number: int, name: Any, memory_bytes: Any, properties: dict[str, Any]) -> Device:
+    """Return a device that the header of a file describes. A name or size of the wrong type becomes None."""
+    size, product = integer(memory_bytes), name if isinstance(name, str) else None
+    return Device(f"{backend}:{number}", product, size if size is not None and size >= 0 else None, properties)
 
 
 def integer(value: Any) -> int | None:

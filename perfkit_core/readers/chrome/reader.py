@@ -30,11 +30,11 @@ AnyDialect = TypeVar("AnyDialect", bound=Dialect)
 
 _SPACE: Final = re.compile(rb"\s*")
 _BEGINNING: Final = re.compile(rb"(?:" + BYTE_ORDER_MARK + rb")?\s*")
+_MOST_DIGITS: Final = 4000
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _GAP: Final = re.compile(rb"[\s,]*")
 _CLOSED: Final = re.compile(rb"[\s}]*")
 _KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:')
-_LONGEST_INTEGER: Final = 20
 
 
 class ChromeFile(EventList):
@@ -151,20 +151,19 @@ class ChromeFile(EventList):
             try:
                 if _SURROGATE.search(raw, 0, end):  # json would accept a lone one, which no output can encode
                     raise ValueError
-                value = json.loads(text, strict=False, parse_float=_number, parse_int=_integer, parse_constant=str)
+                value = json.loads(text, strict=False, parse_int=_whole, parse_float=_number, parse_constant=str)
             except ValueError:
-                value = json.loads(
-                    repair.values_mended(raw[:end]), strict=False, parse_float=_number, parse_int=_integer
-                )
+                mended = repair.values_mended(raw[:end])
+                value = json.loads(mended, strict=False, parse_int=_whole, parse_float=_number)
         except (ValueError, RecursionError):
             raise self.broken("a header value is not valid JSON") from None
         self.position += end
         return value
 
 
-def _integer(text: str) -> int | str:
-    """Return a number of the header, or its text if it is longer than any count, time or size."""
-    return int(text) if len(text) <= _LONGEST_INTEGER else text
+def _whole(text: str) -> int | str:
+    """Return an integer, or the text of one that Python does not convert because of its many digits."""
+    return int(text) if len(text) <= _MOST_DIGITS else text
 
 
 def _number(text: str) -> float | str:

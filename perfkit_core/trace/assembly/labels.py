@@ -35,11 +35,9 @@ _BACKWARD: Final = "backward"
 _NODE: Final = re.compile(r"(.+?)(?:\*(\d{1,6}))?")
 
 _COLLECTIVE_PREFIX: Final = "perfkit.collective:"
-_COLLECTIVE_LABEL: Final = re.compile(
-    _COLLECTIVE_PREFIX + r"(\w+):(\d{0,18}):(\w*):(\w*):(\w*):(\d{0,18}):(host|device)"
-    r"(?::(\d{0,18}):(\d{0,18}):(\d{0,18}))?"
-)
-_BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d+)")
+_COLLECTIVE_LABEL: Final = re.compile(_COLLECTIVE_PREFIX + r"(\w+):(\d{0,18}):(\w*):(\w*):(\w*):(\d{0,18}):"
+                                     r"(host|device)(?::(\d{0,18}):(\d{0,18}):(\d{0,18}))?")  # fmt: skip
+_BITS: Final = re.compile(r"(?:u?int|b?float|complex)(\d{1,4})")
 _FEW: Final = 64
 """If at most ``1 / _FEW`` of the rows are replaced, copying the unchanged rows in slices is faster than a mask."""
 

@@ -28,6 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
+from perfkit_core.base.system.outside_text import decode_json
+
 MAGIC: Final = b"PAR1"
 """The first and the last bytes of a Parquet file."""
 MARK: Final = b"perfkit\x02"
@@ -134,7 +136,7 @@ def read_end(file: pa.NativeFile) -> End:
             index = file.read_at(int(values[2]), max(first - int(values[2]), 0))
             if crc(index) != values[1]:
                 raise ValueError("the index of the side tables is damaged")
-            tables = msgspec.json.decode(index, type=dict[str, Extent])
+            tables = decode_json(index, dict[str, Extent])
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + tail[len(tail) - _END :]))
     if chunks is not None and len(chunks) != metadata.num_row_groups * metadata.num_columns:
         raise ValueError("the checksums are damaged")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 
 from perfkit_core.base.system.paths import arrow_input
@@ -35,7 +34,7 @@ def tables(file: StoredFile) -> SideTables:
     if file.stored.schema_version == 1:
         try:
             return file.older_facts().tables()
-        except (msgspec.MsgspecError, ValueError) as error:  # in older versions, the first is no ValueError
+        except ValueError as error:
             raise unreadable(file.path, f"perfkit's metadata is damaged: {error}") from None
     known: Mapping[str, Extent] = {name: extent for name, extent in file.tables.items() if name in ALL}
     return SideTables({name: _load(file, name, extent) for name, extent in known.items()})

@@ -16,6 +16,7 @@ import msgspec
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system import failures, paths
 from perfkit_core.base.system.machine import host_digest
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.trace.model import schema, timed_steps
 from perfkit_core.trace.model.meta import Finding, StoredFinding, TraceMeta
 from perfkit_core.trace.model.side_tables import STEP_CLOCK
@@ -90,10 +91,10 @@ def with_step_times(trace: Trace, path: Path) -> Trace:
         content, _, crc = steps_path(path).read_bytes().partition(b"\n")
         if crc and crc != b"%08x" % checksums.crc(content):  # older files have no checksum
             raise ValueError("its checksum differs")
-        timed = msgspec.json.decode(content, type=dict[str, TimedSteps])
+        timed = decode_json(content, dict[str, TimedSteps])
     except OSError:  # no step followed, or the file was not copied
         return trace
-    except (msgspec.MsgspecError, ValueError) as error:  # in older versions, the first is no ValueError
+    except ValueError as error:
         text = message(
             "the times of steps after the last cycle are missing: the file {name} is damaged ({error})",
             name=paths.readable(steps_path(path).name),

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from perfkit_core.base.algorithms.arrays import IntArray, constant, joined
 from perfkit_core.base.runtime import parallel
 from perfkit_core.base.system import memory_limit
+from perfkit_core.base.system.outside_text import decode_json
 from perfkit_core.base.system.paths import arrow_input, fetched, is_remote
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
@@ -86,7 +87,7 @@ class StoredFile:
         """Return the facts in the metadata of a file of format 1. Raises ValueError."""
         if self.stored.schema_version > 1:
             return OlderFacts()
-        return msgspec.json.decode(self.footer.metadata[KEY], type=_Older).meta
+        return decode_json(self.footer.metadata[KEY], _Older).meta
 
     def require(self, names: Sequence[str]) -> None:
         """Raise SourceError if a column is missing."""
@@ -145,8 +146,8 @@ def read_footer(path: Path) -> StoredFile:
     if raw is None:
         raise SourceError(f"{path}: the Parquet file was not written by perfkit", "give a run folder or a trace file")
     try:
-        stored = msgspec.json.decode(raw, type=Stored)
-    except (msgspec.DecodeError, ValueError) as error:
+        stored = decode_json(raw, Stored)
+    except ValueError as error:
         raise unreadable(path, f"perfkit's metadata is damaged: {error}") from None
     if stored.schema_version > schema.SCHEMA_VERSION:
         raise SourceError(f"{path}: written by a newer perfkit", "upgrade perfkit: pip install -U perfkit")

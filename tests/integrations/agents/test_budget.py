@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.agents import budget
-from perfkit_core.integrations.agents.answers import Content, Items
-from perfkit_core.integrations.agents.budget import digest, offset, part
+from perfkit_core.integrations.agents import answers
+from perfkit_core.integrations.agents.answers import Content, Items, digest, offset, part
 from perfkit_core.integrations.agents.requests import LEAST, MOST
 
 pytestmark = pytest.mark.bare
@@ -39,7 +38,7 @@ contents = st.builds(
 )  # fmt: skip
 
 
-def wire_bytes(made: budget.Part) -> int:
+def wire_bytes(made: answers.Part) -> int:
     """Return the size of a result as a writer of compact JSON sends it."""
     texts = [{"type": "text", "text": text} for text in (made.text, made.json)]
     result = {"content": texts, "structuredContent": made.document, "isError": False}
@@ -47,7 +46,7 @@ def wire_bytes(made: budget.Part) -> int:
     return len(text.encode())
 
 
-def every_part(content: Content, size: int) -> list[budget.Part]:
+def every_part(content: Content, size: int) -> list[answers.Part]:
     parts, cursor = [], None
     while True:
         parts.append(part(content, size, KEY, offset(cursor, KEY)))

@@ -16,9 +16,8 @@ import pytest
 
 import perfkit
 from perfkit_core.base.system import processes
-from perfkit_core.integrations.agents.roots import Roots
 from perfkit_core.integrations.agents.server import offered, result
-from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.agents.session import Roots, Session
 from tests.support.paths import DATA
 from tests.support.processes import gone
 

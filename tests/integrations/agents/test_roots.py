@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.agents.roots import Roots
 from perfkit_core.integrations.agents.server import result
-from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.agents.session import Roots, Session
 from tests.support.paths import DATA
 
 pytestmark = pytest.mark.bare

@@ -16,9 +16,8 @@ pytest.importorskip("mcp", reason="the client of the official SDK is an extra")
 
 from perfkit_core.errors import UsageError
 from perfkit_core.integrations.agents import tools
-from perfkit_core.integrations.agents.roots import Roots
 from perfkit_core.integrations.agents.server import answer, result
-from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.agents.session import Roots, Session
 from tests.support.chrome import event, write
 from tests.support.mcp_client import results
 from tests.support.paths import DATA

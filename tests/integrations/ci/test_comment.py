@@ -160,7 +160,11 @@ def test_a_token_is_never_printed(service: Service, token: str, tmp_path: Path) 
     comment.discussion(environment | {name: f" {TOKEN}\n"})
 
 
-@pytest.mark.parametrize("event", ["not JSON", "[]", None])
+@pytest.mark.parametrize(
+    "event",
+    ["not JSON", "[]", None, "[" * 100_000, "9" * 6000, '{"pull_request": {"number": {"a": 1}}}',
+     '{"pull_request": {"number": 7, "head": {"sha": 5}}}', '{"pull_request": [7]}', '{"issue": 5}'],
+)  # fmt: skip
 def test_an_event_that_is_none_is_refused(event: str | None, tmp_path: Path) -> None:
     path = tmp_path / "event.json"
     if event is not None:

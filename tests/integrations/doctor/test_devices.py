@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.integrations.doctor import devices
+from perfkit_core.integrations.doctor import machine_checks
 from perfkit_core.plugins.checks import Check
 
 pytestmark = pytest.mark.bare
@@ -27,7 +27,7 @@ def write(root: Path, **files: str) -> None:
 
 
 def found(root: Path, seen: int | None = None) -> dict[str, Check]:
-    return {check.name: check for check in devices.devices(seen, root)}
+    return {check.name: check for check in machine_checks.devices(seen, root)}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -52,10 +52,10 @@ def test_who_may_read_counters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, params: str | None, administrator: bool, status: str,
     allowed: bool | None,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(devices, "_is_administrator", lambda: administrator)
+    monkeypatch.setattr(machine_checks, "_is_administrator", lambda: administrator)
     if params is not None:
         write(tmp_path, params=params)
-    (check,) = devices.counters(tmp_path / "params")
+    (check,) = machine_checks.counters(tmp_path / "params")
     assert (check.status, check.data["allowed"]) == (status, allowed)
     assert bool("NVreg_RestrictProfilingToAdminUsers=0" in check.fix) == (allowed is False)
 
@@ -63,7 +63,7 @@ def test_who_may_read_counters(
 def test_root_is_an_administrator() -> None:
     """Docker drops CAP_SYS_ADMIN even for root, so the process's own capabilities count."""
     mask = int(next(line for line in Path("/proc/self/status").read_text().splitlines() if "CapEff" in line)[8:], 16)
-    assert devices._is_administrator() == bool(mask & (1 << 21 | 1 << 38))
+    assert machine_checks._is_administrator() == bool(mask & (1 << 21 | 1 << 38))
 
 
 def test_a_container_without_devices(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_device_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_cupti_of_packages_and_toolkits(tmp_path: Path) -> None:
     write(tmp_path, **{"usr__local__cuda-12.4__extras__CUPTI__lib64__libcupti.so.12": ""})
-    (check,) = devices.cupti(tmp_path)
+    (check,) = machine_checks.cupti(tmp_path)
     assert check.data["toolkits"] == ["cuda-12.4"]
 
 
 def test_no_driver_is_no_problem(tmp_path: Path) -> None:
-    (check,) = devices.devices(0, tmp_path)
+    (check,) = machine_checks.devices(0, tmp_path)
     assert (check.status, check.data) == ("note", {"vendor": None})
 
 

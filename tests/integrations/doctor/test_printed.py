@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.integrations.doctor import printed
+from perfkit_core.integrations.doctor import examine
 from perfkit_core.plugins.checks import Check
 
 pytestmark = pytest.mark.bare
@@ -25,7 +25,7 @@ CHECKS = [
 
 def test_the_text_begins_with_the_verdict() -> None:
     assert (
-        printed.text(CHECKS)
+        examine.text(CHECKS)
         == """\
 perfkit doctor: 1 problem, 1 warning, 1 note
 
@@ -42,17 +42,17 @@ Frameworks
 warning  no device
 """
     )
-    assert printed.text(CHECKS[:2]).startswith("perfkit doctor: no problems\n")
+    assert examine.text(CHECKS[:2]).startswith("perfkit doctor: no problems\n")
 
 
 def test_json_has_every_field() -> None:
-    content = json.loads(printed.document(CHECKS))
+    content = json.loads(examine.document(CHECKS))
     assert content["status"] == "problem"
     assert content["checks"][2] == {
         "name": "dependency.msgspec", "status": "problem", "text": "msgspec is not installed",
         "fix": 'pip install "msgspec>=0.19"', "data": {"version": None},
     }  # fmt: skip
-    assert [printed.broken(checks) for checks in (CHECKS, CHECKS[3:])] == [True, False]
+    assert [examine.broken(checks) for checks in (CHECKS, CHECKS[3:])] == [True, False]
 
 
 def test_names_and_credentials_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_names_and_credentials_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
         "https://bob:secret@pypi.example.com/simple?token=1234 failed": "https://pypi.example.com/simple failed",
     }
     checks = [Check("a", "ok", text, text, {"folders": [text], "a": {"b": text}, "n": 1}) for text in told]
-    for check, expected in zip(printed.without_names(checks), told.values(), strict=True):
+    for check, expected in zip(examine.without_names(checks), told.values(), strict=True):
         assert check == Check("a", "ok", expected, expected, {"folders": [expected], "a": {"b": expected}, "n": 1})
 
 
@@ -76,5 +76,5 @@ def test_root_and_short_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text would be unreadable without them, and they tell nothing."""
     monkeypatch.setattr("getpass.getuser", lambda: "root")
     monkeypatch.setattr("platform.node", lambda: "c1")
-    (check,) = printed.without_names([Check("a", "ok", "root in c1")])
+    (check,) = examine.without_names([Check("a", "ok", "root in c1")])
     assert check.text == "root in c1"

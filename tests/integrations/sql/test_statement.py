@@ -19,9 +19,8 @@ import pytest
 import perfkit
 from perfkit_core.base.system import processes
 from perfkit_core.errors import UsageError
-from perfkit_core.integrations.sql import bounded, engine, statement, table_list
-from perfkit_core.integrations.sql.statement import query, run
-from perfkit_core.integrations.sql.table_list import MAIN, declarations
+from perfkit_core.integrations.sql import bounded, engine, statement
+from perfkit_core.integrations.sql.statement import MAIN, declarations, query, run
 from perfkit_core.output.renderers import cells
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.trace.model.trace import Trace
@@ -128,13 +127,13 @@ def test_many_ranks_have_a_row_for_each() -> None:
 
 def test_only_named_tables_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[set[str]] = []
-    compute = table_list.computed
+    compute = statement.computed
 
     def recorded(profile: Any, names: Any, partial: bool) -> Any:
         asked.append(set(names))
         return compute(profile, names, partial)
 
-    monkeypatch.setattr(table_list, "computed", recorded)
+    monkeypatch.setattr(statement, "computed", recorded)
     trace = small_trace()
     query(trace, "select o.name, steps.dur_ns from Operators o, steps where o.name != 'memory' and o.name != 'advice'")
     query(trace, "with events as (select 1 as x) select x from events")
@@ -150,7 +149,7 @@ def test_only_named_tables_are_computed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_events_are_not_copied(ranks: int) -> None:
     """duckdb scans the Arrow table: all buffers of the registered table are those of the trace."""
     trace = small_trace() if ranks == 1 else perfkit.load(sorted((DATA / "ranks").glob("*.gz")))
-    table = table_list.computed(trace, ["events"], False)[0]["events"]
+    table = statement.computed(trace, ["events"], False)[0]["events"]
     for name in trace.events.column_names:
         for ours, theirs in zip(trace.events.column(name).chunks, table.column(name).chunks, strict=True):
             addresses = [[buffer and buffer.address for buffer in each.buffers()] for each in (ours, theirs)]

@@ -14,7 +14,7 @@ from perfkit_core.compare.gate.conditions import parsed
 from perfkit_core.compare.pair import CompareOptions
 from perfkit_core.compare.report import comparison_report
 from perfkit_core.output.renderers import markdown
-from perfkit_core.output.renderers.comment import comment
+from perfkit_core.output.renderers.markdown import comment
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.report_data import Report, Section, Source
 from tests.support.stepped_trace import stepped_trace

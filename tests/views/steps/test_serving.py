@@ -9,7 +9,7 @@ import pytest
 
 from perfkit_core import load, summarize
 from perfkit_core.cli.main import main
-from perfkit_core.output.report.server_headline import sentences
+from perfkit_core.output.report.headline import serving_sentences
 from tests.support.server_trace import Server, decode_and_prefill
 
 
@@ -153,7 +153,7 @@ def test_ranks_are_merged(recording: Path, tmp_path: Path) -> None:
 
 def test_the_first_look(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = summarize(load(recording), "serving")
-    texts = [str(each) for each in sentences(table)]
+    texts = [str(each) for each in serving_sentences(table)]
     assert len(texts) == 3
     assert main(["summary", str(recording)]) == 0
     shown = " ".join(capsys.readouterr().out.split())

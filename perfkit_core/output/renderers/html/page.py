@@ -1,15 +1,27 @@
-"""The self-contained HTML page. It works offline, and all names are escaped."""
+"""A report as a self-contained HTML page, and as a fragment for the output of a notebook's cell. All names are escaped.
+
+The page works offline. The fragment needs no script; its style applies only to itself, and follows the theme of
+JupyterLab, VS Code and Colab."""
 
 from __future__ import annotations
 
 import functools
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from perfkit_core.base.language.messages import language, say, texts_of
 from perfkit_core.base.language.units import FAMILIES
 from perfkit_core.output.renderers import cells, parts
-from perfkit_core.output.renderers.html import chapters, charts, colours, links, packing, sections, table_rows
+from perfkit_core.output.renderers.html import (
+    bars,
+    chapters,
+    charts,
+    colours,
+    packing,
+    sections,
+    table_rows,
+)
 from perfkit_core.trace.model.columns import ADDRESS
 from perfkit_core.trace.model.report_data import Report
 
@@ -64,7 +76,7 @@ def render(report: Report) -> str:
         chapters=contents,
         single=chapters.is_profile(contents),
         missing=chapters.missing(tops),
-        links=links.links(report, blocks) if linked else "",
+        links=table_rows.links(report, blocks) if linked else "",
         ids={block.section.name: block.id for block in blocks},
         glance=list(map(sections.at_a_glance, report.glance)),
         style="\n".join(
@@ -102,3 +114,40 @@ def _environment() -> jinja2.Environment:
 @functools.cache
 def resource(name: str) -> str:
     return (files("perfkit_core.output.renderers.html") / "templates" / name).read_text(encoding="utf-8")
+
+
+_DARK: Final = (
+    '[data-jp-theme-light="false"]', ".vscode-dark", ".vscode-high-contrast:not(.vscode-high-contrast-light)",
+    'html[theme="dark"]', 'html[data-theme="dark"]',
+)  # fmt: skip
+"""Ancestors of a cell's output in a dark notebook: of JupyterLab, VS Code (two), Colab, and sites made by Sphinx."""
+_RULE: Final = re.compile(r"^([^\s@}][^{}]*)(?= \{)", re.MULTILINE)
+
+
+def fragment(report: Report) -> str:
+    """Return an element ``div`` of class ``perfkit`` with the report. Tables show ``Section.limit`` rows."""
+    findings = parts.findings(report)
+    return template("fragment.html.j2").render(
+        report=report,
+        lines=[line for source in report.sources if (line := parts.source_line(report, source))],
+        warnings=[finding for finding in findings if not finding.note],
+        notes=[finding for finding in findings if finding.note],
+        glance=list(map(sections.at_a_glance, report.glance)),
+        blocks=[
+            (block, bars.parts(block.section), bars.waterfall(block.section), parts.more(block.section))
+            for block in sections.of_sections(report.sections)
+        ],
+        style=fragment_style(),
+        ids={},
+    )
+
+
+@functools.cache
+def fragment_style() -> str:
+    """Return the style sheet. Each rule begins a line, and gets the class of the fragment."""
+    scoped = _RULE.sub(
+        lambda rule: ", ".join(f".perfkit {selector.strip()}" for selector in rule[1].split(",")),
+        resource("pictures.css") + resource("fragment.css"),
+    )
+    light, dark = (colours.variables(mode, soft=False) for mode in (0, 1))
+    return f".perfkit {{ {light} }}\n{', '.join(f'{selector} .perfkit' for selector in _DARK)} {{ {dark} }}\n{scoped}"
