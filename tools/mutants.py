@@ -46,6 +46,7 @@ ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
 _PAIRS: Final = ("min max", "minimum maximum", "any all", "first last", "left right", "argmin argmax", "floor ceil")
 OPPOSITES: Final = {a: b for pair in _PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 SIMILAR: Final = 0.8  # a share of equal characters: the statement may have been edited since the mutant was drawn
+NO_TESTS: Final = 5  # exit code of pytest
 FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 
 
@@ -199,25 +200,25 @@ def verdict(mutant: Mutant, limit: int) -> tuple[str, str]:
         if changed is None:
             return "gone", ""
         for tests in [tests for tests in stages(changed.relative_to(root)) if tests][:limit]:
-            output = _pytest(root, tests)
-            if failed := FAILED.search(output):
+            if failures := _pytest(root, tests):
                 shutil.copy(ROOT / changed.relative_to(root), changed)
-                fails = "::" in failed[1] and FAILED.search(_pytest(root, [failed[1]]))
-                return "unclear" if fails else "killed", failed[1]
-            if not re.search(r"\d+ (passed|skipped|deselected)", output):
-                return "killed", "pytest does not start"
+                again = _pytest(root, failures[:1] if "::" in failures[0] else tests)
+                return "unclear" if again else "killed", failures[0]
         return "survived", ""
 
 
-def _pytest(root: Path, tests: Sequence[str]) -> str:
+def _pytest(root: Path, tests: Sequence[str]) -> list[str]:
+    """Return the tests that failed, or a message if pytest could not run them."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n0", *tests]
     traces = os.environ.get("PERFKIT_TRACES", str(ROOT.parent / "shared" / "traces"))
-    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PERFKIT_TRACES": traces}
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PERFKIT_TRACES": traces}
     options: dict[str, Any] = {"cwd": root, "env": environment, "timeout": 600, "check": False}
     try:
-        return str(subprocess.run(command, stdout=subprocess.PIPE, text=True, **options).stdout)
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
     except subprocess.TimeoutExpired as error:
-        return f"ERROR {error}"
+        return [str(error)]
+    return [] if run.returncode in (0, NO_TESTS) else FAILED.findall(run.stdout) or ["pytest does not start"]
 
 
 def main() -> None:

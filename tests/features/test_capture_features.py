@@ -1,5 +1,4 @@
-"""Ranges, schedules and threads, recorded live in both frameworks. The name of a test contains the code of its
-feature."""
+"""Ranges, schedules and threads, recorded live in both frameworks."""
 
 from __future__ import annotations
 
@@ -62,10 +61,7 @@ def expected_cycles(is_recorded: Callable[[int], bool], is_last: Callable[[int],
     return [cycle for cycle in cycles if cycle]
 
 
-# A1: a range by start and stop, and by ``with``
-
-
-def test_A1_range_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_records_a_range_by_calls_and_by_with(torch: Any, tmp_path: Path) -> None:
     def work() -> None:
         with torch.profiler.record_function("mine"):
             torch.ones(4, 4).softmax(0).sum()
@@ -83,7 +79,7 @@ def test_A1_range_torch(torch: Any, tmp_path: Path) -> None:
     assert calls.quality == block.quality
 
 
-def test_A1_range_paddle(paddle: Any, tmp_path: Path) -> None:
+def test_paddle_records_a_range_by_calls_and_by_with(paddle: Any, tmp_path: Path) -> None:
     def work() -> None:
         with paddle.profiler.RecordEvent("mine"):
             paddle.nn.functional.softmax(paddle.ones([4, 4])).sum()
@@ -104,8 +100,6 @@ def test_A1_range_paddle(paddle: Any, tmp_path: Path) -> None:
     assert calls.quality == block.quality
 
 
-# B5: wait, warm-up, active, repeat, skip_first
-
 TORCH_SCHEDULES = [
     {"wait": 1, "warmup": 1, "active": 2},
     {"wait": 1, "warmup": 1, "active": 2, "repeat": 2},
@@ -125,7 +119,7 @@ PADDLE_SCHEDULES = [
 
 @pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")  # torch warns about warmup=0
 @pytest.mark.parametrize("options", TORCH_SCHEDULES, ids=str)
-def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path) -> None:
+def test_torch_cycles_have_the_steps_of_the_schedule(torch: Any, options: dict[str, int], tmp_path: Path) -> None:
     """The files contain the steps that torch's own schedule function selects. Step N has N + 1 calls of an operator."""
     action = torch.profiler.ProfilerAction
     schedule = torch.profiler.schedule(**options)
@@ -149,7 +143,7 @@ def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path)
 # Paddle warns if the loop ends in a warm-up step
 @pytest.mark.filterwarnings("ignore:Improper Profiler state transform")
 @pytest.mark.parametrize("options", PADDLE_SCHEDULES, ids=str)
-def test_B5_schedules_paddle(paddle: Any, options: dict[str, int], tmp_path: Path) -> None:
+def test_paddle_cycles_have_the_steps_of_the_schedule(paddle: Any, options: dict[str, int], tmp_path: Path) -> None:
     state = paddle.profiler.ProfilerState
     schedule = paddle.profiler.make_scheduler(**options)
     handled: list[int] = []
@@ -169,11 +163,8 @@ def test_B5_schedules_paddle(paddle: Any, options: dict[str, int], tmp_path: Pat
     assert counts == {step: step + 1 for cycle in wanted for step in cycle}
 
 
-# C1: the forms of a scheduler, and user labels
-
-
 @pytest.mark.parametrize("form", ["tuple", "make_scheduler", "callable"])
-def test_C1_scheduler_paddle(paddle: Any, form: str, tmp_path: Path) -> None:
+def test_paddle_schedulers_of_all_forms_and_user_labels(paddle: Any, form: str, tmp_path: Path) -> None:
     state = paddle.profiler.ProfilerState
     states = {1: state.READY, 2: state.RECORD, 3: state.RECORD_AND_RETURN}
     schedulers: dict[str, Any] = {
@@ -202,7 +193,7 @@ def test_C1_scheduler_paddle(paddle: Any, form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["schedule", "callable"])
-def test_C1_scheduler_torch(torch: Any, form: str, tmp_path: Path) -> None:
+def test_torch_schedules_of_all_forms_and_user_labels(torch: Any, form: str, tmp_path: Path) -> None:
     action = torch.profiler.ProfilerAction
     actions = {1: action.WARMUP, 2: action.RECORD, 3: action.RECORD_AND_SAVE}
     schedulers: dict[str, Any] = {
@@ -220,9 +211,6 @@ def test_C1_scheduler_torch(torch: Any, form: str, tmp_path: Path) -> None:
     assert cycles_of(tmp_path) == [[2, 3]]
     assert label_steps(trace, "mine") == [2, 3]
     assert [parent for name, _, parent in rows_of(trace) if name == "aten::sin"] == ["mine"] * 2
-
-
-# B7: work of other threads and of DataLoader workers
 
 
 def in_a_thread(work: Callable[[], Any]) -> int:
@@ -244,7 +232,7 @@ def torch_steps(torch: Any, run: Path, step: Callable[[int], Any], **options: An
     return load(run)
 
 
-def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_threads_are_recorded_with_profile_all_threads(torch: Any, tmp_path: Path) -> None:
     """Other threads are only recorded with profile_all_threads. Their events have their thread's id and the running
     step."""
     ids: list[int] = []
@@ -261,7 +249,7 @@ def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TorchScript
-def test_B7_async_tasks_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_tasks_have_the_step_and_their_own_thread(torch: Any, tmp_path: Path) -> None:
     """A forked task runs on a thread of torch's pool. Its events have the running step and that thread's id, and no
     parent on another thread."""
     unit = torch.jit.CompilationUnit(
@@ -282,7 +270,7 @@ def both(x):
     assert set(frame.loc[tasks["parent"], "tid"]) == set(tasks["tid"])
 
 
-def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
+def test_the_wait_for_torchs_loader_processes_is_recorded(torch: Any, tmp_path: Path) -> None:
     """Loader workers are processes and are not recorded. The wait for each of their batches is recorded in its step."""
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
@@ -302,7 +290,7 @@ def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
     assert set(trace.ints("pid")[trace.host]) == {os.getpid()}
 
 
-def test_B7_autograd_threads_torch(traces: Path) -> None:
+def test_backward_nodes_on_another_thread_have_their_step(traces: Path) -> None:
     """The backward pass on a GPU runs on a separate thread. Each backward node is in the step whose span contains it in
     torch's file, and it has the recorded sequence number."""
     path = traces / "torch" / "v100-ns-resolution.json.gz"
@@ -330,7 +318,7 @@ def step_around(spans: list[dict[str, Any]], time: float) -> int:
     return found[0] if found else -1
 
 
-def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
+def test_paddle_threads_are_recorded(paddle: Any, tmp_path: Path) -> None:
     """Paddle records every thread. Events have their thread's id and the running step."""
     ids: list[int] = []
     with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=perfkit_paddle.trace_handler(tmp_path)) as profiler:
@@ -343,7 +331,7 @@ def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_B7_dataloader_paddle(paddle: Any, workers: int, tmp_path: Path) -> None:
+def test_the_wait_for_paddles_loader_is_recorded(paddle: Any, workers: int, tmp_path: Path) -> None:
     """Without workers, the thread that reads the data is recorded. Worker processes are not recorded, only the wait for
     them. More steps are recorded than the 6 batches that the thread reads ahead, so that it must read during them."""
     readers: set[int] = set()

@@ -88,7 +88,7 @@ def fit(paddle: Any) -> Fit:
     return train
 
 
-def test_E1_hapi_paddle(paddle: Any, fit: Fit, tmp_path: Path) -> None:
+def test_the_callback_of_fit_records_the_chosen_steps(paddle: Any, fit: Fit, tmp_path: Path) -> None:
     """Steps are numbered from 0 over all epochs without a gap, each step has one forward pass, and Paddle's export has
     the same steps."""
     export = tmp_path / "own.json"

@@ -144,7 +144,7 @@ def exported_steps(path: Path) -> list[str]:
     return sorted(e["name"] for e in json.loads(path.read_text())["traceEvents"] if "ProfilerStep" in e.get("name", ""))
 
 
-def test_E1_lightning_torch(lightning_fit: Fit, tmp_path: Path) -> None:
+def test_lightning_records_the_chosen_steps(lightning_fit: Fit, tmp_path: Path) -> None:
     """Steps are numbered over all epochs as in the trainer, each step has one update, and torch's export has the same
     steps."""
     export = tmp_path / "own.json"
@@ -203,7 +203,7 @@ def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: P
         pass
 
 
-def test_E1_huggingface_torch(huggingface_fit: Fit, tmp_path: Path) -> None:
+def test_huggingface_records_the_chosen_steps(huggingface_fit: Fit, tmp_path: Path) -> None:
     """A step is numbered by ``global_step`` at its start, over all epochs, and has one update."""
     export = tmp_path / "own.json"
     callback = huggingface_callback(
