@@ -213,7 +213,7 @@ def _pytest(root: Path, tests: Sequence[str]) -> list[str]:
     traces = os.environ.get("PERFKIT_TRACES", str(ROOT.parent / "shared" / "traces"))
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PERFKIT_TRACES": traces}
-    options: dict[str, Any] = {"cwd": root, "env": environment, "timeout": 600, "check": False}
+    options: dict[str, Any] = {"cwd": root, "env": environment, "timeout": 1800, "check": False}
     try:
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
     except subprocess.TimeoutExpired as error:
