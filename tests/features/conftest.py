@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.frameworks import FRAMEWORKS, Framework
 from tests.support.paddle_executor import run_in_one_thread
 
 
@@ -16,6 +17,11 @@ from tests.support.paddle_executor import run_in_one_thread
 def framework(request: pytest.FixtureRequest) -> str:
     """Run a test with each framework. Recordings that depend on the framework are module-scoped."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def native(framework: str) -> Framework:
+    return FRAMEWORKS[framework]()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import gc
 import gzip
 import json
 import re
-import warnings
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,48 +17,32 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import perfkit_paddle
 import perfkit_torch
 from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
+from tests.support.frameworks import Framework
 from tests.support.native_nodes import Node, paddle_nodes, roots_of, torch_nodes
 from tests.support.paddle_summary import tables, time
 
 COMPUTES = re.compile("compute$|kernel launch$")
 
 
-def train_torch(run: Path) -> list[Node]:
-    torch = pytest.importorskip("torch", reason="needs torch")
-    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train(native: Framework, run: Path) -> list[Node]:
+    """Record three steps of a small training. Return the framework's own events."""
+    nn = native.module.nn
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = native.optimizer("SGD", net)
+    nodes_of = {"torch": torch_nodes, "paddle": paddle_nodes}[native.name]
     seen: list[Node] = []
-    handler = perfkit_torch.trace_handler(run, also=[lambda prof: seen.extend(torch_nodes(prof))])
-    schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
-    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as prof:
-        for _ in range(4):
-            net(torch.rand(4, 8)).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            prof.step()
-    return seen
-
-
-def train_paddle(run: Path) -> list[Node]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import warns that ccache is missing
-        paddle = pytest.importorskip("paddle", reason="needs PaddlePaddle")
-        pytest.importorskip("paddle.profiler")
-    net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
-    optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
-    seen: list[Node] = []
-    handler = perfkit_paddle.trace_handler(run, also=[lambda prof: seen.extend(paddle_nodes(prof))])
-    with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=handler) as prof:
+    handler = native.trace_handler(run, also=[lambda prof: seen.extend(nodes_of(prof))])
+    schedule = native.schedule(wait=0, warmup=1, active=3, repeat=1)
+    with native.profiler(schedule, on_trace_ready=handler) as prof:
         for _ in range(5):
-            net(paddle.rand([4, 8])).mean().backward()
+            net(native.module.rand([4, 8])).mean().backward()
             optimizer.step()
-            optimizer.clear_grad()
+            native.clear_gradients(optimizer)
             prof.step()
     del prof
     gc.collect()  # Paddle allows one profiler per process
@@ -77,11 +60,11 @@ class Live:
     roots: list[Node]
 
 
-@pytest.fixture(scope="module", params=["torch", "paddle"])
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
-    run = tmp_path_factory.mktemp(request.param)
-    nodes = {"torch": train_torch, "paddle": train_paddle}[request.param](run)
-    return Live(request.param, run, load(run), roots_of(nodes))
+@pytest.fixture(scope="module")
+def live(native: Framework, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    run = tmp_path_factory.mktemp(native.name)
+    roots = roots_of(train(native, run))
+    return Live(native.name, run, load(run), roots)
 
 
 def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
@@ -134,9 +117,10 @@ def test_computation_and_overhead_sum_to_the_operators(live: Live) -> None:
     assert list(total.index) == ["total time", "computation", "framework overhead"]
 
 
-def test_computation_of_paddle_is_its_launches_and_leaves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("framework", ["paddle"], indirect=True)
+def test_computation_of_paddle_is_its_launches_and_leaves(native: Framework, tmp_path: Path) -> None:
     """Computation consists of the recorded kernel launches, and of operators without recorded phases."""
-    roots = roots_of(train_paddle(tmp_path))
+    roots = roots_of(train(native, tmp_path))
     total = summarize(tmp_path, "fluid_overhead").set_index("name")["total_ns"]
     assert total["computation"] == sum(computed(root) for root in roots)
 

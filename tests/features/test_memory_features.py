@@ -14,6 +14,7 @@ import pytest
 from perfkit_core.api import summarize
 from perfkit_core.readers.load import load
 from perfkit_core.views import VIEWS
+from tests.support.frameworks import Framework
 
 LEAK_FLOATS, LEAK_BYTES = 1000, 4000
 STEPS = 4
@@ -24,57 +25,25 @@ Equal trainings are recorded once."""
 
 
 @pytest.fixture(scope="module")
-def run_torch(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    from perfkit_torch import trace_handler
-
+def run(native: Framework, tmp_path_factory: pytest.TempPathFactory) -> Run:
     @functools.cache
     def run(leak: bool, **options: Any) -> Path:
-        net, leaked = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2)), []
-        optimizer = torch.optim.Adam(net.parameters())
-        batch = torch.randn(4, 8)
-        schedule = torch.profiler.schedule(wait=1, warmup=1, active=STEPS, repeat=1)
-        folder = tmp_path_factory.mktemp("torch")
-        with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(folder), **options) as profiler:
+        nn = native.module.nn
+        net, leaked = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)), []
+        optimizer, batch = native.optimizer("Adam", net), native.module.randn([4, 8])
+        folder = tmp_path_factory.mktemp(native.name)
+        schedule = native.schedule(wait=1, warmup=1, active=STEPS, repeat=1)
+        with native.profiler(schedule, on_trace_ready=native.trace_handler(folder), **options) as profiler:
             for _ in range(2 + STEPS):
                 net(batch).square().sum().backward()
                 optimizer.step()
-                optimizer.zero_grad()
+                native.clear_gradients(optimizer)
                 if leak:
-                    leaked.append(torch.ones(LEAK_FLOATS))
+                    leaked.append(native.ones(LEAK_FLOATS))
                 profiler.step()
         return folder
 
     return run
-
-
-@pytest.fixture(scope="module")
-def run_paddle(paddle: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    from perfkit_paddle import trace_handler
-
-    @functools.cache
-    def run(leak: bool, **options: Any) -> Path:
-        net, leaked = paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 2)), []
-        optimizer = paddle.optimizer.Adam(parameters=net.parameters())
-        batch = paddle.randn([4, 8])
-        folder = tmp_path_factory.mktemp("paddle")
-        handler = trace_handler(folder)
-        with paddle.profiler.Profiler(scheduler=(2, 2 + STEPS), on_trace_ready=handler, **options) as profiler:
-            for _ in range(2 + STEPS):
-                net(batch).square().sum().backward()
-                optimizer.step()
-                optimizer.clear_grad()
-                if leak:
-                    leaked.append(paddle.ones([LEAK_FLOATS]))
-                profiler.step()
-        return folder
-
-    return run
-
-
-@pytest.fixture
-def run(request: pytest.FixtureRequest, framework: str) -> Run:
-    function: Run = request.getfixturevalue(f"run_{framework}")
-    return function
 
 
 MEMORY = {"profile_memory": True}

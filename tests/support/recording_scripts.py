@@ -10,9 +10,9 @@ import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,42 +52,36 @@ SECONDS = 600
 
 
 FORKS = """
-import json, os, socket, sys
+import json, os, sys
 import msgspec, numpy, pandas, pyarrow.parquet
-with socket.socket(fileno=int(sys.argv[1])) as requests:
-    while True:
-        content, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, 2)
-        if not content:
-            sys.exit()
-        child = os.fork()
-        if not child:
-            break
-        for descriptor in descriptors:
-            os.close(descriptor)
-        requests.sendall(b"%d\\n" % child)
-        requests.sendall(b"%d\\n" % os.waitpid(child, 0)[1])
-for descriptor, standard in zip(descriptors, (1, 2)):
-    os.dup2(descriptor, standard)
-    os.close(descriptor)
-script, sys.argv[1:], environment = json.loads(content)
+for request in sys.stdin:
+    child = os.fork()
+    if not child:
+        break
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+else:
+    sys.exit()
+script, sys.argv[1:], environment, *pipes = json.loads(request)
 os.environ.clear()
 os.environ.update(environment)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for number, pipe in enumerate(pipes, 1):
+    os.dup2(os.open(pipe, os.O_WRONLY), number)
 exec(compile(script, "<string>", "exec"))
 """
-"""A process that forks one for each script it receives, with the descriptors of its stdout and stderr. It answers with
-the process id, and later with the status. Scripts run in the main module, so that the interpreter ends as usual."""
+"""A process that forks one for each line it reads, with named pipes as stdout and stderr. It prints the process id, and
+later the status. Scripts run in the main module, so that the interpreter ends as usual."""
 
 
 @functools.cache
-def _forks() -> socket.socket:
-    """Return the connection to the process FORKS, which is started at the first call."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-W", "error", "-c", FORKS, str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+def _forks() -> subprocess.Popen[str]:
+    """Return the process FORKS, which is started at the first call."""
+    command = [sys.executable, "-W", "error", "-c", FORKS]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.wait)
     atexit.register(process.kill)  # called first
-    return ours
+    return process
 
 
 def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
@@ -96,28 +90,31 @@ def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelu
     # makes tests.support importable, here and in processes that the script starts
     path = f"import sys; sys.path.append({str(ROOT)!r})\n"
     environment = {**os.environ, "GLOG_minloglevel": "1"}
-    content = json.dumps([path + prelude + script, [str(folder)], environment]).encode()
-    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-    socket.send_fds(_forks(), [content], [out_end, err_end])
-    os.close(out_end)
-    os.close(err_end)
-    answers = _forks().makefile()
-    child = int(answers.readline())
-    limit = threading.Timer(SECONDS, os.kill, (child, signal.SIGKILL))  # readline has no time limit
-    limit.start()
-    try:
-        with os.fdopen(out) as stdout, os.fdopen(err) as stderr:
-            for number in signals:
-                line = stdout.readline()
-                assert line == "ready\n", (line, stderr.read())
-                os.kill(child, number)
-            told = stderr.read()
-        return os.waitstatus_to_exitcode(int(answers.readline())), told
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        raise
-    finally:
-        limit.cancel()
+    forks = _forks()
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    with tempfile.TemporaryDirectory() as pipes:
+        out, err = Path(pipes, "out"), Path(pipes, "err")
+        for pipe in (out, err):
+            os.mkfifo(pipe)
+        request = [path + prelude + script, [str(folder)], environment, str(out), str(err)]
+        print(json.dumps(request), file=forks.stdin, flush=True)
+        child = int(forks.stdout.readline())
+        limit = threading.Timer(SECONDS, os.kill, (child, signal.SIGKILL))  # readline has no time limit
+        limit.start()
+        try:
+            with out.open() as stdout, err.open() as stderr:
+                for number in signals:
+                    line = stdout.readline()
+                    assert line == "ready\n", (line, stderr.read())
+                    os.kill(child, number)
+                told = stderr.read()
+            return os.waitstatus_to_exitcode(int(forks.stdout.readline())), told
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            limit.cancel()
 
 
 def succeed(job: Sequence[subprocess.Popen[bytes]]) -> None:

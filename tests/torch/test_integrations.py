@@ -42,11 +42,16 @@ def within_steps(trace: Trace, name: str) -> list[int]:
     return trace.ints("step")[trace.rows("name", name)].tolist()
 
 
-@pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
+@pytest.fixture
 def lightning(request: pytest.FixtureRequest) -> Any:
+    """Return the package of Lightning with the name of the parameter, or the newer one."""
+    name = getattr(request, "param", "lightning.pytorch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip(request.param, reason=f"needs {request.param}")
+        return pytest.importorskip(name, reason=f"needs {name}")
+
+
+BOTH_PACKAGES = pytest.mark.parametrize("lightning", ["lightning.pytorch", "pytorch_lightning"], indirect=True)
 
 
 @pytest.fixture
@@ -144,6 +149,7 @@ def exported_steps(path: Path) -> list[str]:
     return sorted(e["name"] for e in json.loads(path.read_text())["traceEvents"] if "ProfilerStep" in e.get("name", ""))
 
 
+@BOTH_PACKAGES
 def test_lightning_records_the_chosen_steps(lightning_fit: Fit, tmp_path: Path) -> None:
     """Steps are numbered over all epochs as in the trainer, each step has one update, and torch's export has the same
     steps."""
@@ -191,6 +197,7 @@ def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, t
     assert steps_of(load(tmp_path / "third")) == [6, 7]
 
 
+@BOTH_PACKAGES
 def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: Path) -> None:
     """The exception of the user is raised. The interrupted step is not a step, and another profiler can run
     afterwards."""
@@ -267,27 +274,6 @@ def test_huggingface_exception_is_kept_at_close(huggingface_fit: Fit, tmp_path: 
     trace = load(tmp_path / "run")
     assert steps_of(trace) == list(range(1, 10))
     assert "older-recordings" in {finding.code for finding in trace.quality}
-
-
-CRASH = """
-import sys, torch
-from perfkit_torch.record import TorchRecording
-recording = TorchRecording(sys.argv[1], steps=(0, 9))
-recording.begin(0)
-for step in range(3):
-    torch.ones(4).sum()
-    recording.step_ended()
-raise SystemExit(7)
-"""
-
-
-def test_a_script_that_ends_early_keeps_its_recording(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CRASH, str(tmp_path)], stderr=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 7
-    assert "Error" not in done.stderr
-    assert steps_of(load(tmp_path)) == [0, 1, 2]
 
 
 def test_a_failing_profiler_does_not_stop_the_training(
