@@ -104,7 +104,7 @@ def test_the_callback_of_fit_records_the_chosen_steps(paddle: Any, fit: Fit, tmp
     assert "partial-step" not in {finding.code for finding in trace.quality}
 
 
-def test_cycles(fit: Fit, tmp_path: Path) -> None:
+def test_cycles_follow_the_skipped_step(fit: Fit, tmp_path: Path) -> None:
     """After one skipped step, three cycles follow. Each cycle has one step of waiting, one warm-up step and two
     recorded steps."""
     callback = perfkit_callback(tmp_path, skip_first=1, wait=1, warmup=1, active=2, repeat=3)

@@ -157,7 +157,7 @@ def test_a_loop_without_step_and_schedule_is_explained(paddle: Any, tmp_path: Pa
     assert "before any call of the profiler's step()" in finding.message
 
 
-def test_callable_schedulers(paddle: Any, train: Train, tmp_path: Path) -> None:
+def test_a_scheduler_may_be_a_function(paddle: Any, train: Train, tmp_path: Path) -> None:
     """The scheduler is a function of the step number."""
     state = paddle.profiler.ProfilerState
 
