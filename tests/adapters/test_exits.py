@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from tests.support.recording_scripts import run
+from tests.support import recording_scripts
 
 PRELUDE = {
     "torch": """
@@ -74,10 +76,19 @@ handler = trace_handler(sys.argv[1])
 """
 
 
+Run = Callable[..., tuple[int, str]]
+
+
 @pytest.fixture
 def prelude(framework: str) -> str:
     pytest.importorskip(framework, reason=f"needs {framework}: pip install 'perfkit[{framework}]'")
     return PRELUDE[framework] + STEPS
+
+
+@pytest.fixture
+def run(framework: str, prelude: str) -> Run:
+    """Return a function that runs a script with the prelude."""
+    return functools.partial(recording_scripts.run, prelude=prelude, modules=[framework])
 
 
 def steps_of(trace: Trace) -> list[int]:
@@ -94,7 +105,7 @@ def steps_of(trace: Trace) -> list[int]:
     ],
 )
 def test_every_end_keeps_the_cycles(
-    end: str, code: int, signals: list[signal.Signals], stacks: bool, framework: str, prelude: str, tmp_path: Path
+    end: str, code: int, signals: list[signal.Signals], stacks: bool, framework: str, run: Run, tmp_path: Path
 ) -> None:
     """The steps before the end are kept, with stacks and without stacks. With stacks, torch's cycles are written in the
     foreground."""
@@ -105,13 +116,13 @@ with profile(stacks={stacks}) as profiler:
     steps(profiler, 3)
     {end}
 """
-    returned, told = run(script, tmp_path, signals, prelude)
+    returned, told = run(script, tmp_path, signals)
     assert returned == code, told
     assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
     assert framework == "paddle" or len(steps_of(load(tmp_path))) == 3
 
 
-def test_loaders_that_fork_while_a_cycle_is_written(prelude: str, tmp_path: Path) -> None:
+def test_loaders_that_fork_while_a_cycle_is_written(run: Run, tmp_path: Path) -> None:
     """The loader processes inherit the handler. They must neither hang nor write."""
     script = """
 with profile(cycles=True) as profiler:
@@ -120,14 +131,14 @@ with profile(cycles=True) as profiler:
             batch.sum()
             profiler.step()
 """
-    code, told = run(script, tmp_path, prelude=prelude)
+    code, told = run(script, tmp_path)
     assert code == 0, told
     assert len(list(tmp_path.iterdir())) == 2
     assert steps_of(load(tmp_path)) == [1, 2, 4, 5]
 
 
 @pytest.mark.parametrize("end", ["1 / 0", "sys.exit(1)"])
-def test_a_profiler_that_is_left_running_delivers_its_cycle(end: str, prelude: str, tmp_path: Path) -> None:
+def test_a_profiler_that_is_left_running_delivers_its_cycle(end: str, run: Run, tmp_path: Path) -> None:
     """Without the stop at the end of the process, the open cycle is lost, and torch crashes."""
     script = f"""
 profiler = profile()
@@ -135,12 +146,12 @@ profiler.start()
 steps(profiler, 3)
 {end}
 """
-    code, told = run(script, tmp_path, prelude=prelude)
+    code, told = run(script, tmp_path)
     assert code == 1, told
     assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
 
 
-def test_the_death_of_a_loader_process_reaches_the_training(prelude: str, tmp_path: Path) -> None:
+def test_the_death_of_a_loader_process_reaches_the_training(run: Run, tmp_path: Path) -> None:
     """The process dies while a cycle is taken, so that the framework's handler of SIGCHLD would raise in perfkit's
     code, which logs errors. The cycle is kept."""
     script = """
@@ -163,7 +174,7 @@ try:
 except Death as error:
     print("reached", error, file=sys.stderr)
 """
-    code, told = run(script, tmp_path, prelude=prelude)
+    code, told = run(script, tmp_path)
     assert (code, told.count("not reached"), told.count("reached")) == (0, 0, 1), told
     assert len(list(tmp_path.iterdir())) == 1
     assert steps_of(load(tmp_path))[:3] == [0, 1, 2]
@@ -173,7 +184,7 @@ except Death as error:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("warmup", [0, 1])
 def test_a_signal_while_torch_goes_on_to_the_next_cycle(
-    warmup: int, number: signal.Signals, prelude: str, tmp_path: Path
+    warmup: int, number: signal.Signals, run: Run, tmp_path: Path
 ) -> None:
     """Without the delay, the ``with`` block would stop a profiler that is not running, which crashes the process."""
     script = f"""
@@ -186,6 +197,6 @@ try:
 except KeyboardInterrupt:
     sys.exit(5)
 """
-    code, told = run(script, tmp_path, prelude=prelude)
+    code, told = run(script, tmp_path)
     assert code == (5 if number == signal.SIGINT else 128 + number), told
     assert steps_of(load(tmp_path))[:4] == ([1, 2, 4, 5] if warmup else [0, 1, 2, 3])

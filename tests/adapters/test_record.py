@@ -84,7 +84,7 @@ raise SystemExit(7)
 def test_a_callback_of_a_script_that_ends_early_keeps_its_recording(native: Framework, tmp_path: Path) -> None:
     script = CRASH.format(framework=native.name, recording=native.CallbackRecording.__name__)
     quiet = "import warnings\nwarnings.simplefilter('default')\n"  # Paddle emits warnings
-    code, told = run(script, tmp_path, prelude=quiet if native.name == "paddle" else "")
+    code, told = run(script, tmp_path, prelude=quiet if native.name == "paddle" else "", modules=[native.name])
     assert code == 7, told
     assert "Error" not in told
     assert steps_of(load(tmp_path)) == [0, 1, 2]

@@ -405,17 +405,6 @@ def test_communication_equals_the_nccl_kernels_of_a_torch_file(dlrm: tuple[Trace
     assert table.loc["communication", "device_calls"] == 8
 
 
-def test_the_times_of_ranks_are_added(traces: Path) -> None:
-    """The times of eight ranks are computed separately and then added."""
-    paths = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
-    table = perfkit_core.summarize(paths, "distributed", by="rank").set_index(["rank", "part"])
-    single = [perfkit_core.summarize(path, "distributed").set_index("part")["time_ns"] for path in paths]
-    for rank, times in enumerate(single):
-        assert table.loc[rank]["time_ns"].to_dict() == times.to_dict()
-    total = perfkit_core.summarize(paths, "distributed").set_index("part")["time_ns"]
-    assert total.to_dict() == sum(single).to_dict()
-
-
 def test_communication_equals_the_nccl_kernels_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
     """Three communication events launch the NCCL kernels of the tree. The kernels, not the events, count as
     communication."""

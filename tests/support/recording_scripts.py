@@ -52,8 +52,12 @@ SECONDS = 600
 
 
 FORKS = """
-import json, os, sys
+import importlib, json, os, sys, warnings
 import msgspec, numpy, pandas, pyarrow.parquet
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
 for request in sys.stdin:
     child = os.fork()
     if not child:
@@ -75,22 +79,28 @@ later the status. Scripts run in the main module, so that the interpreter ends a
 
 
 @functools.cache
-def _forks() -> subprocess.Popen[str]:
-    """Return the process FORKS, which is started at the first call."""
-    command = [sys.executable, "-W", "error", "-c", FORKS]
+def _forks(*modules: str) -> subprocess.Popen[str]:
+    """Return the process FORKS, which imports more modules. It is started at the first call."""
+    command = [sys.executable, "-W", "error", "-c", FORKS, *modules]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.wait)
     atexit.register(process.kill)  # called first
     return process
 
 
-def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
+def run(
+    script: str,
+    folder: Path,
+    signals: Sequence[signal.Signals] = (),
+    prelude: str = PRELUDE,
+    modules: Sequence[str] = (),
+) -> tuple[int, str]:
     """Run a script in a new process. Return its exit code and its stderr. Each signal is sent after the script has
-    printed ``ready``."""
+    printed ``ready``. ``modules`` are imported once for all scripts."""
     # makes tests.support importable, here and in processes that the script starts
     path = f"import sys; sys.path.append({str(ROOT)!r})\n"
     environment = {**os.environ, "GLOG_minloglevel": "1"}
-    forks = _forks()
+    forks = _forks(*modules)
     assert forks.stdin is not None
     assert forks.stdout is not None
     with tempfile.TemporaryDirectory() as pipes:

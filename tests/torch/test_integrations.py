@@ -4,11 +4,13 @@ disturbed."""
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.model.trace import Trace  # noqa: E402
 from perfkit_core.trace.storage import store  # noqa: E402
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
+from tests.support.demanded_loop import captured  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """A function that trains and returns the step numbers that the training framework counted."""
@@ -76,10 +79,10 @@ def lightning_fit(lightning: Any, tmp_path: Path) -> Iterator[Fit]:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    def fit(callback: Any, crash_at: int | None = None, resume: Path | None = None, **options: Any) -> list[int]:
+    def fit(*callbacks: Any, crash_at: int | None = None, resume: Path | None = None, **options: Any) -> list[int]:
         data = torch.utils.data.DataLoader(torch.randn(BATCHES * 2, 4), batch_size=2)
         trainer = lightning.Trainer(
-            accelerator="cpu", callbacks=[callback], default_root_dir=tmp_path, logger=False,
+            accelerator="cpu", callbacks=[*callbacks], default_root_dir=tmp_path, logger=False,
             enable_progress_bar=False, enable_model_summary=False, **{"enable_checkpointing": False, **options},
         )  # fmt: skip
         module = Regression(crash_at)
@@ -195,6 +198,23 @@ def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, t
     callback = lightning_callback(tmp_path / "third", steps=(6, 7))
     lightning_fit(callback, max_epochs=2, resume=checkpoint)
     assert steps_of(load(tmp_path / "third")) == [6, 7]
+
+
+@pytest.mark.usefixtures("sockets")
+def test_lightning_records_on_demand(lightning: Any, lightning_fit: Fit, tmp_path: Path) -> None:
+    """Two steps are asked for in the fourth batch. The training ends when they are recorded."""
+    progress, requests = itertools.count(), list[Any]()
+
+    class Stop(lightning.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if next(progress) == 3:
+                requests.append(ThreadPoolExecutor(1).submit(captured, str(tmp_path / "run"), 2))
+            trainer.should_stop = any(request.done() for request in requests)
+
+    callback = lightning_callback(tmp_path / "run", on_demand=True)
+    lightning_fit(callback, Stop(), max_epochs=-1, limit_val_batches=0)
+    accepted, _ = requests[0].result()
+    assert steps_of(load(tmp_path / "run")) == [accepted.first, accepted.last]
 
 
 @BOTH_PACKAGES
