@@ -88,7 +88,8 @@ def prelude(framework: str) -> str:
 @pytest.fixture
 def run(framework: str, prelude: str) -> Run:
     """Return a function that runs a script with the prelude."""
-    return functools.partial(recording_scripts.run, prelude=prelude, modules=[framework])
+    modules = {"torch": ["torch", "torch._dynamo"], "paddle": ["paddle"]}  # torch's profiler imports its compiler
+    return functools.partial(recording_scripts.run, prelude=prelude, modules=modules[framework])
 
 
 def steps_of(trace: Trace) -> list[int]:
