@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -40,7 +41,13 @@ hypothesis.settings.load_profile("perfkit")
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Build the compiled functions of the checkout that have changed, once for all workers."""
     if not hasattr(session.config, "workerinput") and Path(perfkit_core.__file__).is_relative_to(ROOT):
-        subprocess.run([sys.executable, "-m", "perfkit_core.base.runtime.build"], cwd=ROOT, check=True)
+        stamp, digest = ROOT / "perfkit_core" / "_compiled" / ".sources", hashlib.sha256()
+        for package in ("perfkit_core", "perfkit_torch", "perfkit_paddle"):
+            for path in sorted((ROOT / package).rglob("*.py")):
+                digest.update(path.read_bytes())
+        if not stamp.exists() or stamp.read_text() != digest.hexdigest():  # starting numba takes seconds
+            subprocess.run([sys.executable, "-m", "perfkit_core.base.runtime.build"], cwd=ROOT, check=True)
+            stamp.write_text(digest.hexdigest())
         os.environ.setdefault("PERFKIT_COMPILED", library.BUILT)
 
 
@@ -105,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-        if item.path.relative_to(ROOT / "tests").parts[0] in ("torch", "paddle", "features"):
+        if item.path.relative_to(ROOT / "tests").parts[0] in ("adapters", "torch", "paddle", "features"):
             item.add_marker("live")
 
 

@@ -24,8 +24,8 @@ from tests.support.events import host, trace
 MS = 1_000_000
 
 
-@pytest.fixture
-def loading(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def loading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run with six steps of 100 ms. Each step spends 60 ms on making the batch."""
     found = []
     for step in range(6):
@@ -35,8 +35,9 @@ def loading(tmp_path: Path) -> Path:
             host("DataLoader.next", "dataloader", begin, 60 * MS, stack="fw/data.py(3): get;train.py(12): main"),
             host("fw::matmul", "operator", begin + 60 * MS, 40 * MS),
         ]
-    write_cycle(trace(found, rank=0), tmp_path / "loading")
-    return tmp_path / "loading"
+    run = tmp_path_factory.mktemp("loading")
+    write_cycle(trace(found, rank=0), run)
+    return run
 
 
 def test_text_shows_the_place_the_saving_and_the_certainty(perfkit, loading: Path) -> None:

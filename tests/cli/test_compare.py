@@ -31,15 +31,16 @@ def explained(content: dict[str, Any]) -> int:
     return total
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with three equal captures of the base, three captures that are 10 % slower, an HTML page and a
     table."""
+    folder = tmp_path_factory.mktemp("runs")
     for at in range(3):
-        record(tmp_path / "runs" / f"main-{at}", [ms + at / 100 for ms in STEADY])
-        record(tmp_path / "runs" / f"change-{at}", [ms + at / 100 for ms in SLOWER])
-    (tmp_path / "runs" / "report.html").write_text("<html></html>")
-    return tmp_path / "runs"
+        record(folder / f"main-{at}", [ms + at / 100 for ms in STEADY])
+        record(folder / f"change-{at}", [ms + at / 100 for ms in SLOWER])
+    (folder / "report.html").write_text("<html></html>")
+    return folder
 
 
 def test_the_gate_decides_the_exit_code(perfkit, runs: Path, tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_speedscope_has_every_span_of_real_traces(file: str, traces: Path, tmp_p
         ("", "", None, None),
     ],
 )
-def test_frames(text: str, name: str, file: str | None, line: int | None) -> None:
+def test_frames_have_name_file_and_line(text: str, name: str, file: str | None, line: int | None) -> None:
     assert frame(text) == (text, name, file, line)
 
 

@@ -1,5 +1,4 @@
-"""Ranges, schedules and threads, recorded live in both frameworks. The name of a test contains the code of its
-feature."""
+"""Ranges, schedules and threads, recorded live in both frameworks."""
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ import perfkit_torch
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
+from tests.support.frameworks import Framework
 
 STEPS = 14
 
@@ -62,10 +62,7 @@ def expected_cycles(is_recorded: Callable[[int], bool], is_last: Callable[[int],
     return [cycle for cycle in cycles if cycle]
 
 
-# A1: a range by start and stop, and by ``with``
-
-
-def test_A1_range_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_records_a_range_by_calls_and_by_with(torch: Any, tmp_path: Path) -> None:
     def work() -> None:
         with torch.profiler.record_function("mine"):
             torch.ones(4, 4).softmax(0).sum()
@@ -83,7 +80,7 @@ def test_A1_range_torch(torch: Any, tmp_path: Path) -> None:
     assert calls.quality == block.quality
 
 
-def test_A1_range_paddle(paddle: Any, tmp_path: Path) -> None:
+def test_paddle_records_a_range_by_calls_and_by_with(paddle: Any, tmp_path: Path) -> None:
     def work() -> None:
         with paddle.profiler.RecordEvent("mine"):
             paddle.nn.functional.softmax(paddle.ones([4, 4])).sum()
@@ -104,125 +101,76 @@ def test_A1_range_paddle(paddle: Any, tmp_path: Path) -> None:
     assert calls.quality == block.quality
 
 
-# B5: wait, warm-up, active, repeat, skip_first
-
-TORCH_SCHEDULES = [
-    {"wait": 1, "warmup": 1, "active": 2},
-    {"wait": 1, "warmup": 1, "active": 2, "repeat": 2},
-    {"wait": 0, "warmup": 1, "active": 3, "repeat": 2, "skip_first": 3},
-    {"wait": 2, "warmup": 0, "active": 1},
-    {"wait": 0, "warmup": 0, "active": 4},
-    {"wait": 4, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1},
-]
-PADDLE_SCHEDULES = [
-    {"closed": 1, "ready": 1, "record": 2},
-    {"closed": 1, "ready": 1, "record": 2, "repeat": 2},
-    {"closed": 0, "ready": 1, "record": 3, "repeat": 2, "skip_first": 3},
-    {"closed": 0, "ready": 1, "record": 1},
-    {"closed": 3, "ready": 2, "record": 4, "repeat": 1},
+SCHEDULES = [
+    ("torch", {"wait": 1, "warmup": 1, "active": 2}),
+    ("torch", {"wait": 1, "warmup": 1, "active": 2, "repeat": 2}),
+    ("torch", {"wait": 0, "warmup": 1, "active": 3, "repeat": 2, "skip_first": 3}),
+    ("torch", {"wait": 2, "warmup": 0, "active": 1}),
+    ("torch", {"wait": 0, "warmup": 0, "active": 4}),
+    ("torch", {"wait": 4, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1}),
+    ("paddle", {"closed": 1, "ready": 1, "record": 2}),
+    ("paddle", {"closed": 1, "ready": 1, "record": 2, "repeat": 2}),
+    ("paddle", {"closed": 0, "ready": 1, "record": 3, "repeat": 2, "skip_first": 3}),
+    ("paddle", {"closed": 0, "ready": 1, "record": 1}),
+    ("paddle", {"closed": 3, "ready": 2, "record": 4, "repeat": 1}),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")  # torch warns about warmup=0
-@pytest.mark.parametrize("options", TORCH_SCHEDULES, ids=str)
-def test_B5_schedules_torch(torch: Any, options: dict[str, int], tmp_path: Path) -> None:
-    """The files contain the steps that torch's own schedule function selects. Step N has N + 1 calls of an operator."""
-    action = torch.profiler.ProfilerAction
-    schedule = torch.profiler.schedule(**options)
+@pytest.mark.filterwarnings("ignore:Improper Profiler state transform")  # Paddle, if the loop ends in a warm-up step
+@pytest.mark.parametrize(("framework", "options"), SCHEDULES, ids=str, indirect=["framework"])
+def test_cycles_have_the_steps_of_the_schedule(native: Framework, options: dict[str, int], tmp_path: Path) -> None:
+    """The files contain the steps that the framework's own schedule selects. Step N has N + 1 calls of an operator."""
+    schedule, (*_, record, last) = native.schedule(**options), native.states
     handled: list[int] = []
-    handler = perfkit_torch.trace_handler(tmp_path, also=[lambda prof: handled.append(prof.step_num)])
-    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
+    handler = native.trace_handler(tmp_path, also=[lambda profiler: handled.append(profiler.step_num)])
+    with native.profiler(schedule, on_trace_ready=handler) as profiler:
         for step in range(STEPS):
             for _ in range(step + 1):
-                torch.ones(2).sin()
+                native.ones(2).sin()
             profiler.step()
-    wanted = expected_cycles(
-        lambda step: schedule(step) in (action.RECORD, action.RECORD_AND_SAVE),
-        lambda step: schedule(step) is action.RECORD_AND_SAVE,
-    )
-    assert cycles_of(tmp_path) == wanted
+    expected = expected_cycles(lambda step: schedule(step) in (record, last), lambda step: schedule(step) is last)
+    assert cycles_of(tmp_path) == expected
     assert len(handled) == len(list(tmp_path.glob("*.parquet")))
-    counts = Counter(label_steps(load(tmp_path), "aten::sin"))
-    assert counts == {step: step + 1 for cycle in wanted for step in cycle}
+    counts = Counter(label_steps(load(tmp_path), SINE[native.name]))
+    assert counts == {step: step + 1 for cycle in expected for step in cycle}
 
 
-# Paddle warns if the loop ends in a warm-up step
-@pytest.mark.filterwarnings("ignore:Improper Profiler state transform")
-@pytest.mark.parametrize("options", PADDLE_SCHEDULES, ids=str)
-def test_B5_schedules_paddle(paddle: Any, options: dict[str, int], tmp_path: Path) -> None:
-    state = paddle.profiler.ProfilerState
-    schedule = paddle.profiler.make_scheduler(**options)
-    handled: list[int] = []
-    handler = perfkit_paddle.trace_handler(tmp_path, also=[lambda prof: handled.append(prof.step_num)])
-    with paddle.profiler.Profiler(scheduler=schedule, on_trace_ready=handler) as profiler:
-        for step in range(STEPS):
-            for _ in range(step + 1):
-                paddle.ones([2]).sin()
-            profiler.step()
-    wanted = expected_cycles(
-        lambda step: schedule(step) in (state.RECORD, state.RECORD_AND_RETURN),
-        lambda step: schedule(step) is state.RECORD_AND_RETURN,
-    )
-    assert cycles_of(tmp_path) == wanted
-    assert len(handled) == len(list(tmp_path.glob("*.parquet")))
-    counts = Counter(label_steps(load(tmp_path), "sin dygraph"))
-    assert counts == {step: step + 1 for cycle in wanted for step in cycle}
+SINE = {"torch": "aten::sin", "paddle": "sin dygraph"}
 
 
-# C1: the forms of a scheduler, and user labels
-
-
-@pytest.mark.parametrize("form", ["tuple", "make_scheduler", "callable"])
-def test_C1_scheduler_paddle(paddle: Any, form: str, tmp_path: Path) -> None:
-    state = paddle.profiler.ProfilerState
-    states = {1: state.READY, 2: state.RECORD, 3: state.RECORD_AND_RETURN}
-    schedulers: dict[str, Any] = {
-        "tuple": (2, 4),
-        "make_scheduler": paddle.profiler.make_scheduler(closed=1, ready=1, record=2, repeat=1),
-        "callable": lambda step: states.get(step, state.CLOSED),
+@pytest.mark.parametrize("form", ["schedule", "callable"])
+def test_schedules_may_be_functions(native: Framework, form: str, tmp_path: Path) -> None:
+    off, *states = native.states
+    schedules: dict[str, Any] = {
+        "schedule": native.schedule(wait=1, warmup=1, active=2, repeat=1),
+        "callable": lambda step: dict(enumerate(states, 1)).get(step, off),
     }
-    profiler = paddle.profiler.Profiler(
-        scheduler=schedulers[form], on_trace_ready=perfkit_paddle.trace_handler(tmp_path)
-    )
+    with native.profiler(schedules[form], on_trace_ready=native.trace_handler(tmp_path)) as profiler:
+        for _ in range(6):
+            with native.label("mine"):
+                native.ones(2).sin()
+            profiler.step()
+    trace = load(tmp_path)
+    assert cycles_of(tmp_path) == [[2, 3]]
+    assert label_steps(trace, "mine") == [2, 3]
+    parents = [parent for name, _, parent in rows_of(trace) if name == SINE[native.name]]
+    assert len(parents) == 2
+    assert set(parents) <= {"mine", "sin pybind_imperative_func"}
+
+
+def test_a_tuple_schedules_paddle_and_labels_may_be_calls(paddle: Any, tmp_path: Path) -> None:
+    profiler = paddle.profiler.Profiler(scheduler=(2, 4), on_trace_ready=perfkit_paddle.trace_handler(tmp_path))
     profiler.start()
     for _ in range(6):
         event = paddle.profiler.RecordEvent("by calls")
         event.begin()
         paddle.ones([2]).sin()
         event.end()
-        with paddle.profiler.RecordEvent("by with"):
-            paddle.ones([2]).sin()
         profiler.step()
     profiler.stop()
-    trace = load(tmp_path)
     assert cycles_of(tmp_path) == [[2, 3]]
-    assert label_steps(trace, "by calls") == label_steps(trace, "by with") == [2, 3]
-    parents = {parent for name, _, parent in rows_of(trace) if name == "sin dygraph"}
-    assert parents <= {"by calls", "by with", "sin pybind_imperative_func"}
-
-
-@pytest.mark.parametrize("form", ["schedule", "callable"])
-def test_C1_scheduler_torch(torch: Any, form: str, tmp_path: Path) -> None:
-    action = torch.profiler.ProfilerAction
-    actions = {1: action.WARMUP, 2: action.RECORD, 3: action.RECORD_AND_SAVE}
-    schedulers: dict[str, Any] = {
-        "schedule": torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1),
-        "callable": lambda step: actions.get(step, action.NONE),
-    }
-    profiler = torch.profiler.profile(schedule=schedulers[form], on_trace_ready=perfkit_torch.trace_handler(tmp_path))
-    profiler.start()
-    for _ in range(6):
-        with torch.profiler.record_function("mine"):
-            torch.ones(2).sin()
-        profiler.step()
-    profiler.stop()
-    trace = load(tmp_path)
-    assert cycles_of(tmp_path) == [[2, 3]]
-    assert label_steps(trace, "mine") == [2, 3]
-    assert [parent for name, _, parent in rows_of(trace) if name == "aten::sin"] == ["mine"] * 2
-
-
-# B7: work of other threads and of DataLoader workers
+    assert label_steps(load(tmp_path), "by calls") == [2, 3]
 
 
 def in_a_thread(work: Callable[[], Any]) -> int:
@@ -244,7 +192,7 @@ def torch_steps(torch: Any, run: Path, step: Callable[[int], Any], **options: An
     return load(run)
 
 
-def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_threads_are_recorded_with_profile_all_threads(torch: Any, tmp_path: Path) -> None:
     """Other threads are only recorded with profile_all_threads. Their events have their thread's id and the running
     step."""
     ids: list[int] = []
@@ -261,7 +209,7 @@ def test_B7_python_threads_torch(torch: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TorchScript
-def test_B7_async_tasks_torch(torch: Any, tmp_path: Path) -> None:
+def test_torch_tasks_have_the_step_and_their_own_thread(torch: Any, tmp_path: Path) -> None:
     """A forked task runs on a thread of torch's pool. Its events have the running step and that thread's id, and no
     parent on another thread."""
     unit = torch.jit.CompilationUnit(
@@ -282,7 +230,7 @@ def both(x):
     assert set(frame.loc[tasks["parent"], "tid"]) == set(tasks["tid"])
 
 
-def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
+def test_the_wait_for_torchs_loader_processes_is_recorded(torch: Any, tmp_path: Path) -> None:
     """Loader workers are processes and are not recorded. The wait for each of their batches is recorded in its step."""
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
@@ -302,7 +250,7 @@ def test_B7_dataloader_workers_torch(torch: Any, tmp_path: Path) -> None:
     assert set(trace.ints("pid")[trace.host]) == {os.getpid()}
 
 
-def test_B7_autograd_threads_torch(traces: Path) -> None:
+def test_backward_nodes_on_another_thread_have_their_step(traces: Path) -> None:
     """The backward pass on a GPU runs on a separate thread. Each backward node is in the step whose span contains it in
     torch's file, and it has the recorded sequence number."""
     path = traces / "torch" / "v100-ns-resolution.json.gz"
@@ -330,7 +278,7 @@ def step_around(spans: list[dict[str, Any]], time: float) -> int:
     return found[0] if found else -1
 
 
-def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
+def test_paddle_threads_are_recorded(paddle: Any, tmp_path: Path) -> None:
     """Paddle records every thread. Events have their thread's id and the running step."""
     ids: list[int] = []
     with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=perfkit_paddle.trace_handler(tmp_path)) as profiler:
@@ -343,7 +291,7 @@ def test_B7_python_threads_paddle(paddle: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_B7_dataloader_paddle(paddle: Any, workers: int, tmp_path: Path) -> None:
+def test_the_wait_for_paddles_loader_is_recorded(paddle: Any, workers: int, tmp_path: Path) -> None:
     """Without workers, the thread that reads the data is recorded. Worker processes are not recorded, only the wait for
     them. More steps are recorded than the 6 batches that the thread reads ahead, so that it must read during them."""
     readers: set[int] = set()

@@ -1,4 +1,4 @@
-"""The report of Paddle 1.x (features A2 to A8) in both frameworks, live and from real traces.
+"""The report of Paddle 1.x in both frameworks, live and from real traces.
 
 Live numbers are compared with the frameworks' own events, which are nested here only by their times: kineto's events in
 torch, and the node tree in Paddle. Numbers from files are compared with the raw JSON, and with what Paddle printed.
@@ -10,7 +10,6 @@ import gc
 import gzip
 import json
 import re
-import warnings
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,48 +17,32 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import perfkit_paddle
 import perfkit_torch
 from perfkit_core.api import summarize
 from perfkit_core.cli.main import main
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
+from tests.support.frameworks import Framework
 from tests.support.native_nodes import Node, paddle_nodes, roots_of, torch_nodes
 from tests.support.paddle_summary import tables, time
 
 COMPUTES = re.compile("compute$|kernel launch$")
 
 
-def train_torch(run: Path) -> list[Node]:
-    torch = pytest.importorskip("torch", reason="needs torch")
-    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train(native: Framework, run: Path) -> list[Node]:
+    """Record three steps of a small training. Return the framework's own events."""
+    nn = native.module.nn
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = native.optimizer("SGD", net)
+    nodes_of = {"torch": torch_nodes, "paddle": paddle_nodes}[native.name]
     seen: list[Node] = []
-    handler = perfkit_torch.trace_handler(run, also=[lambda prof: seen.extend(torch_nodes(prof))])
-    schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
-    with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as prof:
-        for _ in range(4):
-            net(torch.rand(4, 8)).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            prof.step()
-    return seen
-
-
-def train_paddle(run: Path) -> list[Node]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import warns that ccache is missing
-        paddle = pytest.importorskip("paddle", reason="needs PaddlePaddle")
-        pytest.importorskip("paddle.profiler")
-    net = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 1))
-    optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
-    seen: list[Node] = []
-    handler = perfkit_paddle.trace_handler(run, also=[lambda prof: seen.extend(paddle_nodes(prof))])
-    with paddle.profiler.Profiler(scheduler=(1, 4), on_trace_ready=handler) as prof:
+    handler = native.trace_handler(run, also=[lambda prof: seen.extend(nodes_of(prof))])
+    schedule = native.schedule(wait=0, warmup=1, active=3, repeat=1)
+    with native.profiler(schedule, on_trace_ready=handler) as prof:
         for _ in range(5):
-            net(paddle.rand([4, 8])).mean().backward()
+            net(native.module.rand([4, 8])).mean().backward()
             optimizer.step()
-            optimizer.clear_grad()
+            native.clear_gradients(optimizer)
             prof.step()
     del prof
     gc.collect()  # Paddle allows one profiler per process
@@ -77,11 +60,11 @@ class Live:
     roots: list[Node]
 
 
-@pytest.fixture(scope="module", params=["torch", "paddle"])
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
-    run = tmp_path_factory.mktemp(request.param)
-    nodes = {"torch": train_torch, "paddle": train_paddle}[request.param](run)
-    return Live(request.param, run, load(run), roots_of(nodes))
+@pytest.fixture(scope="module")
+def live(native: Framework, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    run = tmp_path_factory.mktemp(native.name)
+    roots = roots_of(train(native, run))
+    return Live(native.name, run, load(run), roots)
 
 
 def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
@@ -109,7 +92,7 @@ def children_of(frame: pd.DataFrame, root: str) -> pd.DataFrame:
     return frame[under & (frame["depth"] == 1)]
 
 
-def test_A2_head(live: Live) -> None:
+def test_the_head_names_framework_steps_and_threads(live: Live) -> None:
     head = summarize(live.trace, "fluid_head", by="thread").set_index("setting")["value"]
     assert head["place"] == "CPU"
     assert head["framework"].split()[0] == live.framework
@@ -119,12 +102,12 @@ def test_A2_head(live: Live) -> None:
 
 
 @pytest.mark.parametrize("source", ["torch/h100-bert-small.json.gz", "paddle/gpu-synthetic/gpu1.pb"])
-def test_A2_head_names_the_device(traces: Path, source: str) -> None:
+def test_the_head_names_the_device(traces: Path, source: str) -> None:
     head = summarize(traces / source, "fluid_head").set_index("setting")["value"]
     assert re.fullmatch(r"All: CPU and cuda:0 \(NVIDIA .+\)", head["place"])
 
 
-def test_A3_overhead(live: Live) -> None:
+def test_computation_and_overhead_sum_to_the_operators(live: Live) -> None:
     """The total is the time of the outermost operators. Computation and overhead sum to this total."""
     rows = summarize(live.trace, "fluid_overhead").set_index("name")
     total = rows["total_ns"]
@@ -134,9 +117,10 @@ def test_A3_overhead(live: Live) -> None:
     assert list(total.index) == ["total time", "computation", "framework overhead"]
 
 
-def test_A3_overhead_paddle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("framework", ["paddle"], indirect=True)
+def test_computation_of_paddle_is_its_launches_and_leaves(native: Framework, tmp_path: Path) -> None:
     """Computation consists of the recorded kernel launches, and of operators without recorded phases."""
-    roots = roots_of(train_paddle(tmp_path))
+    roots = roots_of(train(native, tmp_path))
     total = summarize(tmp_path, "fluid_overhead").set_index("name")["total_ns"]
     assert total["computation"] == sum(computed(root) for root in roots)
 
@@ -147,7 +131,7 @@ def computed(node: Node) -> int:
     return sum(computed(child) for child in node.children)
 
 
-def test_A3_overhead_torch(tmp_path: Path) -> None:
+def test_computation_of_torch_is_its_products_and_leaves(tmp_path: Path) -> None:
     """In a linear layer, computation is the matrix product with everything that it calls, and every other operator that
     calls nothing."""
     torch = pytest.importorskip("torch", reason="needs torch")
@@ -173,7 +157,7 @@ COPIES = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device"
 
 
 @pytest.mark.parametrize("source", ["torch/dlrm-8xv100/rank0.json", "torch/sampled-rank0.json.gz"])
-def test_A4_copies_torch(traces: Path, source: str) -> None:
+def test_copies_equal_those_of_a_torch_file(traces: Path, source: str) -> None:
     """Calls and time of each direction equal those in the raw JSON. All copies were started by cudaMemcpyAsync."""
     raw = (traces / source).read_bytes()
     events = json.loads(gzip.decompress(raw) if source.endswith(".gz") else raw)["traceEvents"]
@@ -189,13 +173,13 @@ def test_A4_copies_torch(traces: Path, source: str) -> None:
     assert len(expected) == 3
 
 
-def test_A4_synchronous_copies_torch(traces: Path) -> None:
+def test_synchronous_copies_of_torch(traces: Path) -> None:
     """hipMemcpyWithStream waits for its copy, so its copies are synchronous."""
     table = summarize(traces / "torch" / "mi300x-qwen05b.json.gz", "fluid_memcpy")
     assert table["name"].tolist() == ["GpuMemcpySync", "GPU->GPU same device"]
 
 
-def test_A4_copies_paddle(traces: Path) -> None:
+def test_copies_equal_those_of_paddles_summary(traces: Path) -> None:
     """The numbers equal those of Paddle's own summary, which counts the label around each copy."""
     folder = traces / "paddle" / "gpu-synthetic"
     (native,) = tables((folder / "gpu1_by_3.3.1.summary" / "view_MemoryManipulationView.txt").read_text())
@@ -205,12 +189,12 @@ def test_A4_copies_paddle(traces: Path) -> None:
     assert [time(table["total_ns"][1], native.unit)] == [row.cells["GPU Total"] for row in native.rows]
 
 
-def test_A4_without_a_device_there_are_no_copies(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_device_there_are_no_copies(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(live.run), "--view", "fluid_memcpy"]) == 0
     assert "no copies to, from or on a device were recorded" in capsys.readouterr().out.lower()
 
 
-def test_A5_events(live: Live) -> None:
+def test_operators_and_their_events_equal_the_native_ones(live: Live) -> None:
     """Calls, total, minimum and maximum are compared for operators and for the events that they call."""
     frame = summarize(live.trace, "fluid_events")
     assert measured(frame[frame["depth"] == 0]) == by_name(live.roots)
@@ -224,7 +208,7 @@ def test_A5_events(live: Live) -> None:
     assert (frame["cpu_ratio"] == 1).all()
 
 
-def test_A6_threads_merged_or_apart_torch(traces: Path) -> None:
+def test_the_times_of_each_thread_equal_those_of_a_torch_file(traces: Path) -> None:
     """Forward runs on one thread, and backward on another. The times of each thread equal those in the raw JSON."""
     source = traces / "torch" / "dlrm-8xv100" / "rank0.json"
     events = [
@@ -249,7 +233,7 @@ def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
     return dict(zip(keys, frame["cpu_ns"], strict=True))
 
 
-def test_A6_threads_merged_or_apart_paddle(traces: Path) -> None:
+def test_the_times_of_each_thread_equal_paddles_table(traces: Path) -> None:
     """The numbers of a static program on several threads equal Paddle's own table with separate threads."""
     folder = traces / "paddle" / "cpu-3.3.1" / "static_pir"
     printed = tables((folder / "cycle0.summary" / "all_us_threadsep_nodetail.txt").read_text())
@@ -261,7 +245,7 @@ def test_A6_threads_merged_or_apart_paddle(traces: Path) -> None:
     assert len({thread for thread, _ in expected}) > 2
 
 
-def test_A7_three_levels(live: Live) -> None:
+def test_operators_events_and_instances(live: Live) -> None:
     """The levels are: operators only, operators with the events that they call, and each instance separately."""
     assert set(summarize(live.trace, "fluid_events", depth=0)["name"]) == {root.name for root in live.roots}
     assert summarize(live.trace, "fluid_events")["depth"].max() >= 1
@@ -273,7 +257,7 @@ def test_A7_three_levels(live: Live) -> None:
     assert dict(zip(frame["name"], frame["total_ns"], strict=True)) == expected
 
 
-def test_A8_sorted_by_any_column(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_sorts_by_any_column(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     """The command line sorts by every column, including those of Paddle 1.x: calls, total, max, min and average."""
     columns = ["calls", "total_ns", "max_ns", "min_ns", "avg_ns", "cpu_ns", "device_ns", "ratio", "cpu_ratio"]
     arguments = ["summary", str(live.run), "--view", "fluid_events", "--depth", "0", "--format", "json", "--sort"]

@@ -1,4 +1,4 @@
-"""Memory by category (Y5) in live runs of both frameworks, compared with tensors and torch's own categories."""
+"""Memory by category in live runs of both frameworks, compared with tensors and torch's own categories."""
 
 from __future__ import annotations
 

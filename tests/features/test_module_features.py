@@ -1,4 +1,4 @@
-"""The scope view (D1) and the model architecture (D2) of tfprof, used from the command line with both frameworks."""
+"""The scope view and the model architecture of tfprof, used from the command line with both frameworks."""
 
 from __future__ import annotations
 
@@ -14,32 +14,38 @@ from tests.support import paddle_layers
 pytestmark = pytest.mark.filterwarnings("ignore:When training, we now always track")
 
 
-def torch_run(run: Path) -> tuple[Any, Any]:
-    """Train and record a model. Return the model and its description."""
-    torch = pytest.importorskip("torch")
+@pytest.fixture(scope="module")
+def trained_torch(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Train and record a model. Return the run folder, and the description of the model."""
     from perfkit_torch import annotate, describe, trace_handler
     from tests.support.torch_layers import Net, picture
 
-    model = Net()
+    model, run = Net(), tmp_path_factory.mktemp("torch")
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
     with annotate(model), torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(run)) as profiler:
         for _ in range(3):
             model(picture())["logits"].sum().backward()
             profiler.step()
-    return model, describe(model, picture())
+    return run, describe(model, picture())
 
 
-def paddle_run(paddle: Any, run: Path) -> tuple[Any, Any]:
+@pytest.fixture(scope="module")
+def trained_paddle(paddle: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     from perfkit_paddle import annotate, describe, trace_handler
 
-    model = paddle_layers.net(paddle)
+    model, run = paddle_layers.net(paddle), tmp_path_factory.mktemp("paddle")
     profiler = paddle.profiler.Profiler(scheduler=(1, 3), on_trace_ready=trace_handler(run))
     with annotate(model), profiler:
         for _ in range(3):
             paddle_layers.train(paddle, model)
             profiler.step()
-    del profiler
-    return model, describe(model, paddle.ones([2, 3, 4, 4]))
+    return run, describe(model, paddle.ones([2, 3, 4, 4]))
+
+
+@pytest.fixture
+def trained(request: pytest.FixtureRequest, framework: str) -> tuple[Path, Any]:
+    run: tuple[Path, Any] = request.getfixturevalue(f"trained_{framework}")
+    return run
 
 
 def summary(run: Path, *options: str) -> list[dict[str, Any]]:
@@ -50,7 +56,8 @@ def summary(run: Path, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
-def check_scope(run: Path) -> None:
+def test_the_layers_of_a_recorded_training(trained: tuple[Path, Any]) -> None:
+    run, _ = trained
     rows = summary(run)
     by_name = {row["module"]: row for row in rows}
     assert [row["depth"] for row in rows if row["module"] == "Net"] == [0]
@@ -67,11 +74,11 @@ def check_scope(run: Path) -> None:
     assert all(row["parameters"] >= 20 for row in short)
 
 
-def check_architecture(run: Path, described: Any) -> None:
-    """The recording contains the same layers and parameters as the result of ``describe``."""
-    kept = {row["module"]: row for row in summary(run) if row["module"]}
+def test_a_recording_contains_the_layers_and_parameters_that_describe_finds(trained: tuple[Path, Any]) -> None:
+    run, described = trained
+    layers = {row["module"]: row for row in summary(run) if row["module"]}
     table = described.to_pandas().set_index("module")
-    assert {module: row["parameters"] for module, row in kept.items()} == table["parameters"].to_dict()
+    assert {module: row["parameters"] for module, row in layers.items()} == table["parameters"].to_dict()
     assert table.loc["Net", "parameters_ratio"] == 1
     assert table["self_parameters_ratio"].sum() == pytest.approx(1)
     assert table.loc["blocks.0.short", "outputs"] == "2×4×4×4 float32"
@@ -79,21 +86,3 @@ def check_architecture(run: Path, described: Any) -> None:
     text = str(described)
     assert "\n    0 " in text
     assert "attention" in text
-
-
-def test_D1_scope_torch(torch: Any, tmp_path: Path) -> None:
-    torch_run(tmp_path / "run")
-    check_scope(tmp_path / "run")
-
-
-def test_D1_scope_paddle(paddle: Any, tmp_path: Path) -> None:
-    paddle_run(paddle, tmp_path / "run")
-    check_scope(tmp_path / "run")
-
-
-def test_D2_architecture_torch(torch: Any, tmp_path: Path) -> None:
-    check_architecture(tmp_path / "run", torch_run(tmp_path / "run")[1])
-
-
-def test_D2_architecture_paddle(paddle: Any, tmp_path: Path) -> None:
-    check_architecture(tmp_path / "run", paddle_run(paddle, tmp_path / "run")[1])

@@ -1,4 +1,4 @@
-"""The division of step time in both frameworks. The name of a test contains the code of its feature.
+"""The division of step time in both frameworks.
 
 The expected numbers come from the profilers themselves: from torch's event list or file, and from Paddle's node trees.
 They are computed from ranges of nanoseconds, without perfkit.
@@ -6,9 +6,7 @@ They are computed from ranges of nanoseconds, without perfkit.
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +43,14 @@ RECORDED = 3
 # -- live runs: perfkit's trace, and the native events of the last recorded cycle --------------------------------------
 
 
-@pytest.fixture
-def torch_run(torch: Any, tmp_path: Path) -> tuple[Trace, list[Any]]:
+@pytest.fixture(scope="module")
+def torch_run(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, list[Any]]:
     """Record an MLP with batches from a DataLoader."""
-    events: list[Any] = []
+    events, run = list[Any](), tmp_path_factory.mktemp("torch")
     net = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
     optimizer = torch.optim.SGD(net.parameters())
     loader = torch.utils.data.DataLoader(torch.randn(8 * BATCHES, FEATURES), batch_size=8)
-    handler = perfkit_torch.trace_handler(tmp_path, also=[lambda profiler: events.extend(profiler.events())])
+    handler = perfkit_torch.trace_handler(run, also=[lambda profiler: events.extend(profiler.events())])
     schedule = torch.profiler.schedule(wait=1, warmup=1, active=RECORDED)
     with torch.profiler.profile(schedule=schedule, on_trace_ready=handler) as profiler:
         for batch in loader:
@@ -60,31 +58,28 @@ def torch_run(torch: Any, tmp_path: Path) -> tuple[Trace, list[Any]]:
             optimizer.step()
             optimizer.zero_grad()
             profiler.step()
-    return perfkit_core.load(tmp_path), events
+    return perfkit_core.load(run), events
 
 
-@pytest.fixture
-def paddle_run(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
+@pytest.fixture(scope="module")
+def paddle_run(paddle: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Any]:
     """Record the same model in Paddle. Return perfkit's trace, and the result with the node trees from which Paddle
     makes its tables."""
-    results: list[Any] = []
+    results, run = list[Any](), tmp_path_factory.mktemp("paddle")
     net = paddle.nn.Sequential(paddle.nn.Linear(FEATURES, 32), paddle.nn.ReLU(), paddle.nn.Linear(32, 4))
     optimizer = paddle.optimizer.SGD(parameters=net.parameters())
     loader = paddle.io.DataLoader(paddle.io.TensorDataset([paddle.randn([8 * BATCHES, FEATURES])]), batch_size=8)
-    handler = perfkit_paddle.trace_handler(tmp_path, also=[lambda profiler: results.append(profiler.profiler_result)])
+    handler = perfkit_paddle.trace_handler(run, also=[lambda profiler: results.append(profiler.profiler_result)])
     with paddle.profiler.Profiler(scheduler=(2, 2 + RECORDED), on_trace_ready=handler) as profiler:
         for (batch,) in loader:
             net(batch).square().sum().backward()
             optimizer.step()
             optimizer.clear_grad()
             profiler.step()
-    yield perfkit_core.load(tmp_path), results[0]
-    results.clear()
-    del profiler
-    gc.collect()
+    return perfkit_core.load(run), results[0]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def synthetic(paddle: Any, traces: Path) -> tuple[Trace, Any]:
     """Return a Paddle profile with device work, and the result of reading it with Paddle."""
     path = traces / "paddle" / "gpu-synthetic" / "gpu1.pb"
@@ -94,16 +89,13 @@ def synthetic(paddle: Any, traces: Path) -> tuple[Trace, Any]:
 # -- a torch file with device work, read without perfkit ---------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dlrm(traces: Path) -> tuple[Trace, File]:
     path = traces / "torch" / "dlrm-8xv100" / "rank2.json"
     return perfkit_core.load(path), File(path)
 
 
-# -- X7 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_X7_partition_torch(torch_run: tuple[Trace, list[Any]]) -> None:
+def test_the_parts_of_a_step_equal_torchs_ranges(torch_run: tuple[Trace, list[Any]]) -> None:
     """On a CPU, operators compute, except those of the data loader. Time that is only in an Optimizer range is
     framework time."""
     trace, events = torch_run
@@ -120,7 +112,7 @@ def test_X7_partition_torch(torch_run: tuple[Trace, list[Any]]) -> None:
         assert sum(found.values()) == row["dur_ns"]
 
 
-def test_X7_partition_torch_with_devices(dlrm: tuple[Trace, File]) -> None:
+def test_the_parts_of_a_step_equal_the_ranges_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
     trace, file = dlrm
     ranges = {
         "device_compute": file.ranges(lambda event: event.get("cat") in KERNELS and "nccl" not in event["name"]),
@@ -138,7 +130,7 @@ def test_X7_partition_torch_with_devices(dlrm: tuple[Trace, File]) -> None:
     assert found["exposed_communication"] > found["device_compute"] > 0
 
 
-def test_X7_partition_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_the_parts_of_a_step_equal_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
     trace, result = paddle_run
     ranges = paddle_ranges(result)
     ranges["framework"] = [r for kind, some in ranges.items() if kind not in ("ProfileStep", "Operator") for r in some]
@@ -152,7 +144,7 @@ def test_X7_partition_paddle(paddle_run: tuple[Trace, Any]) -> None:
         assert found["framework"] > 0
 
 
-def test_X7_partition_paddle_with_devices(synthetic: tuple[Trace, Any]) -> None:
+def test_the_parts_of_a_step_with_devices_equal_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
     trace, result = synthetic
     device, host = device_ranges(result), paddle_ranges(result)
     ranges = {
@@ -168,10 +160,7 @@ def test_X7_partition_paddle_with_devices(synthetic: tuple[Trace, Any]) -> None:
         assert {name: row[f"{name}_ns"] for name in [*ranges, "idle"]} == first_of(ranges, ranges, step)
 
 
-# -- E3 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_E3_step_trace_torch(torch_run: tuple[Trace, list[Any]]) -> None:
+def test_the_phases_of_a_step_equal_torchs_events(torch_run: tuple[Trace, list[Any]]) -> None:
     """In torch's own event list, forward begins at the first aten::linear, and backward ends with the last backward
     node."""
     trace, events = torch_run
@@ -187,7 +176,7 @@ def test_E3_step_trace_torch(torch_run: tuple[Trace, list[Any]]) -> None:
     _averages(trace)
 
 
-def test_E3_step_trace_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_the_phases_of_a_step_equal_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
     trace, result = paddle_run
     ranges = paddle_ranges(result)
     table = perfkit_core.summarize(trace, "step_trace", by="step")
@@ -212,7 +201,7 @@ def _averages(trace: Trace) -> None:
     assert parts["total_ns"].sum() == steps["dur_ns"].sum()
 
 
-def test_E3_partial_steps_are_reported_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_a_step_that_paddle_opens_after_the_loop_is_no_step(paddle_run: tuple[Trace, Any]) -> None:
     """Paddle opens a step that does not take place. It is not reported as a step or as a partial step."""
     trace, result = paddle_run
     opened = len(paddle_ranges(result)["ProfileStep"])
@@ -222,7 +211,7 @@ def test_E3_partial_steps_are_reported_paddle(paddle_run: tuple[Trace, Any]) -> 
     assert "partial-step" not in found
 
 
-def test_E3_partial_steps_are_reported_torch(traces: Path) -> None:
+def test_a_step_that_torch_opens_after_the_loop_is_no_step(traces: Path) -> None:
     """The second step in the file has no events, because torch opened it after the loop had ended."""
     trace = perfkit_core.load(traces / "torch" / "mi250-minitoy-train.json.gz")
     host = trace.events.filter(trace.host)["name"].to_pylist()
@@ -232,10 +221,7 @@ def test_E3_partial_steps_are_reported_torch(traces: Path) -> None:
     assert "partial-step" not in [finding.code for finding in trace.quality]
 
 
-# -- E7 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_E7_input_pipeline_torch(torch_run: tuple[Trace, list[Any]]) -> None:
+def test_the_wait_for_input_equals_torchs_ranges(torch_run: tuple[Trace, list[Any]]) -> None:
     trace, events = torch_run
     ranges = torch_ranges(events)
     table = perfkit_core.summarize(trace, "input_pipeline")
@@ -245,7 +231,7 @@ def test_E7_input_pipeline_torch(torch_run: tuple[Trace, list[Any]]) -> None:
     assert set(table["loader"]) == {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"}
 
 
-def test_E7_input_pipeline_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_the_wait_for_input_equals_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
     trace, result = paddle_run
     ranges = paddle_ranges(result)
     table = perfkit_core.summarize(trace, "input_pipeline")
@@ -255,7 +241,7 @@ def test_E7_input_pipeline_paddle(paddle_run: tuple[Trace, Any]) -> None:
     assert set(table["loads"]) == {1}
 
 
-def test_E7_workers_and_copies_torch(traces: Path) -> None:
+def test_loader_processes_shorten_the_wait_for_input(traces: Path) -> None:
     """The pair is a real training. With four worker processes, the wait falls from a third of the step to almost
     nothing."""
     pair = [
@@ -272,7 +258,7 @@ def test_E7_workers_and_copies_torch(traces: Path) -> None:
         assert (table["hidden_copy_ns"] <= table["copy_ns"]).all()
 
 
-def test_E7_copies_paddle(synthetic: tuple[Trace, Any]) -> None:
+def test_input_copies_equal_those_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
     """Paddle's own tree has one copy per step. Neither framework records workers and queues."""
     trace, result = synthetic
     table = perfkit_core.summarize(trace, "input_pipeline")
@@ -281,10 +267,7 @@ def test_E7_copies_paddle(synthetic: tuple[Trace, Any]) -> None:
     assert table["copy_ns"].sum() == covered(copies)
 
 
-# -- C2 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_C2_device_torch(dlrm: tuple[Trace, File]) -> None:
+def test_the_use_of_the_device_equals_the_kernels_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
     trace, file = dlrm
     (row,) = perfkit_core.summarize(trace, "device").to_dict("records")
     kernels = file.category(*KERNELS)
@@ -294,7 +277,9 @@ def test_C2_device_torch(dlrm: tuple[Trace, File]) -> None:
     assert row["busy_in_steps_ratio"] == pytest.approx(covered(clipped(kernels, file.step)) / row["span_ns"])
 
 
-def test_C2_device_paddle(synthetic: tuple[Trace, Any], paddle_run: tuple[Trace, Any]) -> None:
+def test_the_use_of_the_device_equals_paddles_kernels_and_cpu_utilisation(
+    synthetic: tuple[Trace, Any], paddle_run: tuple[Trace, Any]
+) -> None:
     """Kernels come from every launch in the tree, and the CPU utilisation is the number that Paddle measured."""
     trace, result = synthetic
     found = device_ranges(result)
@@ -306,10 +291,7 @@ def test_C2_device_paddle(synthetic: tuple[Trace, Any], paddle_run: tuple[Trace,
         assert cpu[f"cpu ({scope.lower()})"] == float(native.get_extra_info()[f"{scope} Cpu Utilization"])
 
 
-# -- C3 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_C3_overview_torch(torch_run: tuple[Trace, list[Any]]) -> None:
+def test_the_overview_equals_torchs_ranges(torch_run: tuple[Trace, list[Any]]) -> None:
     trace, events = torch_run
     ranges = torch_ranges(events)
     table = perfkit_core.summarize(trace, "overview").set_index("kind")
@@ -319,7 +301,7 @@ def test_C3_overview_torch(torch_run: tuple[Trace, list[Any]]) -> None:
     assert table.loc["operator", "ratio"] == pytest.approx(covered(ranges["operator"]) / whole)
 
 
-def test_C3_overview_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_the_overview_equals_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
     trace, result = paddle_run
     ranges = paddle_ranges(result)
     ranges["Operator"] += ranges.pop("Loading", [])
@@ -328,10 +310,7 @@ def test_C3_overview_paddle(paddle_run: tuple[Trace, Any]) -> None:
     assert table["calls"].to_dict() == {kind: len(some) for kind, some in ranges.items()}
 
 
-# -- C4 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_C4_model_torch(dlrm: tuple[Trace, File]) -> None:
+def test_the_times_of_phases_equal_the_spans_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
     """Optimizer and loader times are spans in the file. A call of the optimizer is an update: zero_grad is none. Device
     time is the union of the work launched inside the optimizer."""
     trace, file = dlrm
@@ -351,7 +330,7 @@ def test_C4_model_torch(dlrm: tuple[Trace, File]) -> None:
     assert table.loc["step", "total_device_ns"] == covered(map(range_of, work))
 
 
-def test_C4_model_paddle(synthetic: tuple[Trace, Any]) -> None:
+def test_the_times_of_phases_equal_the_spans_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
     """Host times are spans of Paddle's tree. Device times are unions of the work launched below these spans, for each
     step."""
     trace, result = synthetic
@@ -365,7 +344,7 @@ def test_C4_model_paddle(synthetic: tuple[Trace, Any]) -> None:
         assert table.loc[phase, "total_device_ns"] == sum(covered(launched_below(node)) for node in found[name])
 
 
-def test_C4_work_without_a_launch_has_its_own_row_torch(traces: Path) -> None:
+def test_work_without_a_launch_has_its_own_row(traces: Path) -> None:
     path = traces / "torch" / "dlrm-8xv100" / "rank1.json"
     trace, file = perfkit_core.load(path), File(path)
     launches = {
@@ -380,17 +359,14 @@ def test_C4_work_without_a_launch_has_its_own_row_torch(traces: Path) -> None:
     assert "device-events-without-launch" in [finding.code for finding in trace.quality]
 
 
-def test_C4_work_without_a_launch_paddle(traces: Path) -> None:
+def test_paddle_files_have_no_row_for_work_without_a_launch(traces: Path) -> None:
     """Paddle's tree contains no device work without a runtime call, so the table has no row for such work."""
     for path in sorted((traces / "paddle" / "gpu-synthetic").glob("gpu1*.[pj]*")):
         if path.is_file():
             assert "unlaunched" not in set(perfkit_core.summarize(path, "model")["phase"])
 
 
-# -- C5 ----------------------------------------------------------------------------------------------------------------
-
-
-def test_C5_distributed_torch(torch: Any, tmp_path: Path) -> None:
+def test_communication_on_another_thread_equals_torchs_events(torch: Any, tmp_path: Path) -> None:
     """In a live run with gloo, the communication runs on another thread. Its times come from torch's own event list."""
     dist, events = torch.distributed, []
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -412,7 +388,7 @@ def test_C5_distributed_torch(torch: Any, tmp_path: Path) -> None:
     assert table.loc["exposed_communication", "time_ns"] == exchange - hidden
 
 
-def test_C5_distributed_torch_nccl(dlrm: tuple[Trace, File]) -> None:
+def test_communication_equals_the_nccl_kernels_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
     trace, file = dlrm
     talk = clipped(communication(file), file.step)
     kernels = file.ranges(lambda event: event.get("cat") in KERNELS and "nccl" not in event["name"])
@@ -429,18 +405,7 @@ def test_C5_distributed_torch_nccl(dlrm: tuple[Trace, File]) -> None:
     assert table.loc["communication", "device_calls"] == 8
 
 
-def test_C5_ranks_apart_torch(traces: Path) -> None:
-    """The times of eight ranks are computed separately and then added."""
-    paths = sorted((traces / "torch" / "dlrm-8xv100").glob("*.json"))
-    table = perfkit_core.summarize(paths, "distributed", by="rank").set_index(["rank", "part"])
-    single = [perfkit_core.summarize(path, "distributed").set_index("part")["time_ns"] for path in paths]
-    for rank, times in enumerate(single):
-        assert table.loc[rank]["time_ns"].to_dict() == times.to_dict()
-    total = perfkit_core.summarize(paths, "distributed").set_index("part")["time_ns"]
-    assert total.to_dict() == sum(single).to_dict()
-
-
-def test_C5_distributed_paddle(synthetic: tuple[Trace, Any]) -> None:
+def test_communication_equals_the_nccl_kernels_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
     """Three communication events launch the NCCL kernels of the tree. The kernels, not the events, count as
     communication."""
     trace, result = synthetic
@@ -456,7 +421,7 @@ def test_C5_distributed_paddle(synthetic: tuple[Trace, Any]) -> None:
     assert table.loc["communication", ["host_calls", "device_calls"]].tolist() == [3, 3]
 
 
-def test_C5_a_run_of_one_process_says_so_paddle(paddle_run: tuple[Trace, Any]) -> None:
+def test_a_run_of_one_process_has_no_communication(paddle_run: tuple[Trace, Any]) -> None:
     from perfkit_core.views.communication.distributed import VIEW
 
     assert perfkit_core.summarize(paddle_run[0], "distributed").empty

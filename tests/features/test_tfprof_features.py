@@ -1,5 +1,4 @@
-"""Views, steps, filters and outputs that tfprof also has, in both frameworks. Test names contain the codes of
-features."""
+"""Views, steps, filters and outputs that tfprof also has, in both frameworks."""
 
 from __future__ import annotations
 
@@ -22,17 +21,12 @@ FILES = {"torch": DATA / "torch-mlp.json.gz", "paddle": DATA / "paddle-mlp.pb"}
 MATMUL = {"torch": "^aten::addmm$", "paddle": "^matmul dygraph$"}
 
 
-@pytest.fixture(scope="module", params=FILES)
-def framework(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 def run(framework: str) -> Trace:
     return perfkit_core.load(FILES[framework])
 
 
-def test_D1_four_views(run: Trace, framework: str) -> None:
+def test_scope_graph_operator_and_code_views(run: Trace, framework: str) -> None:
     """The views are scope, graph, op and code. The code view reports that Paddle records no Python stacks in dygraph
     mode."""
     assert len(perfkit_core.summarize(run, "operators")) > 10
@@ -47,7 +41,7 @@ def test_D1_four_views(run: Trace, framework: str) -> None:
     assert ("with_stack" if framework == "torch" else "annotate(model)") in why
 
 
-def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
+def test_the_code_view_of_recorded_stacks(traces: Path) -> None:
     """With torch's with_stack, frames are events. In Paddle's static programs, operators have the stack at which they
     were built."""
     torch_code = perfkit_core.summarize(traces / "torch" / "h100-vit.json.gz", "code")
@@ -59,7 +53,7 @@ def test_D1_code_view_of_recorded_stacks(traces: Path) -> None:
         assert roots["total_cpu_ns"].sum() >= code["self_cpu_ns"].sum() > 0
 
 
-def test_D3_each_step_one_step_or_the_average(run: Trace) -> None:
+def test_steps_sum_to_all_steps_and_the_average_divides_them(run: Trace) -> None:
     """The numbers of all steps are the sums of the numbers of each step. The average is the sum divided by the number
     of steps."""
     steps = perfkit_core.summarize(run, "steps")["step"].to_list()
@@ -76,7 +70,7 @@ def test_D3_each_step_one_step_or_the_average(run: Trace) -> None:
     assert (off <= len(steps) / 2).all()
 
 
-def test_D4_account_filters_change_what_is_counted(run: Trace, framework: str) -> None:
+def test_account_filters_change_what_is_counted(run: Trace, framework: str) -> None:
     whole = perfkit_core.summarize(run, "operators")
     some = perfkit_core.summarize(run, "operators", pattern=MATMUL[framework])
     assert len(some) == 1
@@ -86,7 +80,7 @@ def test_D4_account_filters_change_what_is_counted(run: Trace, framework: str) -
     assert perfkit_core.summarize(run, "operators", device="cuda|npu").empty
 
 
-def test_D4_display_filters_change_what_is_shown(run: Trace, framework: str) -> None:
+def test_display_filters_change_what_is_shown(run: Trace, framework: str) -> None:
     whole = perfkit_core.summarize(run, "operators").set_index("name")
     some = perfkit_core.summarize(run, "operators", show=MATMUL[framework]).set_index("name")
     pd.testing.assert_frame_equal(some, whole.loc[some.index])
@@ -98,7 +92,7 @@ def test_D4_display_filters_change_what_is_shown(run: Trace, framework: str) -> 
     assert often["calls"].to_list() == sorted(whole.loc[whole["calls"] >= least, "calls"], reverse=True)
 
 
-def test_D4_patterns_are_bounded(run: Trace) -> None:
+def test_patterns_are_bounded(run: Trace) -> None:
     for option in ("pattern", "kind", "device", "show", "hide"):
         with pytest.raises(UsageError, match="regular expression"):
             perfkit_core.summarize(run, "operators", **{option: "(" * 20})
@@ -106,7 +100,7 @@ def test_D4_patterns_are_bounded(run: Trace) -> None:
 
 
 @pytest.mark.parametrize("view", [*get_plugins().views()])
-def test_D5_every_view_in_every_format(
+def test_every_view_in_every_format(
     view: str, framework: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Text and Markdown have the same table, and JSON and CSV have all of it. Each format goes to the terminal and to a
@@ -131,7 +125,7 @@ def test_D5_every_view_in_every_format(
         assert list(rows[0]) == list(table)
 
 
-def test_D5_columns_and_order(run: Trace) -> None:
+def test_columns_and_order(run: Trace) -> None:
     table = perfkit_core.summarize(run, "operators", columns=("calls", "name"), sort="calls", ascending=True)
     assert list(table) == ["calls", "name"]
     assert table["calls"].is_monotonic_increasing

@@ -14,7 +14,7 @@ from perfkit_core.views.memory import memory_blocks, memory_pools
 from tests.support.gpu_data import CHECKS
 
 
-def test_memory_snapshot(tmp_path: Path) -> None:
+def test_a_snapshot_equals_the_allocators_statistics(tmp_path: Path) -> None:
     """torch's allocator counts what was requested, as the entries of its history do."""
     snapshot = tmp_path / "snapshot.pickle"
     snapshot.write_bytes(gzip.decompress((CHECKS / "snapshot" / "snapshot.pickle.gz").read_bytes()))
@@ -30,7 +30,7 @@ def test_memory_snapshot(tmp_path: Path) -> None:
     assert peak["blocks"].sum() == stats["allocation.all.peak"]
 
 
-def test_throughput() -> None:
+def test_the_throughput_equals_the_time_of_the_block() -> None:
     """The last of the three loops: its 60 steps of 256 samples took the time of the last block, from the start to the
     end of the device's work. The ten steps of the warm-up are not counted."""
     found = json.loads((CHECKS / "throughput.json").read_text())

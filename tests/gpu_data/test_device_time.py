@@ -62,7 +62,7 @@ def test_busy_time_of_the_device(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_launches(name: str) -> None:
+def test_device_work_has_its_launch_step_and_delay(name: str) -> None:
     """Each piece of device work has the call with its correlation id, the step of this call, and the delay between
     them."""
     calls = {event.args["correlation"]: event for event in of(name, *RUNTIMES)}

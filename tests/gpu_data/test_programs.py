@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_steps(name: str) -> None:
+def test_live_and_exported_steps_are_equal(name: str) -> None:
     for trace in (live(name), file(name)):
         assert trace.ints("step")[trace.host & trace.rows("kind", "step")].tolist() == STEPS
 
@@ -41,7 +41,7 @@ def test_a_graph_is_one_launch() -> None:
 
 
 @pytest.mark.parametrize("name", ["streams", "streams-sync-events"])
-def test_two_streams(name: str) -> None:
+def test_kernels_are_on_both_streams(name: str) -> None:
     """Twelve kernels of a step on each stream, and a sum."""
     table = read_again(name).events.to_pylist()
     kernels = Counter((row["stream"], row["step"]) for row in table if row["kind"] == "kernel")
@@ -60,7 +60,7 @@ def test_waits_of_streams(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "call"), [("item", "cudaStreamSynchronize"), ("streams", "cudaEventSynchronize")])
-def test_synchronisations(name: str, call: str) -> None:
+def test_each_step_synchronises_once(name: str, call: str) -> None:
     """One call of a step waits, and the profiler waits for the device at its end."""
     for program in (name, f"{name}-sync-events"):
         table = [row for row in read_again(program).events.to_pylist() if row["kind"] == "sync"]
@@ -71,7 +71,7 @@ def test_synchronisations(name: str, call: str) -> None:
         assert bool(recorded) == (program != name)
 
 
-def test_copies() -> None:
+def test_copies_of_each_direction_equal_the_file() -> None:
     """4 MiB in each of four directions and memories, and within the device, once in a step."""
     table = table_of(kernels.MEMCPY_VIEW, file("copies"), ALL).set_index("copy_kind")
     kinds = {"HtoD pageable": "HtoD (Pageable", "HtoD pinned": "HtoD (Pinned", "DtoD": "DtoD",

@@ -150,7 +150,7 @@ def test_kernels_of_a_gpu_align(traces: Path) -> None:
         Collective("all_to_all", elements=4, received=6, received_rows=3),
     ],
 )
-def test_labels(one: Collective) -> None:
+def test_a_label_parses_to_its_collective(one: Collective) -> None:
     assert labels.parse_collective_label(labels.collective_label(one)) == one
 
 
@@ -163,7 +163,7 @@ def test_what_is_no_label() -> None:
     ("dtype", "expected"), [("float32", 40), ("bfloat16", 20), ("int64", 80), ("bool", 10), ("complex64", 80),
                             ("float8_e4m3fn", 10), ("future", None), (None, None)],
 )  # fmt: skip
-def test_sizes(dtype: str | None, expected: int | None) -> None:
+def test_a_label_has_the_bytes_of_its_type(dtype: str | None, expected: int | None) -> None:
     from perfkit_core.trace.assembly.draft import RecordedEvents
 
     name = labels.collective_label(Collective("reduce", elements=10, dtype=dtype))

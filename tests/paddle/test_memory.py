@@ -231,7 +231,7 @@ def live(request: pytest.FixtureRequest, paddle: Any, tmp_path: Path) -> Iterato
     found.clear()
 
 
-def test_a_live_run(live: tuple[Trace, Any]) -> None:
+def test_a_live_run_equals_paddles_summary(live: tuple[Trace, Any]) -> None:
     trace, statistic = live
     summary = statistic.memory_summary
     ((place, items),) = summary.allocated_items.items()

@@ -52,7 +52,7 @@ from perfkit_paddle.pb_source import read_pb
         ("", None),
     ],
 )
-def test_operator_names(native: str, canonical: str | None) -> None:
+def test_operators_have_canonical_names(native: str, canonical: str | None) -> None:
     """An operator has the same canonical name in dygraph mode, PIR, old static graphs and all versions."""
     assert operator_name(native) == canonical
 

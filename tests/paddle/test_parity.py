@@ -51,7 +51,7 @@ def rows_equal(table: pd.DataFrame, stats: dict[str, Any], where: str) -> int:
     return len(stats) * len(MEASURES)
 
 
-def test_operators(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+def test_operators_equal_paddles_numbers(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
     count = sum(
         rows_equal(operators.table(trace, EVERYTHING), stats["operators"], name)
         for name, (trace, stats) in workloads.items()
@@ -72,7 +72,7 @@ def test_operators_by_thread(workloads: dict[str, tuple[Trace, dict[str, Any]]])
     assert count > 500
 
 
-def test_user_defined(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
+def test_user_labels_equal_paddles_numbers(workloads: dict[str, tuple[Trace, dict[str, Any]]]) -> None:
     count = 0
     for name, (trace, stats) in workloads.items():
         table = user_annotations.table(trace, EVERYTHING)
@@ -183,7 +183,7 @@ def live(paddle: Any, tmp_path: Path) -> Iterator[tuple[Trace, Any]]:
     found.clear()
 
 
-def test_live_run(live: tuple[Trace, Any]) -> None:
+def test_a_live_run_equals_paddles_numbers(live: tuple[Trace, Any]) -> None:
     """Operators and user labels of a live run equal Paddle's numbers of the same run."""
     trace, statistic = live
     events = statistic.event_summary

@@ -199,7 +199,7 @@ def _length(ranges: list[tuple[int, int]]) -> int:
     return sum(end - start for start, end in ranges)
 
 
-def test_live_run(live: tuple[Trace, Any]) -> None:
+def test_a_live_run_equals_paddles_numbers(live: tuple[Trace, Any]) -> None:
     trace, statistic = live
     count = statistic_equal(trace, statistic)
     assert statistic.distributed_summary.cpu_calls == 3 + 6  # the communication event, and every broadcast_tensors

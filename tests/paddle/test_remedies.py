@@ -13,25 +13,10 @@ import pytest
 
 from perfkit_core.advice.remedies import read_remedies, remedied
 from perfkit_core.plugins.contracts import Remedy
-from tests.support.remedy_code import FILL, filled, ident, names, of, unknown_arguments
+from tests.support.remedy_code import FILL, filled, ident, of
 
 REMEDIES = read_remedies("perfkit_paddle")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
-NO_CODE = {
-    "decode-gap",
-    "decode-without-graph",
-    "small-decode-batch",
-    "waiting-operator",
-    "outlier-steps",
-    "outlier-steps-clock",
-    "host-gap-eager-short-yes",
-    "host-gap-once",
-    "host-gap-unknown",
-    "outlier-steps-once",
-    "outlier-steps-outside",
-    "layout-transposes",
-    "per-tensor-optimizer",
-}
 NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -41,23 +26,10 @@ pytestmark = [
 ]
 
 
-def test_a_rule_without_code_says_why() -> None:
-    assert {ident(remedy) for remedy in REMEDIES if not remedy.code} == NO_CODE
-    assert all(remedy.note for remedy in REMEDIES if not remedy.code)
-
-
 def test_a_rule_with_a_remedy_for_one_mode_has_one_for_the_other() -> None:
     modes = {(remedy.rule, remedy.mode) for remedy in REMEDIES}
     for rule, mode in modes:
         assert mode == "any" or {(rule, "eager"), (rule, "static")} <= modes
-
-
-@pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_the_code_uses_names_that_paddle_has(remedy, paddle) -> None:
-    code = filled(remedy)
-    compile(code, remedy.rule, "exec")
-    list(names(code, "paddle"))  # raises an error if Paddle lacks the name
-    assert unknown_arguments(code, "paddle") == []
 
 
 def test_remedies_name_arguments_that_paddles_optimizers_have(paddle) -> None:

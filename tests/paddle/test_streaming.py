@@ -43,7 +43,7 @@ def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_every_protobuf(paddle_traces: Path, tmp_path: Path, piece_bytes: int) -> None:
+def test_every_streamed_protobuf_is_the_loaded_one(paddle_traces: Path, tmp_path: Path, piece_bytes: int) -> None:
     files = sorted(f for f in paddle_traces.rglob("*.pb*") if f.suffix in (".pb", ".gz"))
     assert len(files) == 21
     for file in files:
@@ -51,7 +51,7 @@ def test_every_protobuf(paddle_traces: Path, tmp_path: Path, piece_bytes: int) -
             same(streamed(file, tmp_path), perfkit_core.load(file))
 
 
-def test_every_json(paddle_traces: Path, tmp_path: Path) -> None:
+def test_every_streamed_json_is_the_loaded_one(paddle_traces: Path, tmp_path: Path) -> None:
     files = [f for f in sorted(paddle_traces.rglob("*.json*")) if "stats" not in f.name]
     assert len(files) >= 19
     for file in files:
@@ -93,7 +93,7 @@ def test_damage_says_the_byte_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert piecewise.value.message == whole.value.message.replace(f" of {len(content)})", ")")
 
 
-def test_damaged_gzip(tmp_path: Path) -> None:
+def test_a_damaged_gzip_file_is_partly_streamed_on_request(tmp_path: Path) -> None:
     packed = gzip.compress((DATA / "paddle-mlp.pb").read_bytes())
     file = tmp_path / "cut.pb.gz"
     file.write_bytes(packed[: len(packed) // 2])

@@ -137,7 +137,7 @@ def summary(profiler: Any, options: dict[str, Any]) -> str:
     return out.getvalue()
 
 
-def test_live_run(live: tuple[Trace, list[tuple[str, str]]]) -> None:
+def test_every_cell_of_a_live_run_is_as_paddle_prints_it(live: tuple[Trace, list[tuple[str, str]]]) -> None:
     trace, printed = live
     found: Counter[str] = Counter()
     for key, text in printed:

@@ -1,4 +1,4 @@
-"""Throughput in Paddle (C11): Paddle's timer and perfkit's timer get the same times, and every number that Paddle
+"""Throughput in Paddle: Paddle's timer and perfkit's timer get the same times, and every number that Paddle
 prints is compared."""
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def random_steps(count: int, kind: str, seed: int) -> list[tuple[list[int], int,
 
 
 @pytest.mark.parametrize("kind", ["samples", "steps", "mixed", "slower"])
-def test_C11_native_numbers_equal_paddles_timer_bit_for_bit(timer: Any, kind: str) -> None:
+def test_native_numbers_equal_paddles_timer_bit_for_bit(timer: Any, kind: str) -> None:
     compared = infinite = 0
     for seed, count in enumerate([*range(30), *range(50, 300, 10)]):
         event, throughput = driven(timer, random_steps(count, kind, seed))
@@ -157,7 +157,7 @@ def printed(text: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("samples", [4, None])
-def test_C11_live_with_paddles_loader_and_profiler(
+def test_live_with_paddles_loader_and_profiler(
     paddle: Any, clock: Clock, slow_loader: Any, samples: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reads = [1 + number * 3 % 4 for number in range(25)]

@@ -239,12 +239,12 @@ def test_read_one_by_one_is_read_at_once(many: Path, serial: Computed) -> None:
         )
 
 
-def test_in_threads(many: Path, serial: Computed) -> None:
+def test_threads_give_the_serial_result(many: Path, serial: Computed) -> None:
     with ThreadPoolExecutor(2) as pool:
         same(_on(pool, many), serial)
 
 
-def test_in_processes(many: Path, serial: Computed) -> None:
+def test_processes_give_the_serial_result(many: Path, serial: Computed) -> None:
     with executor(2) as pool:
         same(_on(pool, many), serial)
 
@@ -261,7 +261,7 @@ def test_on_a_cluster_of_dask(many: Path, serial: Computed, tmp_path: Path, monk
         same(_on(pool, many), serial)
 
 
-def test_in_shards(many: Path, serial: Computed, tmp_path: Path) -> None:
+def test_merged_shards_give_the_serial_result(many: Path, serial: Computed, tmp_path: Path) -> None:
     """Separate jobs write partials to files, which are merged."""
     paths = []
     for number in (1, 2, 3):

@@ -204,7 +204,7 @@ def test_graphs_are_kept_as_one_event_or_as_their_kernels(tmp_path: Path) -> Non
     assert "graphs-without-kernels" in codes(trace)
 
 
-def test_other_activities(tmp_path: Path) -> None:
+def test_other_activities_have_their_kinds(tmp_path: Path) -> None:
     export = small()
     export.add("PROFILER_OVERHEAD", start=1, end=4, globalTid=global_id(5, 6), nameId=export.text("Buffer Flush"))
     export.add("CUBLAS_EVENTS", start=2_110, end=2_990, globalTid=global_id(5, 6), nameId=export.text("cublasSgemm"))

@@ -157,7 +157,7 @@ def test_a_null_argument_identifies_no_device(tmp_path: Path) -> None:
     assert source.read(path).events["device"].to_pylist() == ["cuda:0", "cuda:1", "cuda:5"]
 
 
-def test_dictionaries_grow(tmp_path: Path) -> None:
+def test_dictionaries_of_names_and_keys_grow(tmp_path: Path) -> None:
     events = [event(f"name {i} {'x' * (i % 700)}", i, args={f"key {i}": i, "Input Dims": [i]}) for i in range(5000)]
     path = write(tmp_path / "t.json", events)
     assert not both(path, chunk_bytes=1 << 15)

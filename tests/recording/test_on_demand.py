@@ -482,7 +482,7 @@ def test_a_process_that_takes_no_connections_is_not_waited_for(
             assert full.exists()
 
 
-def test_long_paths(tmp_path: Path, sockets: Path) -> None:
+def test_sockets_of_long_paths_lie_in_a_short_folder(tmp_path: Path, sockets: Path) -> None:
     writer = handler(tmp_path / ("long" * 30))
     asked(Loop(writer), str(writer.run_dir))
     asked(Loop(writer), str(os.getpid()))

@@ -110,7 +110,7 @@ def test_the_end_of_the_process(made: list[Steps], tmp_path: Path) -> None:
     assert made[0].told[-1] == "finish"
 
 
-def test_any_iterable(made: list[Steps], tmp_path: Path) -> None:
+def test_any_iterable_is_profiled(made: list[Steps], tmp_path: Path) -> None:
     loop = perfkit.profile((number for number in "ab"), tmp_path, framework="fast")
     with pytest.raises(TypeError):
         len(loop)
@@ -134,7 +134,7 @@ def test_any_iterable(made: list[Steps], tmp_path: Path) -> None:
         (([1], "run"), {"framework": 3}, "unknown framework 3; known: fast, slow"),
     ],
 )  # fmt: skip
-def test_mistakes(
+def test_mistakes_are_refused_before_the_loop(
     made: list[Steps], arguments: tuple[Any, ...], options: dict[str, Any], says: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

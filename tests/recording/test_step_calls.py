@@ -59,7 +59,7 @@ def test_a_recording_without_steps_says_why(
     assert bool(text) == bool(says)
 
 
-def test_targets() -> None:
+def test_a_target_names_a_function_or_a_range() -> None:
     for target in ("train.py:step", "src/train.py:step", "__main__:step", "package.train:step"):
         found = step_end(target, "package.train", "src/train.py")
         assert isinstance(found, StepCalls)

@@ -45,7 +45,7 @@ def drawn(window: StepWindow, begun: int = 0, count: int = 14) -> str:
         ({"steps": (3, 5)}, 500, ".............."),
     ],
 )
-def test_windows(options: dict[str, Any], begun: int, expected: str) -> None:
+def test_options_choose_the_steps_of_a_window(options: dict[str, Any], begun: int, expected: str) -> None:
     assert drawn(step_window(**options), begun) == expected
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perfkit_core.api import summarize
-from perfkit_core.readers.load import load
 from perfkit_core.recording import environment
 from perfkit_core.recording.capture import Accepted, CaptureClient, CaptureResult
 from perfkit_core.recording.schedule import NativeActions, demanded
-from perfkit_core.recording.step_recording import CallbackRecording
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
 from tests.support.small_trace import small_trace
 
@@ -55,61 +51,6 @@ def while_running(action: Callable[[], Result], step: Callable[[], Any]) -> Resu
             step()
             time.sleep(0.001)
         return result.result()
-
-
-def check_windows_follow_a_planned_one(profiler: Any, work: Callable[[], Any], folder: Path, operator: str) -> None:
-    """Run a loop with a profiler whose planned window is that of steps 2 and 3, and capture 3 steps, twice. Each step
-    is one call of ``operator`` by ``work``. The steps before a window are timed, so the recording knows what a step
-    takes without the profiler."""
-    with profiler:
-
-        def step() -> None:
-            work()
-            profiler.step()
-
-        for _ in range(5):
-            step()
-        for _ in range(2):
-            accepted, (recorded,) = while_running(lambda: captured(str(os.getpid()), 3), step)
-            assert recorded.path
-            window = list(range(accepted.first, accepted.last + 1))
-            trace = load(recorded.path)
-            assert trace.ints("step")[trace.rows("kind", "step")].tolist() == window
-            assert trace.ints("step")[trace.rows("name", operator)].tolist() == window
-        assert steps_of(folder)[:2] == [2, 3]
-    assert len(steps_of(folder)) == 8
-
-
-def check_a_signal_records_a_window(profiler: Any, work: Callable[[], Any], folder: Path) -> None:
-    """Send SIGUSR2 in step 4 to a loop whose windows have two steps of warm-up."""
-    with profiler:
-        for number in range(20):
-            if number == 4:
-                signal.raise_signal(signal.SIGUSR2)
-            work()
-            profiler.step()
-    assert steps_of(folder) == list(range(7, 17))
-
-
-def check_the_end_within_a_window(recording: CallbackRecording, work: Callable[[], Any], folder: Path) -> None:
-    """The training ends within the window, and its process lives on."""
-    recording.begin(100)
-
-    def step() -> None:
-        work()
-        recording.step_ended()
-
-    step()
-    with CaptureClient(str(folder)) as request:
-        accepted = while_running(lambda: request.ask(999), step)
-        while recording.step < accepted.first + 3:
-            step()
-        end = recording.step
-        recording.finish()
-        (recorded,) = request.wait(accepted, lambda text: None)
-    assert (recorded.done, recorded.steps) == (True, (accepted.first, end - 1))
-    assert recorded.error == f"the training ended before step {end} was complete"
-    assert steps_of(folder) == list(range(accepted.first, end))
 
 
 def steps_of(folder: Path) -> list[int]:

@@ -1,11 +1,18 @@
-"""Run scripts that record with a simulated profiler as separate processes, which end in every possible way."""
+"""Run scripts that record with a simulated profiler as separate processes, which end in every possible way.
+
+The processes are forked from one that has imported the libraries that the recorder imports, which is most of the time
+of such a script. perfkit itself is imported by each script."""
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,29 +51,80 @@ SECONDS = 600
 """Time limit of a script. A script that takes longer is assumed to hang."""
 
 
-def run(script: str, folder: Path, signals: Sequence[signal.Signals] = (), prelude: str = PRELUDE) -> tuple[int, str]:
+FORKS = """
+import importlib, json, os, sys, warnings
+import msgspec, numpy, pandas, pyarrow.parquet
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+for request in sys.stdin:
+    child = os.fork()
+    if not child:
+        break
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+else:
+    sys.exit()
+script, sys.argv[1:], environment, *pipes = json.loads(request)
+os.environ.clear()
+os.environ.update(environment)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for number, pipe in enumerate(pipes, 1):
+    os.dup2(os.open(pipe, os.O_WRONLY), number)
+exec(compile(script, "<string>", "exec"))
+"""
+"""A process that forks one for each line it reads, with named pipes as stdout and stderr. It prints the process id, and
+later the status. Scripts run in the main module, so that the interpreter ends as usual."""
+
+
+@functools.cache
+def _forks(*modules: str) -> subprocess.Popen[str]:
+    """Return the process FORKS, which imports more modules. It is started at the first call."""
+    command = [sys.executable, "-W", "error", "-c", FORKS, *modules]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.wait)
+    atexit.register(process.kill)  # called first
+    return process
+
+
+def run(
+    script: str,
+    folder: Path,
+    signals: Sequence[signal.Signals] = (),
+    prelude: str = PRELUDE,
+    modules: Sequence[str] = (),
+) -> tuple[int, str]:
     """Run a script in a new process. Return its exit code and its stderr. Each signal is sent after the script has
-    printed ``ready``."""
+    printed ``ready``. ``modules`` are imported once for all scripts."""
     # makes tests.support importable, here and in processes that the script starts
     path = f"import sys; sys.path.append({str(ROOT)!r})\n"
-    command = [sys.executable, "-W", "error", "-c", path + prelude + script, str(folder)]
     environment = {**os.environ, "GLOG_minloglevel": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        limit = threading.Timer(SECONDS, process.kill)  # readline has no time limit
+    forks = _forks(*modules)
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    with tempfile.TemporaryDirectory() as pipes:
+        out, err = Path(pipes, "out"), Path(pipes, "err")
+        for pipe in (out, err):
+            os.mkfifo(pipe)
+        request = [path + prelude + script, [str(folder)], environment, str(out), str(err)]
+        print(json.dumps(request), file=forks.stdin, flush=True)
+        child = int(forks.stdout.readline())
+        limit = threading.Timer(SECONDS, os.kill, (child, signal.SIGKILL))  # readline has no time limit
         limit.start()
         try:
-            for number in signals:
-                line = process.stdout.readline()
-                assert line == "ready\n", (line, process.stderr and process.stderr.read())
-                process.send_signal(number)
-            _, told = process.communicate(timeout=SECONDS)
+            with out.open() as stdout, err.open() as stderr:
+                for number in signals:
+                    line = stdout.readline()
+                    assert line == "ready\n", (line, stderr.read())
+                    os.kill(child, number)
+                told = stderr.read()
+            return os.waitstatus_to_exitcode(int(forks.stdout.readline())), told
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
         finally:
             limit.cancel()
-            process.kill()
-    return process.returncode, told
 
 
 def succeed(job: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -4,11 +4,13 @@ disturbed."""
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.model.trace import Trace  # noqa: E402
 from perfkit_core.trace.storage import store  # noqa: E402
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
+from tests.support.demanded_loop import captured  # noqa: E402
 
 Fit = Callable[..., list[int]]
 """A function that trains and returns the step numbers that the training framework counted."""
@@ -42,11 +45,16 @@ def within_steps(trace: Trace, name: str) -> list[int]:
     return trace.ints("step")[trace.rows("name", name)].tolist()
 
 
-@pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
+@pytest.fixture
 def lightning(request: pytest.FixtureRequest) -> Any:
+    """Return the package of Lightning with the name of the parameter, or the newer one."""
+    name = getattr(request, "param", "lightning.pytorch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip(request.param, reason=f"needs {request.param}")
+        return pytest.importorskip(name, reason=f"needs {name}")
+
+
+BOTH_PACKAGES = pytest.mark.parametrize("lightning", ["lightning.pytorch", "pytorch_lightning"], indirect=True)
 
 
 @pytest.fixture
@@ -71,10 +79,10 @@ def lightning_fit(lightning: Any, tmp_path: Path) -> Iterator[Fit]:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    def fit(callback: Any, crash_at: int | None = None, resume: Path | None = None, **options: Any) -> list[int]:
+    def fit(*callbacks: Any, crash_at: int | None = None, resume: Path | None = None, **options: Any) -> list[int]:
         data = torch.utils.data.DataLoader(torch.randn(BATCHES * 2, 4), batch_size=2)
         trainer = lightning.Trainer(
-            accelerator="cpu", callbacks=[callback], default_root_dir=tmp_path, logger=False,
+            accelerator="cpu", callbacks=[*callbacks], default_root_dir=tmp_path, logger=False,
             enable_progress_bar=False, enable_model_summary=False, **{"enable_checkpointing": False, **options},
         )  # fmt: skip
         module = Regression(crash_at)
@@ -144,7 +152,8 @@ def exported_steps(path: Path) -> list[str]:
     return sorted(e["name"] for e in json.loads(path.read_text())["traceEvents"] if "ProfilerStep" in e.get("name", ""))
 
 
-def test_E1_lightning_torch(lightning_fit: Fit, tmp_path: Path) -> None:
+@BOTH_PACKAGES
+def test_lightning_records_the_chosen_steps(lightning_fit: Fit, tmp_path: Path) -> None:
     """Steps are numbered over all epochs as in the trainer, each step has one update, and torch's export has the same
     steps."""
     export = tmp_path / "own.json"
@@ -191,6 +200,24 @@ def test_lightning_keeps_the_numbers_of_a_resumed_training(lightning_fit: Fit, t
     assert steps_of(load(tmp_path / "third")) == [6, 7]
 
 
+@pytest.mark.usefixtures("sockets")
+def test_lightning_records_on_demand(lightning: Any, lightning_fit: Fit, tmp_path: Path) -> None:
+    """Two steps are asked for in the fourth batch. The training ends when they are recorded."""
+    progress, requests = itertools.count(), list[Any]()
+
+    class Stop(lightning.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if next(progress) == 3:
+                requests.append(ThreadPoolExecutor(1).submit(captured, str(tmp_path / "run"), 2))
+            trainer.should_stop = any(request.done() for request in requests)
+
+    callback = lightning_callback(tmp_path / "run", on_demand=True)
+    lightning_fit(callback, Stop(), max_epochs=-1, limit_val_batches=0)
+    accepted, _ = requests[0].result()
+    assert steps_of(load(tmp_path / "run")) == [accepted.first, accepted.last]
+
+
+@BOTH_PACKAGES
 def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: Path) -> None:
     """The exception of the user is raised. The interrupted step is not a step, and another profiler can run
     afterwards."""
@@ -203,7 +230,7 @@ def test_lightning_exception_keeps_the_recording(lightning_fit: Fit, tmp_path: P
         pass
 
 
-def test_E1_huggingface_torch(huggingface_fit: Fit, tmp_path: Path) -> None:
+def test_huggingface_records_the_chosen_steps(huggingface_fit: Fit, tmp_path: Path) -> None:
     """A step is numbered by ``global_step`` at its start, over all epochs, and has one update."""
     export = tmp_path / "own.json"
     callback = huggingface_callback(
@@ -267,27 +294,6 @@ def test_huggingface_exception_is_kept_at_close(huggingface_fit: Fit, tmp_path: 
     trace = load(tmp_path / "run")
     assert steps_of(trace) == list(range(1, 10))
     assert "older-recordings" in {finding.code for finding in trace.quality}
-
-
-CRASH = """
-import sys, torch
-from perfkit_torch.record import TorchRecording
-recording = TorchRecording(sys.argv[1], steps=(0, 9))
-recording.begin(0)
-for step in range(3):
-    torch.ones(4).sum()
-    recording.step_ended()
-raise SystemExit(7)
-"""
-
-
-def test_a_script_that_ends_early_keeps_its_recording(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CRASH, str(tmp_path)], stderr=subprocess.PIPE, text=True
-    )
-    assert done.returncode == 7
-    assert "Error" not in done.stderr
-    assert steps_of(load(tmp_path)) == [0, 1, 2]
 
 
 def test_a_failing_profiler_does_not_stop_the_training(

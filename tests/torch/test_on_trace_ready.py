@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +11,6 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import CaptureError
-from perfkit_core.recording import writer
 from perfkit_core.recording.environment import environment_rank
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
@@ -32,44 +28,6 @@ STEP = "ProfilerStep#"
 
 def steps_of(trace: Trace) -> list[int]:
     return trace.ints("step")[trace.rows("kind", "step")].tolist()
-
-
-def test_repeating_schedule_writes_a_file_a_cycle(tmp_path: Path) -> None:
-    handler = trace_handler(tmp_path)
-    train("mlp", handler, steps=12)
-    assert [steps_of(load(path)) for path in handler.written] == [[2, 3], [6, 7], [10, 11]]
-    assert steps_of(load(tmp_path)) == [2, 3, 6, 7, 10, 11]
-
-
-def losses(profiler: Any) -> list[float]:
-    """Return the losses of a training with dropout and shuffled data."""
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Dropout(), torch.nn.Linear(32, 4))
-    optimizer = torch.optim.Adam(net.parameters())
-    found = []
-    with profiler:
-        for inputs in torch.utils.data.DataLoader(torch.randn(64, 16), batch_size=4, shuffle=True):
-            loss = net(inputs).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            found.append(loss.item())
-            profiler.step()
-    return found
-
-
-def test_a_recorded_training_has_the_same_losses(tmp_path: Path) -> None:
-    handler = trace_handler(tmp_path)
-    options = {"record_shapes": True, "profile_memory": True, "with_stack": True, "with_flops": True}
-    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2)
-    recorded = losses(torch.profiler.profile(schedule=schedule, on_trace_ready=handler, **options))
-    assert len(handler.written) == 4
-
-    class WithoutProfiler(contextlib.nullcontext[None]):
-        def step(self) -> None:
-            pass
-
-    assert recorded == losses(WithoutProfiler())
 
 
 def test_a_loader_that_has_ended_is_no_step(tmp_path: Path) -> None:
@@ -113,28 +71,10 @@ def test_steps_without_a_schedule_are_explained(tmp_path: Path) -> None:
     assert "the profiler has no schedule, so its step() marked no training steps" in finding.message
 
 
-def test_a_handler_without_a_folder_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The profiler calls ``trace_handler`` itself after each cycle. The training goes on."""
-    writer.tell_uncalled.cache_clear()
-    train("mlp", trace_handler, steps=8)
-    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
-    assert 'pass on_trace_ready=trace_handler("runs/baseline"), not on_trace_ready=trace_handler' in message
-
-
 def test_a_handler_without_torch_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(CaptureError, match=r'pip install "perfkit\[torch\]"'):
         trace_handler(tmp_path)
-
-
-def test_a_loop_without_step_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    schedule = torch.profiler.schedule(wait=1, warmup=1, active=1)
-    with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(tmp_path)) as profiler:
-        torch.ones(3).sum()
-    del profiler
-    gc.collect()
-    (message,) = (record.getMessage() for record in caplog.records if record.name == "perfkit")
-    assert f"recorded nothing into {tmp_path}" in message
 
 
 def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
@@ -150,49 +90,6 @@ def test_callable_schedule_cut_off_in_the_middle(tmp_path: Path) -> None:
     assert steps_of(trace) == [0, 1, 2]
     assert "partial-step" not in [finding.code for finding in trace.quality]
     assert "empty-last-step" in [finding.code for finding in trace.quality]
-
-
-def test_exception_in_the_training_keeps_the_recording(tmp_path: Path) -> None:
-    def training() -> None:
-        with torch.profiler.profile(on_trace_ready=trace_handler(tmp_path)):
-            torch.ones(3).sum()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        training()
-    assert "aten::sum" in load(tmp_path).codes("name").values
-
-
-def test_other_callbacks_run_and_may_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Callbacks in ``also`` are called after perfkit's handler: the user's export works, and a callback that fails
-    affects nothing else."""
-
-    def fail(profiler: Any) -> None:
-        raise RuntimeError("mine")
-
-    def export(profiler: Any) -> None:
-        profiler.export_chrome_trace(str(tmp_path / "own.json"))
-
-    train("mlp", trace_handler(tmp_path / "run", also=[fail, export]))
-    assert json.loads((tmp_path / "own.json").read_text())["traceEvents"]
-    assert steps_of(load(tmp_path / "run")) == [2, 3]
-    assert "training continues" in caplog.text
-    assert not (tmp_path / "run" / INCOMPLETE_MARK).exists()
-
-
-def test_unwritable_folder_is_logged_not_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "run").write_text("a file where the folder should be")
-    handler = trace_handler(tmp_path / "run")
-    train("mlp", handler)
-    assert handler.flush()
-    assert "a cycle is missing in" in caplog.text
-
-
-def test_failed_cycle_marks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handler = trace_handler(tmp_path)
-    monkeypatch.setattr(handler, "_take", lambda profiler, place: 1 / 0)
-    train("mlp", handler)
-    assert "ZeroDivisionError" in (tmp_path / INCOMPLETE_MARK).read_text()
 
 
 def test_unreadable_texts_of_the_compiler_lose_no_cycle(

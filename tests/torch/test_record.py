@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 import warnings
@@ -14,13 +13,8 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[t
 
 from perfkit_core.errors import CaptureError, UsageError  # noqa: E402
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_core.recording.step_calls import StepCalls  # noqa: E402
 from perfkit_core.trace.model.trace import Trace  # noqa: E402
-from perfkit_torch.record import (  # noqa: E402
-    DEMO,
-    ScriptRecording,
-    start_section,
-)
+from perfkit_torch.record import ScriptRecording, start_section  # noqa: E402
 
 
 def updates(count: int, optimizers: int = 1) -> None:
@@ -46,23 +40,6 @@ def test_a_step_lies_between_two_updates(tmp_path: Path) -> None:
     trace = load(tmp_path)
     assert list(step_durations(trace)) == [1, 2, 3, 4]
     assert "partial-step" in [finding.code for finding in trace.quality]
-
-
-def test_ranges_and_calls_may_end_steps(tmp_path: Path) -> None:
-    """A loop without an optimizer. Paddle's recorder keeps the same iterations."""
-    calls = StepCalls("", "iterate")
-
-    @calls.wrap
-    def iterate() -> None:
-        with torch.profiler.record_function("iteration"):
-            torch.ones(3, 4).sum()
-
-    for name, step_on, limit in (("range", "iteration", None), ("calls", calls, None), ("two", "iteration", 2)):
-        recording = ScriptRecording(tmp_path / name, limit, {"step_on": step_on})
-        for _ in range(5):
-            iterate()
-        assert recording.finish() == 1
-        assert list(step_durations(load(tmp_path / name))) == ([1, 2] if limit else [1, 2, 3, 4])
 
 
 def test_a_module_whose_steps_are_calls_in_another_module(tmp_path: Path) -> None:
@@ -129,15 +106,6 @@ def test_a_warning_of_older_torch_is_hidden(tmp_path: Path, monkeypatch: pytest.
         assert len(start_section({})()) > 0
         with pytest.raises(UserWarning):
             torch.profiler.profile().start()
-
-
-def test_a_script_without_an_optimizer_is_recorded(tmp_path: Path) -> None:
-    recording = ScriptRecording(tmp_path, 2, {"shapes": True})
-    torch.ones(3, 4).sum()
-    assert recording.finish() == 1
-    trace = load(tmp_path)
-    assert "[[3,4],[]]" in trace.codes("shapes").values
-    assert "no-steps" in [finding.code for finding in trace.quality]
 
 
 def _recorded(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -220,17 +188,3 @@ def test_unsupported_options_are_refused(tmp_path: Path) -> None:
         ScriptRecording(tmp_path, None, {"shapes": True, "moods": True})
     recording = ScriptRecording(tmp_path, None, {})  # no profiler is running
     assert recording.finish() == 1
-
-
-def test_the_training_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It records twenty complete steps with all phases, and times the others. The fix applies to its text."""
-    text = DEMO.script.read_text(encoding="utf-8")
-    assert [text.count(fault) for fault in DEMO.fix] == [1] * len(DEMO.fix)
-    script = tmp_path / "script.py"
-    script.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / "run")])
-    runpy.run_path(str(script), run_name="__main__")
-    trace = load(tmp_path / "run")
-    assert list(step_durations(trace)) == list(range(18, 50))
-    assert {"forward", "backward", "optimizer"} <= set(trace.codes("phase").values)
-    assert trace.timed_steps.unprofiled_ns

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packaging.version import Version
 
 from perfkit_core import load
 from perfkit_core.advice.engine import advise
@@ -23,20 +22,6 @@ from tests.support.remedy_code import FILL, filled, ident, names, of, unknown_ar
 torch = pytest.importorskip("torch")
 REMEDIES = read_remedies("perfkit_torch")
 CODED = [remedy for remedy in REMEDIES if remedy.code]
-NO_CODE = {
-    "decode-gap",
-    "decode-without-graph",
-    "small-decode-batch",
-    "waiting-operator",
-    "outlier-steps",
-    "outlier-steps-clock",
-    "host-gap-short-yes",
-    "host-gap-once",
-    "host-gap-unknown",
-    "outlier-steps-once",
-    "outlier-steps-outside",
-    "layout-transposes",
-}
 NOT_ON_A_CPU = {"device-sync"}
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"),  # from torch.compile
@@ -44,24 +29,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*pin_memory.*no accelerator:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
 ]
-
-
-def test_a_rule_without_code_says_why() -> None:
-    assert {ident(remedy) for remedy in REMEDIES if not remedy.code} == NO_CODE
-    assert all(remedy.note for remedy in REMEDIES if not remedy.code)
-
-
-@pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_the_code_uses_names_that_torch_has(remedy) -> None:
-    code = filled(remedy)
-    compile(code, remedy.rule, "exec")
-    list(names(code, "torch"))  # raises an error if torch lacks the name
-    assert unknown_arguments(code, "torch") == []
-
-
-@pytest.mark.parametrize("remedy", CODED, ids=ident)
-def test_since_is_a_released_version(remedy) -> None:
-    assert not remedy.since or Version("1.0") <= Version(remedy.since) <= Version(torch.__version__)
 
 
 def test_remedies_name_arguments_that_torchs_optimizers_have() -> None:

@@ -1,4 +1,4 @@
-"""Throughput in torch (C11): any loader, the real training loop, and CUDA's events, which are replaced by a stand-in if
+"""Throughput in torch: any loader, the real training loop, and CUDA's events, which are replaced by a stand-in if
 there is no CUDA."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Slow(torch.utils.data.Dataset):  # type: ignore[misc]
         return torch.full((3,), float(index))
 
 
-def test_C11_a_training_with_torchs_loader() -> None:
+def test_a_training_with_torchs_loader() -> None:
     """Three epochs have three batches of 4 samples. A batch takes 20 ns to read, and a step computes for 100 ns. Two
     steps are warm-up."""
     clock = Clock()

@@ -73,7 +73,7 @@ def test_the_views_keep_the_contract_of_views(small: Trace, name: str) -> None:
     assert VIEW[name].group == "fluid"
 
 
-def test_overhead(small: Trace) -> None:
+def test_overhead_is_what_is_not_computation(small: Trace) -> None:
     """Computation is the sum of four parts: compute phases of 50 and 30, the operator without children (23), and the
     product (100)."""
     assert overhead(small) == {
@@ -147,7 +147,7 @@ def test_overhead_without_a_device_has_no_row_of_runtime_calls() -> None:
     assert list(overhead(trace([host("add", "operator", 0, 100)]))) == list(OVERHEAD[:3])
 
 
-def test_copies(small: Trace) -> None:
+def test_copies_by_launch_and_direction(small: Trace) -> None:
     found = rows(table(small, "memcpy"), "depth", "name", "calls", "total_ns")
     assert found == [
         (0, "GpuMemcpyAsync", 1, 30),
@@ -187,7 +187,7 @@ EVENTS = [
 MEASURES = ("calls", "total_ns", "cpu_ns", "device_ns", "min_ns", "max_ns", "avg_ns")
 
 
-def test_events(small: Trace) -> None:
+def test_values_of_events_computed_by_hand(small: Trace) -> None:
     frame = table(small, "events")
     assert rows(frame, "depth", "name", *MEASURES) == EVENTS
     conv = frame.iloc[0]
@@ -278,7 +278,7 @@ def settings(found: Trace, **request: Any) -> dict[str, str]:
     return dict(rows(table(found, "head", **request), "setting", "value"))
 
 
-def test_head(small: Trace) -> None:
+def test_the_head_names_place_options_and_framework(small: Trace) -> None:
     found = settings(small)
     assert found["place"] == "All: CPU and cuda:0"
     assert (found["threads"], found["operator instances"], found["sorted by"]) == ("merged", "merged", "total_ns")

@@ -79,7 +79,7 @@ def test_every_view_keeps_the_contract_of_views(small: Trace, name: str) -> None
     check_view(VIEW[name], small)
 
 
-def test_operators(small: Trace) -> None:
+def test_values_of_operators_computed_by_hand(small: Trace) -> None:
     columns = "op_name calls self_cpu_ns total_cpu_ns avg_cpu_ns min_cpu_ns max_cpu_ns self_device_ns total_device_ns"
     assert by_name(small, "operators", columns) == {
         "mm": ("matmul", 2, 150 + 90, 300, 150, 100, 200, 200, 200),
@@ -163,7 +163,7 @@ def test_operators_by_stack_as_recorded() -> None:
     assert set(table(trace(rows), "operators", by=("stack",))["stack"]) == {"a;b", "a;c"}
 
 
-def test_kernels(small: Trace) -> None:
+def test_values_of_kernels_computed_by_hand(small: Trace) -> None:
     assert by_name(small, "kernels", "calls total_device_ns avg_device_ns min_device_ns max_device_ns") == {
         "k1": (2, 200, 100, 100, 100),
         "k2": (1, 100, 100, 100, 100),
@@ -175,7 +175,7 @@ def test_kernels(small: Trace) -> None:
     assert table(small, "kernels").set_index("name")["ratio"]["k1"] == pytest.approx(200 / 430)
 
 
-def test_memcpy(small: Trace) -> None:
+def test_values_of_copies_computed_by_hand(small: Trace) -> None:
     (row,) = table(small, "memcpy").to_dict("records")
     assert row["bytes_per_s"] == 1000 * 10**9 // 50
     assert (row["kind"], row["copy_kind"], row["device"]) == ("memcpy", "HtoD pinned", "cuda:0")
@@ -197,7 +197,7 @@ def test_copies_without_a_size_have_no_bandwidth() -> None:
     assert pd.isna(memset["bytes_per_s"])
 
 
-def test_overview(small: Trace) -> None:
+def test_values_of_the_overview_computed_by_hand(small: Trace) -> None:
     """Times are unions, so overlapping kernels and nested operators count once. Launches outside steps also count."""
     found = by_name(small, "overview", "place calls time_ns", key="kind")
     assert found == {
@@ -257,7 +257,7 @@ def test_overview_by_category() -> None:
     }
 
 
-def test_device(small: Trace) -> None:
+def test_values_of_devices_computed_by_hand(small: Trace) -> None:
     (row,) = table(small, "device").to_dict("records")
     assert (row["device"], row["kernels"], row["busy_ns"], row["span_ns"]) == ("cuda:0", 7, 360, 2000)
     assert row["utilisation_ratio"] == pytest.approx(360 / 2000)
@@ -289,7 +289,7 @@ def test_a_device_that_only_copies_has_no_busy_time() -> None:
     assert (row["kernels"], row["busy_ns"]) == (0, 0)
 
 
-def test_steps(small: Trace) -> None:
+def test_values_of_steps_computed_by_hand(small: Trace) -> None:
     columns = "start_ns dur_ns dataloader_ns forward_ns backward_ns optimizer_ns device_launched_ns"
     assert by_name(small, "steps", columns, key="step") == {
         0: (0, 1000, 100, 300, 300, 200, 150 + 100 + 50),
@@ -297,7 +297,7 @@ def test_steps(small: Trace) -> None:
     }
 
 
-def test_model(small: Trace) -> None:
+def test_values_of_phases_computed_by_hand(small: Trace) -> None:
     found = by_name(small, "model", "calls total_cpu_ns total_device_ns", key="phase")
     assert found == {
         "step": (2, 2000, 150 + 100 + 50 + 100),
@@ -313,7 +313,7 @@ def test_model(small: Trace) -> None:
     assert ratios["device_ratio"]["forward"] == pytest.approx(150 / 400)
 
 
-def test_annotations(small: Trace) -> None:
+def test_values_of_annotations_computed_by_hand(small: Trace) -> None:
     found = by_name(small, "annotations", "kind calls self_cpu_ns total_cpu_ns self_device_ns total_device_ns")
     assert found == {
         "user": ("annotation", 1, 150, 250, 0, 100),

@@ -96,7 +96,7 @@ def median_step_ns(recording: str) -> float:
     return float(np.median(found["dur_ns"][found["kind"] == "step"]))
 
 
-def test_1_the_runs(documents: list[dict[str, Any]]) -> None:
+def test_answer_1_lists_the_runs(documents: list[dict[str, Any]]) -> None:
     runs = {run["path"]: run for run in documents[0]["views"]["runs"]}
     for path, recording in (("old/torch", "torch-transformer-plain"), ("old/paddle", "paddle-transformer-plain")):
         found = events(recording)
@@ -104,7 +104,7 @@ def test_1_the_runs(documents: list[dict[str, Any]]) -> None:
         assert runs[path]["median_step_ns"] == round(median_step_ns(recording))
 
 
-def test_2_the_wait_for_input(documents: list[dict[str, Any]]) -> None:
+def test_answer_2_has_the_recorded_wait_for_input(documents: list[dict[str, Any]]) -> None:
     found = events("torch-mlp-loader")
     waited = found["dur_ns"][found["kind"] == "dataloader"].sum()
     rows = {row["category"]: row for row in documents[1]["views"]["partition"]}
@@ -113,25 +113,25 @@ def test_2_the_wait_for_input(documents: list[dict[str, Any]]) -> None:
     assert documents[1]["columns"]["partition"]["total_ns"]["unit"] == "ns"
 
 
-def test_3_the_largest_operators(documents: list[dict[str, Any]]) -> None:
+def test_answer_3_has_the_largest_operators_of_the_file(documents: list[dict[str, Any]]) -> None:
     expected = sorted(host_ns(lambda name: True).items(), key=lambda item: -item[1][1])[:3]
     rows = documents[2]["views"]["operators"]
     assert [(row["name"], (row["calls"], row["total_cpu_ns"])) for row in rows] == expected
 
 
-def test_4_no_kernels_is_not_zero(documents: list[dict[str, Any]]) -> None:
+def test_answer_4_does_not_call_unrecorded_kernels_zero(documents: list[dict[str, Any]]) -> None:
     assert not [event for event in trace_file() if event.get("cat") == "kernel"]
     assert documents[3]["views"]["kernels"] == []
     (unknown,) = documents[3]["cannot_tell"]
     assert unknown["why"] == "no kernels on a device were recorded"
 
 
-def test_5_layers_are_unknown(documents: list[dict[str, Any]]) -> None:
+def test_answer_5_says_that_layers_are_unknown(documents: list[dict[str, Any]]) -> None:
     assert not [event for event in trace_file() if event.get("cat") == "python_function"]
     assert "annotate(model)" in documents[4]["cannot_tell"][0]["why"]
 
 
-def test_6_the_prediction_holds_for_the_recorded_pair(documents: list[dict[str, Any]]) -> None:
+def test_answer_6_the_prediction_holds_for_the_recorded_pair(documents: list[dict[str, Any]]) -> None:
     """runs/workers is the same training with loader workers: its real step time is at most the predicted one."""
     (advice,) = documents[5]["advice"]
     assert advice["rule"] == "loader-workers"
@@ -141,7 +141,7 @@ def test_6_the_prediction_holds_for_the_recorded_pair(documents: list[dict[str, 
     assert "num_workers=2" in advice["remedy"]["code"]
 
 
-def test_7_the_evidence(documents: list[dict[str, Any]]) -> None:
+def test_answer_7_has_the_recorded_evidence(documents: list[dict[str, Any]]) -> None:
     found, evidence = events("torch-mlp-loader"), documents[6]["evidence"]
     loads = found["dur_ns"][found["kind"] == "dataloader"]
     assert evidence["loader_ns"] == int(np.median(loads))
@@ -149,7 +149,7 @@ def test_7_the_evidence(documents: list[dict[str, Any]]) -> None:
     assert evidence["loader_ratio"] == pytest.approx(np.median(loads) / median_step_ns("torch-mlp-loader"))
 
 
-def test_8_a_step_without_loading(documents: list[dict[str, Any]]) -> None:
+def test_answer_8_predicts_a_step_without_loading(documents: list[dict[str, Any]]) -> None:
     """The training waits for its loader in its own thread, so a step is shorter by what it waits."""
     found, prediction = events("torch-mlp-loader"), documents[7]["prediction"]
     assert prediction["saving_ns"] == pytest.approx(
@@ -158,7 +158,7 @@ def test_8_a_step_without_loading(documents: list[dict[str, Any]]) -> None:
     assert documents[7]["changes"][0].startswith(f"{(found['kind'] == 'dataloader').sum()} × ")
 
 
-def test_9_the_comparison(documents: list[dict[str, Any]]) -> None:
+def test_answer_9_compares_the_recorded_steps(documents: list[dict[str, Any]]) -> None:
     step_time = documents[8]["step_time"]
     base, other = median_step_ns("torch-mlp-base"), median_step_ns("torch-mlp-layer")
     assert (step_time["base"], step_time["other"]) == (int(base), int(other))
@@ -166,7 +166,7 @@ def test_9_the_comparison(documents: list[dict[str, Any]]) -> None:
     assert documents[8]["gate"][0]["result"] == "within noise"  # one capture of each run
 
 
-def test_10_the_query(documents: list[dict[str, Any]]) -> None:
+def test_answer_10_has_the_rows_of_the_query(documents: list[dict[str, Any]]) -> None:
     expected = host_ns(lambda name: name in ("aten::mm", "aten::addmm"))
     rows = documents[9]["views"]["result"]
     assert {row["name"]: (row["calls"], row["total_ns"]) for row in rows} == expected

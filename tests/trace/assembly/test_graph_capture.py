@@ -153,7 +153,7 @@ def test_a_folder_has_no_rank_of_captures(tmp_path: Path) -> None:
     assert "capture_4_FULL" not in trace.column("name").to_pylist()
 
 
-def test_given_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_capture_may_be_another_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = capture(tmp_path / "elsewhere.json", 4, PLAN)
     path = replay(tmp_path / "t.json", ["gemm", "add", "add2", "mul"])
     assert operators(load(path, graph_capture=other))["gemm"] == "aten::mm"

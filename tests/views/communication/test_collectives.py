@@ -52,7 +52,7 @@ def test_clock_of_the_second_rank() -> None:
     assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
 
 
-def test_collectives() -> None:
+def test_collectives_have_times_and_bandwidths_by_size() -> None:
     """A has 1000 bytes and takes 200 on rank 0 and 50 on rank 1. B has 3000 bytes and takes 100 and 200. The bus factor
     of an all-reduce of two ranks is 1."""
     columns = (
@@ -80,7 +80,7 @@ def test_one_rank_alone_has_no_transfer() -> None:
     ]  # fmt: skip
 
 
-def test_stragglers() -> None:
+def test_stragglers_have_the_waits_they_caused() -> None:
     """Rank 0 waits 150 for rank 1 in A. Rank 1 waits 100 for rank 0 in B."""
     columns = "rank steps avg_step_ns collectives last last_ratio late_p50_ns late_max_ns waited_ns caused_wait_ns"
     assert rows(stragglers.VIEW, both(), columns) == [
@@ -161,7 +161,7 @@ def test_sends_belong_to_no_group() -> None:
     assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 0), (1, 0)]
 
 
-def test_drift() -> None:
+def test_the_drift_of_clocks_is_estimated() -> None:
     """Ten collectives over 9 s. The clock gains 50 µs per second."""
     starts = [i * 10**9 for i in range(10)]
     one = rank(0, *(collective(at, at + 10**6) for at in starts))

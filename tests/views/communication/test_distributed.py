@@ -124,7 +124,7 @@ def test_without_a_device_operators_compute() -> None:
     }
 
 
-def test_ranks() -> None:
+def test_the_times_of_ranks_are_added() -> None:
     both = concat_traces([trace(ROWS, rank=0), trace(ROWS[:12], rank=3)])
     assert parts(both, "time_ns")["communication"] == (270 + 100,)  # only the host calls of rank 3 were recorded
     table = table_of(distributed.VIEW, both, ViewRequest(by=("rank",)))
@@ -134,12 +134,12 @@ def test_ranks() -> None:
     assert times[(3, "step")] == 1000
 
 
-def test_one_step() -> None:
+def test_work_launched_in_the_previous_step_counts() -> None:
     rows = [*ROWS, host("step 1", "step", 1000, 100, step=1), host("mm", "operator", 1010, 10)]
     assert parts(trace(rows), "time_ns", steps=(1,))["communication"] == (80,)  # launched in the previous step
 
 
-def test_nothing_communicates() -> None:
+def test_without_communication_only_the_native_table_has_rows() -> None:
     found = trace([host("broadcast_tensors", "operator", 0, 10)])
     assert table_of(distributed.VIEW, found, ViewRequest()).empty
     assert not table_of(distributed.VIEW, found, ViewRequest(native=True)).empty

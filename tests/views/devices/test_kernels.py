@@ -87,7 +87,7 @@ def test_copies_by_operator(small: Trace) -> None:
     assert pd.isna(found["memset"][0])
 
 
-def test_memory_manipulation(small: Trace) -> None:
+def test_rows_of_memory_manipulation_computed_by_hand(small: Trace) -> None:
     """The rows are an operator that copies, its runtime call, and a detail and a label whose names contain memcpy or
     memset."""
     table = table_of(memory_manipulation.VIEW, small, ViewRequest())

@@ -183,7 +183,7 @@ PLACES = ("rank device allocations frees start_bytes peak_bytes peak_time_ns end
           "peak_reserved_bytes")  # fmt: skip
 
 
-def test_places(small: Trace) -> None:
+def test_values_of_places_computed_by_hand(small: Trace) -> None:
     assert rows(small, "memory_places", PLACES) == [(None, "cpu", 6, 4, 1000, 1150, 55, 810, -193, 150, None)]
     assert rows(small, "memory_places", PLACES, steps=(2,)) == [(None, "cpu", 1, 1, 800, 800, 185, 800, 0, 0, None)]
 
@@ -194,7 +194,7 @@ def test_the_peak_may_lie_before_the_first_event() -> None:
     assert rows(found, "memory_peak", "name blocks bytes ratio") == [(BEFORE, None, 100, 1.0)]
 
 
-def test_curve(small: Trace) -> None:
+def test_the_curve_follows_each_event(small: Trace) -> None:
     columns = "time_ns step change_bytes growth_bytes allocated_bytes unexplained_bytes"
     assert rows(small, "memory_curve", columns) == [
         (0, None, 0, 0, 1000, None),

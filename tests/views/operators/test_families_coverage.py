@@ -65,11 +65,11 @@ def _check(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert kernels == 0 or of_kernels >= KERNELS_AT_LEAST
 
 
-def test_torch(torch_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nearly_all_time_of_torch_events_has_a_family(torch_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _check(torch_file, capsys)
 
 
-def test_paddle(paddle_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nearly_all_time_of_paddle_events_has_a_family(paddle_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _check(paddle_file, capsys)
 
 

@@ -86,7 +86,7 @@ def test_another_step_and_another_filter() -> None:
     assert rows(trace(ROWS), "name after", pattern="relu") == [("relu", None), ("relu_backward", None)]
 
 
-def test_edges() -> None:
+def test_edges_join_threads_streams_and_passes() -> None:
     assert rows(trace(ROWS), "before after before_name after_name edge", by=("edge",)) == [
         (0, 1, "linear", "relu", "thread"),
         (2, 3, "relu_backward", "addmm_backward", "thread"),

@@ -49,7 +49,7 @@ def test_the_views_keep_their_contract(view: View, small: Trace) -> None:
     check_view(view, small)
 
 
-def test_the_tree(small: Trace) -> None:
+def test_values_of_the_tree_computed_by_hand(small: Trace) -> None:
     columns = "depth name kind calls total_cpu_ns min_cpu_ns max_cpu_ns total_device_ns flops"
     assert lines(operator_tree.VIEW, small, columns) == [
         (0, "linear", "operator", 2, 150, 50, 100, 40, 9),
@@ -103,7 +103,7 @@ def test_a_name_filter_makes_the_matching_operators_roots(small: Trace) -> None:
     assert {row[1] for row in found if row[0] == 0} == {"mm"}
 
 
-def test_kinds(small: Trace) -> None:
+def test_values_of_operator_kinds_computed_by_hand(small: Trace) -> None:
     """mm lies inside linear and has the same canonical name. So calls and total time of this name come from linear
     only, and its self time comes from both."""
     columns = "depth name calls self_cpu_ns total_cpu_ns self_device_ns total_device_ns"

@@ -99,7 +99,7 @@ def test_memory_and_flops(small: Trace) -> None:
     assert rows(without, columns) == {"mm": (None,) * 5}
 
 
-def test_shares(small: Trace) -> None:
+def test_each_share_has_its_own_denominator(small: Trace) -> None:
     """Each share has its own denominator: 125 for self time, 140 for total time, and 38 for device time."""
     found = rows(small, "self_cpu_ratio total_cpu_ratio self_device_ratio")
     assert found["mm"] == pytest.approx((45 / 125, 100 / 140, 20 / 38))

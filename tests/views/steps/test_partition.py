@@ -137,7 +137,7 @@ def test_each_of_two_overlapping_steps_counts_all_its_time() -> None:
     assert [parts(row, ON_HOST) for row in wide(trace(rows))] == [(20, 0, 0, 0, 80), (20, 0, 0, 0, 80)]
 
 
-def test_chosen_steps() -> None:
+def test_only_the_chosen_steps_are_divided() -> None:
     (row,) = wide(trace(ON_GPU), steps=(1,))
     assert row["step"] == 1
     with pytest.raises(UsageError, match="step 9"):
@@ -194,7 +194,7 @@ def category(rows: list[dict[str, Any]], time: int) -> str:
 
 
 @given(rows_of_a_run())
-def test_random_traces(rows: list[dict[str, Any]]) -> None:
+def test_the_parts_of_random_steps_cover_them(rows: list[dict[str, Any]]) -> None:
     found = trace(rows)
     on_device = any(row["device"] != "cpu" for row in rows)
     steps = {row["step"]: row for row in rows if row["kind"] == "step"}

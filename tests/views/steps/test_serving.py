@@ -18,7 +18,7 @@ def recording(tmp_path: Path) -> Path:
     return decode_and_prefill(tmp_path / "t.json")
 
 
-def test_each_step(recording: Path) -> None:
+def test_each_step_lasts_until_the_end_of_its_device_work(recording: Path) -> None:
     """A step lasts from the end of the previous device work to the end of its own. Ends: 2800 µs, then 3420 and every
     600 µs, and 6250 µs for the last step."""
     table = summarize(load(recording), "serving", by="step")
@@ -31,7 +31,7 @@ def test_each_step(recording: Path) -> None:
     assert table["tokens"].tolist() == [4096, 8, 8, 8, 8, 520]
 
 
-def test_each_kind(recording: Path) -> None:
+def test_the_numbers_of_each_kind_of_step(recording: Path) -> None:
     table = summarize(load(recording), "serving").set_index("kind")
     decode = table.loc["decode"]
     assert (decode["steps"], decode["requests"], decode["tokens"]) == (4, 8.0, 32)

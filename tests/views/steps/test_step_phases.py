@@ -101,7 +101,7 @@ def test_ranks_are_added() -> None:
     assert twice == {phase: (2 * value,) for phase, (value,) in once.items()}
 
 
-def test_native_overview() -> None:
+def test_the_native_overview_counts_the_empty_step() -> None:
     """Phases have the sums of the view ``model``. Work launched outside host events does not count, and the empty step
     counts."""
     table = table_of(overview.VIEW, trace(ROWS), ViewRequest(native=True))

@@ -1,4 +1,4 @@
-"""Exports of real recordings of both frameworks, with one test per feature code."""
+"""Exports of real recordings of both frameworks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found(framework: str) -> Trace:
     return perfkit_core.load(DATA / NATIVE[framework])
 
 
-def test_B6_C12_E8_the_timeline_has_every_box_of_the_native_one(
+def test_the_timeline_has_every_box_of_the_native_one(
     found: Trace, native: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     perfkit_core.export(found, tmp_path / "t.json")
@@ -44,7 +44,7 @@ def test_B6_C12_E8_the_timeline_has_every_box_of_the_native_one(
     assert sum(drawn.values()) > 50
 
 
-def test_C12_python_and_cpp_rows_are_those_of_paddle(tmp_path: Path) -> None:
+def test_python_and_cpp_rows_are_those_of_paddle(tmp_path: Path) -> None:
     """Paddle writes the row of each event as its tid."""
     native = chrome_check.events(DATA / NATIVE["paddle"])
     expected = Counter((e["cat"], e["tid"].partition("(")[2]) for e in native if e.get("ph") == "X")
@@ -56,7 +56,7 @@ def test_C12_python_and_cpp_rows_are_those_of_paddle(tmp_path: Path) -> None:
     assert {row for _, row in expected} == {"Python)", "C++)"}
 
 
-def test_B6_D5_stacks_and_timelines_for_other_tools(found: Trace, tmp_path: Path) -> None:
+def test_stacks_and_timelines_for_other_tools(found: Trace, tmp_path: Path) -> None:
     perfkit_core.export(found, tmp_path / "t.folded")
     lines = (tmp_path / "t.folded").read_text(encoding="utf-8").splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == int(found.to_pandas()["self_ns"].sum())
@@ -66,7 +66,7 @@ def test_B6_D5_stacks_and_timelines_for_other_tools(found: Trace, tmp_path: Path
     assert sum(len(profile["events"]) for profile in profiles) == 2 * (len(found) - memory)
 
 
-def test_E2_the_list_of_runs_leads_to_both_frameworks() -> None:
+def test_the_list_of_runs_leads_to_both_frameworks() -> None:
     table = perfkit_core.list_runs(DATA, read_files=True).set_index("path")
     for name in NATIVE:
         row = table.loc[str(DATA / NATIVE[name])]
