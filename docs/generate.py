@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import click
-from perfkit_core.integrations.agents.roots import Roots
+from perfkit_core.integrations.agents.session import Roots
 
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.operators.names import FAMILIES

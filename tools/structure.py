@@ -62,10 +62,10 @@ COMPILED = {"compiled", "inlined"}
 MANY_PARAMETERS, LONG_FUNCTION = 8, 60
 
 LIMITS: Mapping[str, float] = {
-    "product lines": 73_500,
-    "files": 533,
+    "product lines": 74_400,
+    "files": 505,
     "private functions used once": 0.18,
-    "import lines": 0.087,
+    "import lines": 0.086,
     "basenames in more than two packages": 0,
     "package circles": 0,
     "file circles": 0,
