@@ -17,14 +17,13 @@ from types import ModuleType
 from typing import Any
 
 import click
-from perfkit_core.integrations.agents.session import Roots
 
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.base.operators.names import FAMILIES
 from perfkit_core.cli.main import perfkit
 from perfkit_core.integrations.agents.requests import DEFAULT
 from perfkit_core.integrations.agents.server import result
-from perfkit_core.integrations.agents.session import Session
+from perfkit_core.integrations.agents.session import Roots, Session
 from perfkit_core.integrations.sql.statement import MAIN, declarations
 from perfkit_core.plugins import hookspecs
 from perfkit_core.plugins.contracts import Remedy
