@@ -31,7 +31,8 @@ from perfkit_core.plugins.flops import matrix, vector
 from perfkit_core.plugins.flops.registry import FORMULAS, read_formulas
 from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.plugins.manager import get_plugins
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import schema, side_tables
+from perfkit_core.trace.model.side_table import SideTable
 
 HERE = Path(__file__).resolve().parent
 MADE = "<!-- made by docs/generate.py -->"
@@ -65,6 +66,12 @@ event table as listed below. When perfkit reads the file, it computes the column
 """
 
 
+SIDE_TABLES = """\
+Facts that are no columns of events are tables of their own: `trace.tables["collectives"]` is an Arrow table, and in SQL
+it is called `recorded_collectives`. In a run folder, each is an Arrow stream before the Parquet footer.
+"""
+
+
 def event_table() -> str:
     """The columns of the event table, and what a run folder is."""
     rows = [f"| `{c.name}` | {_type(str(c.type))} | {_yes(c.nullable)} | {c.meaning} |" for c in schema.COLUMNS]
@@ -79,11 +86,21 @@ def event_table() -> str:
             "|---|---|---|---|",
             *rows,
             "",
+            "## Side tables",
+            "",
+            SIDE_TABLES,
+            *(line for table in side_tables.ALL.values() for line in _side_table(table)),
             "## Run folders",
             "",
             RUN_FOLDERS,
         ]
     )
+
+
+def _side_table(table: SideTable) -> list[str]:
+    rows = [f"| `{c.name}` | {_type(str(c.type))} | {_yes(c.nullable)} | {c.meaning} |" for c in table.columns]
+    head = ["| column | type | null allowed | meaning |", "|---|---|---|---|"]
+    return [f"### {table.name}", "", f"{table.meaning[0].upper()}{table.meaning[1:]}.", "", *head, *rows, ""]
 
 
 def _yes(value: bool) -> str:

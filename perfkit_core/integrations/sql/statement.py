@@ -29,7 +29,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.ranks.profile import as_profile
 from perfkit_core.readers.load import load_all
 from perfkit_core.readers.read_options import DEFAULT, ReadOptions
-from perfkit_core.trace.model import columns, schema
+from perfkit_core.trace.model import columns, schema, side_tables
 from perfkit_core.trace.model.columns import Column
 from perfkit_core.trace.model.report_data import Report, Section, Source
 from perfkit_core.trace.model.trace import Trace
@@ -144,6 +144,8 @@ EVENTS: Final = "events"
 ADVICE: Final = "advice"
 MAIN: Final = (EVENTS, "steps", "operators", "kernels", "memory", ADVICE)
 """The tables whose columns are documented. Every other view is a table, too."""
+RECORDED: Final = {f"recorded_{name}": name for name in side_tables.ALL}
+"""Names of the side tables of a trace in SQL: a view may have the same name as one of these."""
 RANK: Final = "rank"
 """Grouping of all views that have it, so that their tables have a column of this name."""
 _ROW: Final = columns.key("row", "Row", "row number, to which parent and launched_by refer")
@@ -155,15 +157,17 @@ _OF_EVENTS: Final = (
 
 
 def table_names() -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*MAIN, *get_plugins().views())))
+    return tuple(dict.fromkeys((*MAIN, *get_plugins().views(), *RECORDED)))
 
 
 def declarations(table: str) -> tuple[Column, ...]:
     """Return the declarations of the columns of a table, in the order of its columns."""
-    if table == EVENTS:
-        declared = (columns.column(_OF_EVENTS, column.name) for column in schema.COLUMNS)
-        meanings = {column.name: column.meaning for column in schema.COLUMNS}
-        return (_ROW, *(replace(column, description=meanings[column.name]) for column in declared))
+    if table == EVENTS or table in RECORDED:
+        recorded = schema.COLUMNS if table == EVENTS else side_tables.ALL[RECORDED[table]].columns
+        declared = tuple(
+            replace(columns.column(_OF_EVENTS, column.name), description=column.meaning) for column in recorded
+        )
+        return (_ROW, *declared) if table == EVENTS else declared
     if table == ADVICE:
         return tuple(columns.column(advice.COLUMNS, str(name)) for name in advice.table(()).columns)
     return tuple(column for column in get_plugins().views()[table].columns if not column.by or RANK in column.by)
@@ -183,7 +187,7 @@ def schema_report() -> Report:
 def computed(profile: Profile, names: Collection[str], options: ReadOptions) -> tuple[dict[str, pa.Table], Source]:
     """Return the tables with these names, and facts about the profile. If only views are named, many ranks are read
     one by one."""
-    if not isinstance(profile, Trace) and not {EVENTS, ADVICE}.isdisjoint(names):
+    if not isinstance(profile, Trace) and not {EVENTS, ADVICE, *RECORDED}.isdisjoint(names):
         profile = load_all([profile] if isinstance(profile, (str, os.PathLike)) else profile, options)
     views = [view for name, view in get_plugins().views().items() if name in names]
     if isinstance(profile, Trace) and not views:  # ranks are not split, which would copy the events
@@ -194,6 +198,8 @@ def computed(profile: Profile, names: Collection[str], options: ReadOptions) -> 
         tables = {name: _arrow(table) for name, table in result.tables.items()}
     if isinstance(profile, Trace) and EVENTS in names:
         tables[EVENTS] = profile.events.add_column(0, _ROW.name, pa.array(np.arange(len(profile))))
+    if isinstance(profile, Trace):
+        tables |= {name: profile.tables[RECORDED[name]] for name in RECORDED if name in names}
     if isinstance(profile, Trace) and ADVICE in names:
         tables[ADVICE] = _arrow(advise(profile).to_pandas())
     return tables, source

@@ -23,6 +23,8 @@ from perfkit_core.integrations.sql import bounded, engine, statement
 from perfkit_core.integrations.sql.statement import MAIN, declarations, query, run
 from perfkit_core.output.renderers import cells
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.trace.model import collective
+from perfkit_core.trace.model.collective import Collective
 from perfkit_core.trace.model.trace import Trace
 from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
@@ -401,3 +403,13 @@ def test_values_of_all_types_are_shown(expression: str) -> None:
     texts = [get_plugins().renderers()[name].render(report) for name in ("text", "markdown", "json", "csv", "html")]
     assert all(texts)
     assert (texts[3].splitlines()[1] == '""') == (VALUES[expression] is None)
+
+
+def test_side_tables_join_their_events() -> None:
+    """The tables of facts that are no columns of events."""
+    trace = small_trace().with_tables(
+        collectives=collective.TABLE.of_structs([Collective("all_reduce", elements=5)], row=[1])
+    )
+    found = query(trace, "select c.name, e.row from recorded_collectives c join events e using (row)")
+    assert found.to_numpy().tolist() == [["all_reduce", 1]]
+    assert len(query(trace, "select * from recorded_account")) == len(trace.account)
