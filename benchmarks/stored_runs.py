@@ -37,9 +37,12 @@ def copies(trace: Trace, count: int) -> Iterator[pa.Table]:
     distance = {name: int(trace.ints(name).max()) + 1 for name in numbers}
     for index in range(count):
         moved = {name: nullable(_shifted(trace.ints(name), index * distance[name])) for name in numbers}
-        rows = {name: pa.array(_shifted(trace.ints(name), index * len(trace))) for name in ROW_REFERENCES}
         start = pa.array(trace.ints("start_ns") + index * period)
-        yield trace.with_columns(start_ns=start, **moved, **rows).events.unify_dictionaries()
+        events = trace.with_columns(start_ns=start, **moved).events
+        for name in ROW_REFERENCES:  # rows of the whole table
+            rows = pa.array(_shifted(trace.ints(name), index * len(trace)))
+            events = events.set_column(events.schema.get_field_index(name), events.schema.field(name), rows)
+        yield events.unify_dictionaries()
 
 
 def _shifted(values: IntArray, by: int) -> IntArray:

@@ -18,6 +18,7 @@ from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.errors import UsageError
 from perfkit_core.measure.verify.prediction import one_of
 from perfkit_core.plugins.contracts import Remedy, Rule
+from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import CHAIN, Graph, Replay, all_edges, edges
 from perfkit_core.replay.transforms import Case, Quantity, Remove, Scale, Transform
@@ -41,8 +42,8 @@ class Made:
     def rules(self) -> dict[str, Rule]:
         return {rule.id: rule for rule in self.made}
 
-    def remedies(self, framework: str | None) -> Sequence[Remedy]:
-        return self.known
+    def framework(self, name: str | None) -> Framework:
+        return Framework(name or "", remedies=lambda: self.known)
 
 
 def rows(trace: Trace, *names: str) -> IntArray:

@@ -16,6 +16,7 @@ from perfkit_core.advice.explain import document
 from perfkit_core.advice.predict import step_ns
 from perfkit_core.advice.rule_input import Candidate, RuleInput
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.readers.load import load
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.transforms import Remove, transformed
@@ -36,7 +37,7 @@ def removing(name: str, number: int) -> Rule:
 
 def found(recording: Trace, *names: str) -> Advices:
     rules = {name: removing(name, number) for number, name in enumerate(names)}
-    return advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+    return advise(recording, plugins=SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework("")))
 
 
 def waiting() -> Trace:

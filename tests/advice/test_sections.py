@@ -21,6 +21,7 @@ from perfkit_core.output.renderers import csv, markdown, text
 from perfkit_core.output.renderers.html import page as html
 from perfkit_core.pages.profile import run_report
 from perfkit_core.plugins.contracts import Rule
+from perfkit_core.plugins.frameworks import Framework
 from perfkit_core.ranks.profile import opened
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Quantity, Remove, Scale
@@ -127,7 +128,7 @@ def test_a_saving_that_may_be_a_loss_says_so() -> None:
         found = loading()
         rows = np.flatnonzero(found.rows("name", "fw::matmul"))
         rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, transforms=(Scale(rows, factor),))])
-        result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+        result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, framework=lambda name: Framework("")))
         return [reports.report(result, found), reports.brief(result, found)]
 
     def told(factor: Quantity) -> str:
@@ -165,7 +166,7 @@ def told(*parts: int) -> Report:
         return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Remove(at),))])
 
     rules = {f"r{n}": rule(n) for n in range(len(parts))}
-    found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework("")))
     return reports.report(found, recording)
 
 
@@ -192,7 +193,7 @@ def test_the_headline_counts_changes_with_a_known_saving() -> None:
 
     def headline(*found: Candidate) -> tuple[str, ...]:
         rules = {f"r{n}": Rule(f"r{n}", n, 1, "T", lambda facts, one=one: [one]) for n, one in enumerate(found)}
-        told = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, remedies=lambda framework: []))
+        told = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework("")))
         return rendered(reports.report(told, recording).headline)
 
     unknown = Candidate("c", {}, at, method="none")
@@ -216,7 +217,7 @@ def test_without_steps_no_step_is_mentioned() -> None:
     recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
     at = np.flatnonzero(recording.rows("name", "op"))
     rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Scale(at, 0.5),))])
-    found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, remedies=lambda framework: []))
+    found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, framework=lambda name: Framework("")))
     told = reports.report(found, recording)
     assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")
     assert "The replay of the unchanged recording has an error of 0%." in rendered(told.sections[-1].lines)

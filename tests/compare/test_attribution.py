@@ -125,7 +125,10 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
     def steps(*lengths: int) -> Trace:
         rows, now = [], 0
         for number, length in enumerate(lengths):
-            rows += [host(f"step {number}", "step", now, length, step=number), host("mm", "operator", now, length - 4)]
+            rows += [
+                host(f"step {number}", "step", now, length, step=number),
+                host("mm", "operator", now, max(length - 4, 0)),
+            ]
             now += length
         return run(rows)
 

@@ -416,8 +416,10 @@ def test_ranks_in_any_order_of_rows_are_split() -> None:
     order = np.random.default_rng(0).permutation(len(trace))
     number = np.argsort(order)
     parents = trace.ints("parent")[order]
-    columns = TableColumns(trace.events.take(pa.array(order)))
-    shuffled = Trace(columns, trace.meta).with_ints(parent=np.where(parents < 0, -1, number[parents]))
+    events = trace.events.take(pa.array(order))
+    at = events.schema.get_field_index("parent")
+    events = events.set_column(at, events.schema.field(at), pa.array(np.where(parents < 0, -1, number[parents])))
+    shuffled = Trace(TableColumns(events), trace.meta)
     traces = reduce.split(shuffled.with_meta(ranks=(0, 1, 2, 9)))
     assert [len(part) for part in traces] == [16, 16, 16, 0]
     for rank, part in enumerate(traces[:3]):

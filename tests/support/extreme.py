@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.meta import TraceMeta
 from perfkit_core.trace.model.trace import Trace
 
@@ -23,7 +24,11 @@ def trace_of(count: int, **columns: Any) -> Trace:
     values = {"name": "op", "kind": schema.OPERATOR, "start_ns": 0, "dur_ns": 0, "self_ns": 0, "pid": 1, "tid": 1,
               "device": schema.CPU, "launched_by": NO_ROW, "parent": NO_ROW} | columns  # fmt: skip
     arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
-    return Trace(pa.table(arrays, schema=schema.SCHEMA), TraceMeta(source="made", format="made", ranks=(0,)))
+    ranks = np.unique(columns.get("rank", 0)).tolist()
+    return Trace(
+        TableColumns(pa.table(arrays, schema=schema.SCHEMA)),
+        TraceMeta(source="made", format="made", ranks=tuple(ranks)),
+    )
 
 
 def _column(value: Any, field: pa.Field, count: int) -> pa.Array:

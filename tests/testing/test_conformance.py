@@ -30,6 +30,7 @@ from perfkit_core.testing.conformance import (
 )
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.model import schema
+from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.trace.storage.bytestream import head
@@ -166,7 +167,8 @@ def changed(column: str, row: int, value: Any) -> Callable[[], Trace]:
         plain = pa.array(values, pa.string() if pa.types.is_dictionary(kind.type) else kind.type)
         cells = plain.dictionary_encode() if pa.types.is_dictionary(kind.type) else plain
         at = good.events.schema.get_field_index(column)
-        return replace(good, events=good.events.set_column(at, kind, cells.cast(kind.type)), _cache=None)
+        events = good.events.set_column(at, kind, cells.cast(kind.type))
+        return replace(good, events=TableColumns(events), _cache=None)  # past the gate
 
     return make
 
@@ -219,7 +221,10 @@ BROKEN: dict[str, tuple[Callable[[], Trace], str]] = {
     "finding empty": (lambda: sound().with_findings(Finding("code", " ")), "has no text"),
     "steps denied": (lambda: sound().with_findings(Finding("no-steps", "x")), "contradicts"),
     "device denied": (lambda: sound().with_findings(Finding("no-device-events", "x")), "contradicts"),
-    "column": (lambda: replace(sound(), events=sound().events.drop_columns(["args"])), "the columns differ"),
+    "column": (
+        lambda: replace(sound(), events=TableColumns(sound().events.drop_columns(["args"]))),
+        "the columns differ",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import compile_info
 from perfkit_core.readers.load import load
 from perfkit_core.trace.assembly.kernel_calls import origins, with_graphs
-from perfkit_core.trace.model.compiled_graph import common_stack
+from perfkit_core.trace.model import compiled_graph
+from perfkit_core.trace.model.compiled_graph import CompiledGraph, common_stack
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.code import split_names
 from perfkit_core.views.devices import kernels
@@ -178,8 +180,11 @@ def test_huge_line_numbers_are_no_lines(tmp_path: Path) -> None:
     assert split_names([huge, "a.py(3): f"])["line"].tolist() == [pd.NA, 3]
 
 
-def attached(rows: list[dict[str, Any]], path: Path, *given: Path, **meta: Any) -> Trace:
+def attached(
+    rows: list[dict[str, Any]], path: Path, *given: Path, compiled: Sequence[CompiledGraph] = (), **meta: Any
+) -> Trace:
     recorded = trace(rows).with_meta(**{"framework": "torch"} | meta)
+    recorded = recorded.with_tables(compiled_graphs=compiled_graph.to_table(compiled))
     return compile_info.attached(recorded, path, get_plugins(), given)
 
 

@@ -27,7 +27,7 @@ _WORDS: Final = {"kind": frozenset(schema.KINDS), "phase": frozenset(schema.PHAS
 """Columns whose words are known in advance."""
 _NOT_NEGATIVE: Final = ("dur_ns", "self_ns", "rank")
 _NEEDED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
-"""Columns that recorded events have, without nulls."""
+"""Columns that recorded events have. Only the device of an event may be unknown."""
 _SHOWN: Final = 40
 """Longest text of a value in a message."""
 META_IMPLAUSIBLE: Final = "impossible-metadata"
@@ -92,7 +92,7 @@ def checked_events(columns: pa.Table, types: Mapping[str, pa.DataType], parent: 
     for field in columns.schema:
         of_type = types.get(field.name, field.type)
         text = pa.types.is_dictionary(of_type) and not pa.types.is_integer(field.type)
-        fields.append(pa.field(field.name, field.type if text else of_type, field.name not in _NEEDED))
+        fields.append(pa.field(field.name, field.type if text else of_type, field.name not in _NEEDED[:-1]))
     columns = checked(columns, pa.schema(fields), None)
     _check_ends(*(to_int64(columns[name].chunks, len(columns), 0) for name in ("start_ns", "dur_ns")))
     if parent is not None and (
