@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 import perfkit_core
@@ -32,8 +30,7 @@ from perfkit_core.ranks.run import Serial, executor, run
 from perfkit_core.readers.join_ranks import rank_of_name
 from perfkit_core.readers.load import load
 from perfkit_core.readers.read_options import ReadOptions
-from perfkit_core.trace.model.event_columns import TableColumns
-from perfkit_core.trace.model.trace import Trace, with_rank
+from perfkit_core.trace.model.trace import with_rank
 from perfkit_core.trace.storage.store import write_cycle
 from perfkit_core.views.merging import table_of
 from tests.support import chrome, extreme
@@ -409,28 +406,6 @@ def test_many_ranks_of_one_trace_share_its_memory() -> None:
         assert part.ints("launched_by").tolist() == [-1, -1, -1, -1, 3, 3, -1, -1]
         assert part.events.column("start_ns").chunk(0).buffers()[1].address == shared.address
         assert part.column("parent").get_total_buffer_size() == 64
-
-
-def test_ranks_in_any_order_of_rows_are_split() -> None:
-    trace = extreme.steps(2, ranks=3)
-    order = np.random.default_rng(0).permutation(len(trace))
-    number = np.argsort(order)
-    parents = trace.ints("parent")[order]
-    events = trace.events.take(pa.array(order))
-    at = events.schema.get_field_index("parent")
-    events = events.set_column(at, events.schema.field(at), pa.array(np.where(parents < 0, -1, number[parents])))
-    shuffled = Trace(TableColumns(events), trace.meta)
-    traces = reduce.split(shuffled.with_meta(ranks=(0, 1, 2, 9)))
-    assert [len(part) for part in traces] == [16, 16, 16, 0]
-    for rank, part in enumerate(traces[:3]):
-        assert set(part.ints("rank").tolist()) == {rank}
-        inside = part.ints("parent") >= 0
-        above = part.pick("name", part.ints("parent")[inside]).to_pylist()
-        pairs = set(zip(part.pick("name", np.flatnonzero(inside)).to_pylist(), above, strict=True))
-        assert pairs == {("part1", "part0"), ("part2", "part0"), ("part3", "part2"), ("part6", "part1"),
-                         ("part7", "part2")}  # fmt: skip
-        starts = shuffled.ints("start_ns")[shuffled.ints("rank") == rank]
-        assert part.ints("start_ns").tolist() == starts.tolist()
 
 
 def test_a_folder_of_many_ranks_is_searched_for_compiled_code_once(

@@ -199,8 +199,8 @@ class Trace:
 
     @property
     def timed_steps(self) -> TimedSteps:
-        """The steps of the first rank that a clock timed. If operators have more threads than there are processors,
-        these threads wait for each other, so it is unknown what was lost to other processes."""
+        """The steps of the first rank that a clock timed. If operators have more threads than there are
+        processors, these threads wait for each other, so it is unknown what was lost to other processes."""
         timed = next((timed for _, timed in sorted(self.step_clocks.items())), TimedSteps())
         threads = self.meta.threads
         return msgspec.structs.replace(timed, cpus=0) if threads and threads > timed.cpus else timed
@@ -244,8 +244,8 @@ class Trace:
         return Trace(TableColumns(events), self.meta, self.quality, self.tables.renumbered(new_row))
 
     def with_columns(self, **changes: pa.Array | pa.ChunkedArray) -> Trace:
-        """Return the trace with some columns replaced by columns of the same type. Other columns stay cached. Raises
-        ValueError for cells that cannot be."""
+        """Return the trace with some columns replaced by columns of the same type. Other columns stay cached.
+        Raises ValueError for cells that cannot be."""
         changed, count = pa.table(changes), len(self)
         fields = [schema.SCHEMA.field(name) for name in changes if name in schema.COLUMN_NAMES]
         checked = gate.checked(changed, pa.schema(fields), None, 0, count)
