@@ -49,9 +49,9 @@ def decode_json(content: bytes | bytearray | str, to: Any = Any) -> Any:
             return msgspec.convert(json.loads(content), to)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    except UnicodeDecodeError:  # its position counts from the beginning of the string
-        raise ValueError("it is not UTF-8") from None
     except (msgspec.MsgspecError, ValueError) as error:
+        if not isinstance(content, str):
+            decode_utf8(content)  # versions of msgspec report it in different words, without the position in the text
         raise ValueError(_reason(error)) from None
 
 
@@ -94,7 +94,7 @@ def read_file(path: Path, most_bytes: int = MOST_FILE_BYTES) -> bytes:
     return content
 
 
-def decode_utf8(content: bytes) -> str:
+def decode_utf8(content: bytes | bytearray) -> str:
     """Return the text. Raises ValueError with the position of the first byte that is not UTF-8."""
     try:
         return content.decode("utf-8")

@@ -19,7 +19,6 @@ from perfkit_core.base.algorithms import nesting
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, constant, filled, first_match, texts, to_int64
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.base.runtime import parallel
-from perfkit_core.errors import SourceError
 from perfkit_core.trace.assembly import (
     graph_capture,
     implausible_times,
@@ -41,7 +40,7 @@ from perfkit_core.trace.assembly.draft import (
 )
 from perfkit_core.trace.model import account, schema, side_tables
 from perfkit_core.trace.model.event_columns import TableColumns
-from perfkit_core.trace.model.gate import checked_events, checked_meta
+from perfkit_core.trace.model.gate import checked_events, checked_meta, refused
 from perfkit_core.trace.model.meta import NO_DEVICE, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace, concat_traces
 
@@ -65,7 +64,7 @@ def assemble(
     try:
         recorded.columns = checked_events(recorded.columns, RECORDED_TYPES, recorded.parent)
     except (pa.ArrowException, ValueError) as error:
-        raise SourceError(f"these are no events: {error}", "the reader of the file, or its plugin, is wrong") from None
+        raise refused(error) from None
     sorted_events, parent, frame_findings = _draft(recorded, meta, rank)
     draft, findings = _linked(sorted_events, parent, operator_names)
     corrections = implausible_times.corrections(draft)

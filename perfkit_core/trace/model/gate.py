@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, to_int64
 from perfkit_core.base.language.messages import message
+from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.event_columns import ROW_REFERENCES
 from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
@@ -31,7 +32,7 @@ _NEEDED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 _SHOWN: Final = 40
 """Longest text of a value in a message."""
 META_IMPLAUSIBLE: Final = "impossible-metadata"
-"""Code of the finding that metadata states what cannot be."""
+"""Code of the finding that metadata is impossible, such as a negative world size."""
 
 
 def checked(
@@ -62,16 +63,17 @@ def checked(
 
 
 def checked_table(events: pa.Table, ranks: Collection[int] | None) -> pa.Table:
-    """Return a complete event table after :func:`checked`. Its self times are computed again. Raises ValueError also if
-    events of a rank are not adjacent and sorted by start, or an end does not fit in 64 bits."""
+    """Return a complete event table after :func:`checked`. Raises ValueError also if events of a rank are not adjacent
+    and sorted by start, an end does not fit in 64 bits, or a self time exceeds its duration."""
     missing = set(schema.COLUMN_NAMES) - set(events.column_names)
     if missing:
         raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
     events = checked(events, schema.SCHEMA, ranks)
-    start, duration, rank = (
-        to_int64(events[name].chunks, len(events), NO_ROW) for name in ("start_ns", "dur_ns", "rank")
-    )
+    names = ("start_ns", "dur_ns", "self_ns", "rank")
+    start, duration, self_time, rank = (to_int64(events[name].chunks, len(events), NO_ROW) for name in names)
     _check_ends(start, duration)
+    if (self_time > duration).any():
+        raise ValueError(f"the self time of row {int((self_time > duration).argmax())} exceeds its duration")
     other_rank = rank[1:] != rank[:-1]
     if int(other_rank.sum()) + 1 > len(np.unique(rank)) and len(rank):
         raise ValueError("the events of a rank are not adjacent")
@@ -102,6 +104,11 @@ def checked_events(columns: pa.Table, types: Mapping[str, pa.DataType], parent: 
     return columns
 
 
+def refused(error: Exception) -> SourceError:
+    """Return the error of a source whose events do not pass the gate."""
+    return SourceError(f"invalid events: {error}", "report this to the author of the reader (see perfkit plugins)")
+
+
 def _check_ends(start_ns: IntArray, dur_ns: IntArray) -> None:
     late = start_ns > np.iinfo(np.int64).max - np.maximum(dur_ns, 0)
     if late.any():
@@ -109,7 +116,7 @@ def _check_ends(start_ns: IntArray, dur_ns: IntArray) -> None:
 
 
 def checked_meta(meta: TraceMeta) -> tuple[TraceMeta, tuple[Finding, ...]]:
-    """Return metadata in which values that cannot be have the default of their field, and a warning about these."""
+    """Return metadata without impossible values, whose fields get their defaults, and a warning that lists them."""
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(TraceMeta):
         value = getattr(meta, field.name)
@@ -126,9 +133,9 @@ def checked_meta(meta: TraceMeta) -> tuple[TraceMeta, tuple[Finding, ...]]:
 
 
 def impossible(stated: Mapping[str, Any]) -> Finding:
-    """Return a warning about metadata that cannot be, by name."""
+    """Return a warning about impossible metadata. ``stated`` has the values by name."""
     names = tuple(f"{name} = {str(value)[:_SHOWN]}" for name, value in stated.items())
-    text = message("the file states what cannot be, and is read without it: {names:list}", names=names)
+    text = message("impossible metadata is ignored: {names:list}", names=names)
     return Finding(META_IMPLAUSIBLE, text)
 
 

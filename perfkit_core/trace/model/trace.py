@@ -20,7 +20,6 @@ from perfkit_core.base.algorithms import arrays
 from perfkit_core.base.algorithms.arrays import BoolArray, Codes, IntArray, constant, nullable
 from perfkit_core.base.language.units import counted
 from perfkit_core.base.system import memory_limit
-from perfkit_core.errors import SourceError
 from perfkit_core.trace.model import account, compiled_graph, frame_samples, gate, schema, side_tables, timed_steps
 from perfkit_core.trace.model.account import ReadEvents
 from perfkit_core.trace.model.cache import CELL_BYTES, Cache
@@ -309,7 +308,7 @@ def _passed(events: pa.Table, meta: TraceMeta) -> TableColumns:
     try:
         return TableColumns(gate.checked_table(events, meta.ranks or None))
     except (pa.ArrowException, ValueError) as error:
-        raise SourceError(f"these are no events: {error}", "the reader of the file, or its plugin, is wrong") from None
+        raise gate.refused(error) from None
 
 
 def _cut(first: int, end: int) -> Callable[[IntArray], IntArray]:
