@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 from html.parser import HTMLParser
@@ -28,10 +27,8 @@ from perfkit_core.trace.model.columns import CALLS, DEVICE, OP_NAME, SELF_DEVICE
 from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source
 from tests.support.events import device, host, trace
-from tests.support.paths import ROOT
+from tests.support.golden import check_golden
 from tests.support.small_trace import HOSTILE, KERNEL, small_trace
-
-GOLDEN = ROOT / "tests" / "golden"
 
 
 def one(table: pd.DataFrame, **more: object) -> Report:
@@ -41,12 +38,9 @@ def one(table: pd.DataFrame, **more: object) -> Report:
 
 @pytest.mark.parametrize(("name", "render"), [("summary.txt", text.render), ("summary.md", markdown.render)])
 def test_output_for_people_is_the_golden_one(name: str, render: object) -> None:
-    """PERFKIT_GOLDEN=1 rewrites the files; check their diff."""
     views = choose_views(["overview", "model", "operators", "memcpy"])
     shown = render(summary_report(small_trace(), views, ViewRequest(), Display(limit=4)))  # type: ignore[operator]
-    if os.environ.get("PERFKIT_GOLDEN") == "1":
-        (GOLDEN / name).write_text(shown, encoding="utf-8")
-    assert shown == (GOLDEN / name).read_text(encoding="utf-8")
+    check_golden(name, shown)
 
 
 def test_text_has_no_escape_codes_except_on_a_terminal() -> None:

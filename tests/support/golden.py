@@ -1,0 +1,40 @@
+"""Golden outputs: what a command or a renderer printed when it was last read by a person, in ``tests/golden``.
+
+Run a test with ``PERFKIT_GOLDEN=1`` to write its files, and read their diff as a user would before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from perfkit_core.cli.main import main
+from tests.support.paths import ROOT
+
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def check_golden(name: str, text: str) -> None:
+    """Compare a text with the golden file ``name``, such as ``"cli/advise.txt"``."""
+    path = GOLDEN / name
+    if os.environ.get("PERFKIT_GOLDEN") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"no golden file {path}: run with PERFKIT_GOLDEN=1"
+    assert text == path.read_text(encoding="utf-8"), f"{path} differs: read the diff, then run with PERFKIT_GOLDEN=1"
+
+
+def command_output(
+    capsys: pytest.CaptureFixture[str], arguments: Sequence[object], code: int = 0, folders: Sequence[object] = ()
+) -> str:
+    """Run a command in this process, and return its output, then its errors. ``folders`` that appear in it are replaced
+    by ``FOLDER``, since they differ between machines."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    text = captured.out + (f"\n[errors]\n{captured.err}" if captured.err else "")
+    for folder in folders:
+        text = text.replace(str(folder), "FOLDER")
+    return text
