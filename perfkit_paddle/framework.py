@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from perfkit_core.errors import CaptureError
@@ -37,6 +38,20 @@ def only_profiler(**arguments: Any) -> Any:
     if signals.OtherProfilerPatch.active(kind, "__init__") or (created := kind(**arguments)).profiler is None:
         raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
     return created
+
+
+@contextlib.contextmanager
+def without_benchmark() -> Iterator[None]:
+    """Keep a method of perfkit's own Profiler away from Paddle's benchmark, which Profilers share with the script: it
+    would print a summary to the script's output when the Profiler stops, and count the Profiler's steps."""
+    from paddle.profiler import timer
+
+    benchmark = timer.benchmark()
+    hooks, benchmark.hooks = benchmark.hooks, {}
+    try:
+        yield
+    finally:
+        benchmark.hooks = hooks
 
 
 class Updates:

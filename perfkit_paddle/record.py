@@ -56,7 +56,8 @@ class ScriptRecording:
             scheduler=None if steps is None else schedule, on_trace_ready=self._writer, **arguments
         )
         try:
-            self._profiler.start()
+            with framework.without_benchmark():
+                self._profiler.start()
         except AttributeError:
             hint = "record a script that does not profile itself, or use perfkit.paddle.trace_handler"
             raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process", hint) from None
@@ -87,7 +88,10 @@ class ScriptRecording:
         with signals.shared().delayed():
             self._running = False
             self._other.restore()
-            with signals.guarded("Paddle's profiler could not be stopped; the files written before remain"):
+            with (
+                signals.guarded("Paddle's profiler could not be stopped; the files written before remain"),
+                framework.without_benchmark(),
+            ):
                 self._profiler.stop()
             self._profiler.profiler = None  # Paddle creates no other profiler while this is set
 
@@ -97,7 +101,10 @@ class ScriptRecording:
         if not self._running:
             return
         stepped = False
-        with signals.guarded("Paddle's profiler failed at a step: recording ends, training continues"):
+        with (
+            signals.guarded("Paddle's profiler failed at a step: recording ends, training continues"),
+            framework.without_benchmark(),
+        ):
             self._profiler.step()
             stepped = True
         self._running = stepped
@@ -146,7 +153,8 @@ class PaddleStepProfiler:
 
     def next(self, step: int) -> None:
         self._profiler.step_num = step - 1
-        self._profiler.step()
+        with framework.without_benchmark():
+            self._profiler.step()
 
     def stop(self, ending: Ending) -> None:
         running = self._profiler.step_num
@@ -172,12 +180,14 @@ class PaddleStepProfiler:
 
         profiler = framework.only_profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
         profiler.step_num = step
-        profiler.start()
+        with framework.without_benchmark():
+            profiler.start()
         self._profiler = profiler
 
     def _stop(self) -> None:
         profiler, self._profiler = self._profiler, None
-        profiler.stop()
+        with framework.without_benchmark():
+            profiler.stop()
 
     def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
         interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
@@ -194,11 +204,13 @@ def start_section(options: Mapping[str, bool]) -> Callable[[], Trace]:
     # without a callback, Paddle writes a file into the current folder
     profiler = framework.only_profiler(scheduler=lambda _: recording, on_trace_ready=lambda _: None, **arguments)
     profiler.step_num = 1
-    profiler.start()
+    with framework.without_benchmark():
+        profiler.start()
 
     def stop() -> None:
         profiler.step_num = 2  # otherwise take() reports the running step as partial
-        profiler.stop()
+        with framework.without_benchmark():
+            profiler.stop()
         profiler.profiler = None  # Paddle creates no other profiler while this is set
 
     other = signals.OtherProfilerPatch(type(profiler), "__init__", stop)

@@ -28,7 +28,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
 
 if TYPE_CHECKING:
-    from perfkit_core.plugins.frameworks import Recorder, Recording
+    from perfkit_core.plugins.frameworks import Recording
 
 RUNS: Final = "runs"
 """Folder below which recordings are written by default."""
@@ -135,14 +135,16 @@ class Session:
 
     def __init__(self, run_dir: Path, steps: int, options: Mapping[str, Any]) -> None:
         self.run_dir = run_dir
+        self._folder = paths.as_path(paths.absolute(run_dir))  # the script may change the current folder
         self._steps = steps
         self._options = {name: value for name, value in options.items() if value}
-        self.recorders: Mapping[str, Recorder] = get_plugins().recorders()
+        self.frameworks = get_plugins().recordable()
         self._recording: Recording | None = None
+        self._refused: PerfkitError | None = None
 
     def check(self, script: Path) -> None:
         """Raise CaptureError if the script itself starts a profiler, or if the run folder is not writable."""
-        if profiles_itself(script, self.recorders):
+        if profiles_itself(script, self.frameworks):
             raise CaptureError(
                 f"{script} starts a profiler itself, and a process can have only one profiler",
                 "run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready",
@@ -176,23 +178,30 @@ class Session:
                 step_on.wrap_imported(step_on.module)
             elif isinstance(step_on, StepCalls) and step_on.module:
                 hooks.enter_context(packages.FirstImport([step_on.module], step_on.wrap_imported))
-            imported = [name for name in imported_by(program.script, self.recorders) if packages.installed(name)]
+            names = [name for name in imported_by(program.script, self.frameworks) if packages.installed(name)]
+            # a package that the script uses may import another framework first, if it is installed, too
+            names = names or self.frameworks
             # importing the package of a module may already have imported a framework
-            imported = [*imported, *(name for name in self.recorders if name in sys.modules)]
-            if imported:
+            if imported := [name for name in names if name in sys.modules]:
                 self.begin(imported[0])
             else:
-                hooks.enter_context(packages.FirstImport(self.recorders, self.begin))
+                hooks.enter_context(packages.FirstImport(names, self.begin))
             return run(program)
 
     def begin(self, framework: str) -> None:
-        """Begin to record. Raises CaptureError, and UsageError for an option that the framework does not support."""
+        """Begin to record a framework that was just imported. The variables that its import reads are thus set by the
+        script. Raises CaptureError, and UsageError for an option that the framework does not support."""
         try:
-            self._recording = self.recorders[framework].start(self.run_dir.absolute(), self._steps, self._options)
-        except PerfkitError:
+            recorder = get_plugins().framework(framework).recorder()
+            if recorder is None:  # its plugin is broken
+                raise CaptureError(f"{framework} cannot be recorded", "perfkit plugins shows why")
+            self._recording = recorder.start(self._folder, self._steps, self._options)
+        except PerfkitError as error:
+            self._refused = error  # the script may catch it
             raise
         except Exception as error:  # a plugin may raise anything
-            raise CaptureError(f"{framework} cannot be recorded ({type(error).__name__}: {error})") from error
+            self._refused = CaptureError(f"{framework} cannot be recorded ({type(error).__name__}: {error})")
+            raise self._refused from error
 
     def finish(self) -> int:
         """End the recording, print its folder, and return the number of files. Raises CaptureError."""
@@ -203,19 +212,21 @@ class Session:
         return files
 
     def end(self) -> int:
-        """End the recording, and return the number of files. Raises CaptureError."""
+        """End the recording, and return the number of files. Raises CaptureError, also if it could not begin."""
         try:
+            if self._refused is not None:
+                raise self._refused
             return self._recording.finish() if self._recording is not None else 0
         finally:
             if not paths.is_remote(self.run_dir):  # a remote store has no empty folders
                 with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
-                    self.run_dir.rmdir()
+                    self._folder.rmdir()
 
     def nothing(self, script: Path) -> str:
         """Return the reason why no file was recorded."""
         if self._recording is not None:
             return f"{script}: nothing could be recorded"
-        frameworks = ", ".join(self.recorders) or "none, because no adapter is installed"
+        frameworks = ", ".join(self.frameworks) or "none, because no adapter is installed"
         return f"{script} imported no framework that perfkit can record (known frameworks: {frameworks})"
 
 

@@ -88,9 +88,9 @@ def _begun(arguments: Any, tree: ast.Module, namespace: Mapping[str, Any], step:
     folder = Path(arguments.output or f"{RUNS}/cell-{time.strftime('%Y%m%d-%H%M%S')}")
     session = Session(folder, arguments.steps, {**{name: getattr(arguments, name) for name in _OPTIONS}, OPTION: step})
     session.check_folder()
-    hint = f"choose one with --framework: {', '.join(session.recorders)}"
+    hint = f"choose one with --framework: {', '.join(session.frameworks)}"
     used = _used(tree, namespace)
-    session.begin(chosen_framework(session.recorders, arguments.framework, hint, used))
+    session.begin(chosen_framework(session.frameworks, arguments.framework, hint, used))
     return session
 
 

@@ -17,7 +17,7 @@ import pluggy
 
 from perfkit_core.errors import UsageError, spelled_like
 from perfkit_core.plugins import hookspecs
-from perfkit_core.plugins.frameworks import Framework, Recorder
+from perfkit_core.plugins.frameworks import Framework, Recorder, absent
 from perfkit_core.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ class Plugins:
         return self.frameworks().get(name or "") or Framework(name or "")
 
     def _merged(self, name: str, records: list[tuple[str, Framework]]) -> Framework:
-        parts: dict[str, Any] = {part: functools.cache(functools.partial(self._part, part, records)) for part in PARTS}
+        empty = Framework(name)
+        parts: dict[str, Any] = {
+            part: functools.cache(functools.partial(self._part, part, records))
+            for part in PARTS
+            if any(getattr(record, part) is not getattr(empty, part) for _, record in records)
+        }
         return Framework(name, **parts)
 
     def _part(self, part: str, records: list[tuple[str, Framework]]) -> Any:
@@ -150,6 +155,10 @@ class Plugins:
         if part in _NAMING and len(values) > 1:
             return functools.partial(_first_answer, values)
         return values[0] if values else None
+
+    def recordable(self) -> list[str]:
+        """Return the frameworks that have a recorder, without importing the recorders."""
+        return [name for name, framework in self.frameworks().items() if framework.recorder is not absent]
 
     def recorders(self) -> dict[str, Recorder]:
         """Return the recorders by framework."""

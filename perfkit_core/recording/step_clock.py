@@ -10,16 +10,18 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import runpy
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 from typing import Final, Generic, TypeVar
 
+import perfkit_core
 from perfkit_core.base.system.machine import processor_ticks, usable_cpus
 from perfkit_core.recording import signals
 from perfkit_core.trace.model.frame_samples import FrameSamples
@@ -32,6 +34,21 @@ _MOST: Final = 10_000
 """Maximum number of samples in a cycle."""
 _DEPTH: Final = 48
 """Maximum number of frames in a sample, counted from the innermost frame."""
+RUNS_SCRIPT: Final = str(Path(perfkit_core.__file__).with_name("cli") / "record.py")
+"""The file of ``perfkit record``."""
+_RUNPY: Final = (runpy.__file__, "<frozen runpy>")
+
+
+def of_script(frames: Sequence[tuple[CodeType, int | None]]) -> Sequence[tuple[CodeType, int | None]]:
+    """Return the frames of a stack, innermost first, without those of ``perfkit record`` and of Python's runpy, which
+    run the script."""
+    for at, (code, _) in enumerate(frames):
+        if code.co_filename == RUNS_SCRIPT:
+            frames = frames[:at]
+            break
+    while frames and frames[-1][0].co_filename in _RUNPY:
+        frames = frames[:-1]
+    return frames
 
 
 class FrameSampler:
@@ -63,8 +80,10 @@ class FrameSampler:
 
     def take_samples(self) -> FrameSamples:
         """Return the samples since the last call."""
-        stacks = tuple(";".join(f"{code.co_filename}({line}): {code.co_name}" for code, line in key)
-                       for key in self._stacks)  # fmt: skip
+        stacks = tuple(
+            ";".join(f"{code.co_filename}({line}): {code.co_name}" for code, line in of_script(key))
+            for key in self._stacks
+        )
         samples = FrameSamples(
             stacks, tuple((at - self._start_ns) // 1000 for at in self._at_ns), tuple(self._stack), self._start_ns
         )

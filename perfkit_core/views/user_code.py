@@ -39,6 +39,9 @@ _PACKAGES: Final = re.compile(r"(?:^|[/\\])(?:site|dist)-packages[/\\]")
 _PYTHON: Final = re.compile(r"(?:^|[/\\])lib(?:64)?[/\\]python\d[\d.]*[/\\]|^<", re.IGNORECASE)
 _COMPILED: Final = re.compile(r"[/\\]\w*inductor\w*[/\\]|[/\\]\.triton[/\\]|_compile_debug[/\\]")
 """Folders of code that compilers generate."""
+_COMMAND: Final = re.compile(r"(?:^|[/\\])(?:bin|Scripts)[/\\]([^./\\]+)(?:\.exe)?$")
+"""A program in a folder of programs. The user may have written it, or a package has installed it."""
+_COMMANDS: Final = frozenset({"accelerate", "deepspeed", "lightning", "paddle", "ray", "torchrun"})
 _FOLDER: Final = re.compile(r"[/\\]")
 _PERFKIT: Final = "perfkit"
 _AMBIGUOUS: Final = frozenset(
@@ -54,6 +57,8 @@ def owner_of(file: str, framework: str | None) -> Owner:
     """Return whether a file is code of the user, a library, or the runtime (see :data:`Owner`). ``framework`` is the
     package name of the recorded framework, for example ``torch``."""
     installed = list(_PACKAGES.finditer(file))
+    if not installed and (command := _COMMAND.search(file)):
+        return Owner.RUNTIME if command[1] == _PERFKIT else Owner.LIBRARY if command[1] in _COMMANDS else Owner.USER
     if not installed and (_PYTHON.search(file) or _COMPILED.search(file)):
         return Owner.RUNTIME
     inside = file[installed[-1].end() :] if installed else file

@@ -19,7 +19,7 @@ from pathlib import Path
 from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.frameworks import Recorder
+from perfkit_core.plugins.frameworks import Framework, Recorder
 from perfkit_core.recording.signals import OtherProfilerPatch
 
 class Recording:
@@ -45,7 +45,8 @@ def recorder(name):
     return Recorder(start, None)
 
 class Plugins:
-    def recorders(self): return {name: recorder(name) for name in ("fakeone", "faketwo")}
+    def recordable(self): return ["fakeone", "faketwo"]
+    def framework(self, name): return Framework(name, recorder=lambda: recorder(name))
 
 record.get_plugins = Plugins
 sys.exit(main(["record", *sys.argv[1:]]))
