@@ -32,10 +32,12 @@ def profiler() -> Any:
     return importlib.import_module("paddle.profiler")
 
 
-def only_profiler(**arguments: Any) -> Any:
-    """Return a new Profiler. Raises CaptureError if another one exists in this process."""
+def only_profiler(of_script: bool = False, **arguments: Any) -> Any:
+    """Return a new Profiler. Raises CaptureError if another one exists in this process, or if the script is recorded
+    and the Profiler is not ``of_script``."""
     kind = profiler().Profiler
-    if signals.OtherProfilerPatch.active(kind, "__init__") or (created := kind(**arguments)).profiler is None:
+    recorded = not of_script and signals.OtherProfilerPatch.active(kind, "__init__")
+    if recorded or (created := kind(**arguments)).profiler is None:
         raise CaptureError("another Profiler exists in this process, and Paddle allows only one", "use only one")
     return created
 
@@ -55,12 +57,14 @@ def without_benchmark() -> Iterator[None]:
 
 
 class Updates:
-    """Calls ``after`` once per update of one optimizer, the one that makes the first update. Paddle offers no hooks,
-    so ``step()`` and ``minimize()`` of all optimizers are wrapped. In a static graph, ``minimize()`` only adds
-    operators: there, a run of the first program with feeds or fetches counts as an update."""
+    """Calls ``after`` once per update of one optimizer, the one that makes the first update. Calls ``made`` when the
+    script has made an optimizer; ``optimizers`` counts them, and runs of programs. Paddle offers no hooks, so
+    ``step()`` and ``minimize()`` of all optimizers are wrapped. In a static graph, ``minimize()`` only adds operators:
+    there, a run of the first program with feeds or fetches counts as an update."""
 
-    def __init__(self, after: Callable[[], None]) -> None:
+    def __init__(self, after: Callable[[], None], made: Callable[[], None] = lambda: None) -> None:
         self._after = after
+        self.optimizers = 0
         self._updater: Any = None
         self._inside = False
         self._undo: list[Callable[[], None]] = []
@@ -73,6 +77,8 @@ class Updates:
                 if issubclass(cls, base):
                     self._wrap(cls)
             original(optimizer, *args, **kwargs)
+            self.optimizers += 1
+            made()
 
         self._replace(base, "__init__", init)
         classes: list[type] = [base]
@@ -117,6 +123,7 @@ class Updates:
             result = run(*args, **kwargs)
             arguments = signature.bind(*args, **kwargs).arguments
             if arguments.get("feed") or arguments.get("fetch_list"):  # the startup program has neither
+                self.optimizers += 1
                 program = arguments.get("program")
                 self._updated(paddle().static.default_main_program() if program is None else program)
             return result
@@ -134,19 +141,42 @@ class Updates:
         setattr(cls, name, value)
 
 
-class Ranges:
-    """Calls ``after`` at the end of each range of this name that the script labels with ``RecordEvent``."""
+class Passes:
+    """Calls ``after`` after each backward pass that the script starts with a tensor of dynamic mode."""
 
-    def __init__(self, name: str, after: Callable[[], None]) -> None:
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._class = paddle().Tensor
+        original = self._original = self._class.backward
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            after()
+
+        self._class.backward = backward
+
+    def end(self) -> None:
+        self._class.backward = self._original
+
+
+class Ranges:
+    """Calls ``before`` and ``after`` around each range of this name that the script labels with ``RecordEvent``."""
+
+    def __init__(self, name: str, after: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
         self._label = profiler().RecordEvent
-        end = self._original = self._label.end
+        begin, end = self._originals = self._label.begin, self._label.end
+
+        def begun(label: Any) -> None:
+            if label.name == name:
+                before()
+            begin(label)
 
         def ended(label: Any) -> None:
             end(label)
             if label.name == name:
                 after()
 
-        self._label.end = ended
+        self._label.begin, self._label.end = begun, ended
 
     def end(self) -> None:
-        self._label.end = self._original
+        self._label.begin, self._label.end = self._originals

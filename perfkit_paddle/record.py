@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.packages import later
-from perfkit_core.errors import CaptureError
 from perfkit_core.plugins.frameworks import Demo, Recorder
-from perfkit_core.recording import environment, signals, step_calls, writer
-from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
+from perfkit_core.recording import environment, script_recording, signals, writer
+from perfkit_core.recording.script_recording import ScriptRecording
+from perfkit_core.recording.step_clock import StepClock
+from perfkit_core.recording.step_recording import CallbackRecording, Ending, Held, Target, profiler_arguments
+from perfkit_core.recording.window_limit import EventEstimate
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle import findings, framework
 from perfkit_paddle.on_trace_ready import job_rank, take
@@ -32,86 +34,26 @@ INSTEAD: Final = {
     ),
 }
 """Option of ``perfkit record`` that Paddle's profiler does not support → sentence on the alternative."""
+EVENT_BYTES: Final = (60, 300)
+"""Memory that Paddle's profiler needs for an event: while it records, and more when it stops and saves the cycle."""
 
 
-class ScriptRecording:
-    """The profiler of an unmodified script. A step ends with each update of the first optimizer, or with what the
-    option ``step_on`` names. Iterations are numbered from 0. The first iteration, which contains the start of the
-    script, and events after the last end of a step belong to no step. Raises CaptureError if Paddle or its profiler
-    cannot run, and UsageError for options that Paddle cannot record."""
-
-    def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
-        arguments = profiler_arguments(flags, OPTIONS, "paddle", INSTEAD)
-        profiling = framework.profiler()  # importing Paddle sets a handler of SIGTERM, which the writer replaces
-        self._writer: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=job_rank)
-        state = profiling.ProfilerState
-
-        def schedule(step: int) -> Any:  # Paddle's make_scheduler would warn that there is no warm-up
-            if steps is None or step < steps:
-                return state.RECORD
-            return state.RECORD_AND_RETURN if step == steps else state.CLOSED
-
-        self._profiler = profiling.Profiler(
-            scheduler=None if steps is None else schedule, on_trace_ready=self._writer, **arguments
-        )
-        try:
-            with framework.without_benchmark():
-                self._profiler.start()
-        except AttributeError:
-            hint = "record a script that does not profile itself, or use perfkit.paddle.trace_handler"
-            raise CaptureError("paddle.profiler cannot start: another Profiler exists in this process", hint) from None
-        self._left = None if steps is None else steps + 1  # the first update only begins step 1
-        self._running = True
-        self._step, self._clock = 0, StepClock()
-        self._other = signals.OtherProfilerPatch(type(self._profiler), "__init__", self._stop)
-        self._step_on = options.get(step_calls.OPTION)
-        self._updates = step_calls.watched(self._step_on, framework.Updates, framework.Ranges, self._updated)
-
-    def finish(self) -> int:
-        """End the recording and return the number of written files. Raises CaptureError if it ended early."""
-        self._stop()
-        self._updates.end()
-        step_calls.warn_without_steps(self._step, self._step_on)
-        written = len(self._writer.written)
-        self._other.check()
-        return written
-
-    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
-        """Read the recorded cycle. Step 0 and the last step are not complete iterations."""
-        cycle = take(profiler, job_rank, no_steps=frozenset({0, int(profiler.step_num)}))
-        return replace(cycle, clock=self._clock)
-
-    def _stop(self) -> None:
-        if not self._running:
-            return
-        with signals.shared().delayed():
-            self._running = False
-            self._other.restore()
-            with (
-                signals.guarded("Paddle's profiler could not be stopped; the files written before remain"),
-                framework.without_benchmark(),
-            ):
-                self._profiler.stop()
-            self._profiler.profiler = None  # Paddle creates no other profiler while this is set
-
-    def _updated(self) -> None:
-        self._step += 1
-        self._clock.begins(self._step, Action.RECORD if self._running and self._left != 1 else Action.OFF)
-        if not self._running:
-            return
-        stepped = False
-        with (
-            signals.guarded("Paddle's profiler failed at a step: recording ends, training continues"),
-            framework.without_benchmark(),
-        ):
-            self._profiler.step()
-            stepped = True
-        self._running = stepped
-        if self._left is not None:
-            self._left -= 1
-            if self._left <= 0:
-                self._stop()
+def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> ScriptRecording:
+    """Begin to record an unmodified script. A step ends with each update of the first optimizer, or with each run of
+    the first static program. Raises CaptureError if Paddle or its profiler cannot run, and UsageError for options that
+    Paddle cannot record."""
+    arguments = profiler_arguments(script_recording.flags(options), OPTIONS, "paddle", INSTEAD)
+    profiling = framework.profiler()  # importing Paddle sets a handler of SIGTERM, which the writer replaces
+    # The first Profiler labels the updates of optimizers. A step must end after this label, so the hooks come later.
+    profiling.utils.wrap_optimizers()
+    script = script_recording.Script(
+        lambda: PaddleStepProfiler(Target(run_dir, arguments), of_script=True),
+        framework.Updates,
+        framework.Ranges,
+        framework.Passes,
+        lambda end: signals.OtherProfilerPatch(profiling.Profiler, "__init__", end),
+    )
+    return ScriptRecording(script, steps, options)
 
 
 class PaddleRecording(CallbackRecording):
@@ -121,78 +63,89 @@ class PaddleRecording(CallbackRecording):
         profiler: Callable[..., Any] = framework.profiler().Profiler
         return profiler
 
-    def step_profiler(self) -> PaddleStepProfiler:
-        return PaddleStepProfiler(self)
+    def step_profiler(self, target: Target) -> PaddleStepProfiler:
+        return PaddleStepProfiler(target)
 
 
 class PaddleStepProfiler:
     """The StepProfiler for Paddle. Each cycle has a new Profiler. The old one is freed first: only one per process."""
 
-    def __init__(self, recording: PaddleRecording) -> None:
+    def __init__(self, target: Target, of_script: bool = False) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
-            recording.run_dir, self._take, recording.also, job_rank, demand=recording.demand
+            target.run_dir, self._take, target.also, job_rank, demand=target.demand
         )
         self.clock = StepClock()
-        self._options = recording.options
+        self._options = target.options
+        self._of_script = of_script
         self._profiler: Any = None
         self._state: Any = None
-        self._cut_off: frozenset[int] = frozenset()
-        self._ending = Ending.ENDED
-        self._keep = False
+        self._no_steps: frozenset[int] = frozenset()
+        self._findings = tuple[Finding, ...]()
+        self._estimate = EventEstimate(*EVENT_BYTES)
 
     def warm_up(self, step: int) -> None:
         self._begin(framework.profiler().ProfilerState.READY, step)
 
-    def start(self, step: int) -> None:
+    def start(self, step: int | None) -> None:
         recording = framework.profiler().ProfilerState.RECORD
         if self._profiler is None:
-            self._begin(recording, step)
+            self._begin(recording, step or 0)
         else:
             self._state = recording
-            self.next(step)
+            self.next(step or 0)
+        self._estimate = EventEstimate(*EVENT_BYTES)
 
     def next(self, step: int) -> None:
         self._profiler.step_num = step - 1
         with framework.without_benchmark():
             self._profiler.step()
 
-    def stop(self, ending: Ending) -> None:
+    def hold(self, ending: Ending) -> Held:
         running = self._profiler.step_num
-        self._ending = ending
-        self._cut_off = frozenset() if ending is Ending.ENDED else frozenset({running})
+        partial = tuple(map(findings.partial_step, (running,))) if ending is Ending.INTERRUPTED else ()
         self._profiler.step_num = running + 1  # otherwise take() reports the running step as partial
-        self._keep = True
-        self._stop()
+        profiler = self._stop()
+
+        def write(*more: Finding) -> None:
+            self._no_steps = frozenset() if ending is Ending.ENDED else frozenset({running})
+            self._findings = (*partial, *more)
+            self.writer(profiler)
+
+        return write
+
+    def estimate(self) -> EventEstimate:
+        return self._estimate
+
+    def events(self) -> int | None:
+        return None
 
     def cancel(self) -> None:
         """Stop without writing. Suppress Paddle's warning about a warm-up without recording."""
-        self._keep = False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             self._stop()
 
     def _begin(self, state: Any, step: int) -> None:
         self._state = state
-
-        def ready(profiler: Any) -> None:
-            if self._keep:
-                self.writer(profiler)
-
-        profiler = framework.only_profiler(scheduler=lambda _: self._state, on_trace_ready=ready, **self._options)
+        # without a callback, Paddle writes a file into the current folder
+        profiler = framework.only_profiler(
+            self._of_script, scheduler=lambda _: self._state, on_trace_ready=lambda _: None, **self._options
+        )
         profiler.step_num = step
         with framework.without_benchmark():
             profiler.start()
         self._profiler = profiler
 
-    def _stop(self) -> None:
+    def _stop(self) -> Any:
         profiler, self._profiler = self._profiler, None
         with framework.without_benchmark():
             profiler.stop()
+        profiler.profiler = None  # Paddle creates no other profiler while this is set
+        return profiler
 
     def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
-        interrupted = self._cut_off if self._ending is Ending.INTERRUPTED else ()
-        partial = tuple(map(findings.partial_step, interrupted))
-        cycle = take(profiler, job_rank, no_steps=self._cut_off).then(lambda trace: trace.with_findings(*partial))
+        more = self._findings
+        cycle = take(profiler, job_rank, no_steps=self._no_steps).then(lambda trace: trace.with_findings(*more))
         return replace(cycle, clock=self.clock)
 
 
@@ -235,7 +188,7 @@ DEMO: Final = Demo(
     rules=("tensors-from-lists", "save-each-step"),
 )  # fmt: skip
 RECORDER: Final = Recorder(
-    ScriptRecording,
+    record_script,
     DEMO,
     INSTEAD,
     section=start_section,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,30 +36,53 @@ def refuse_second_profiler() -> None:
 
 
 class Updates:
-    """Calls ``before`` and ``after`` around each step of one optimizer: the first that steps in this process."""
+    """Calls ``after`` after each step of one optimizer: the first that steps in this process. Calls ``made`` when the
+    script has made an optimizer; ``optimizers`` counts them."""
 
-    def __init__(self, after: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, after: Callable[[], None], made: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer
 
+        self.optimizers = 0
         self._first: int | None = None
-        self._before, self._after = before, after
-        self._hooks = (
-            optimizer.register_optimizer_step_pre_hook(self._updating),
-            optimizer.register_optimizer_step_post_hook(self._updated),
-        )
+        self._after = after
+        self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
+        self._class = optimizer.Optimizer
+        original = self._original = self._class.__init__
+
+        @functools.wraps(original)
+        def init(instance: Any, *args: Any, **kwargs: Any) -> None:
+            original(instance, *args, **kwargs)
+            self.optimizers += 1
+            made()
+
+        self._class.__init__ = init
 
     def end(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _updating(self, optimizer: Any, *_: Any) -> None:
-        if self._first == id(optimizer):
-            self._before()
+        self._hook.remove()
+        self._class.__init__ = self._original
 
     def _updated(self, optimizer: Any, *_: Any) -> None:
         self._first = self._first or id(optimizer)
         if self._first == id(optimizer):
             self._after()
+
+
+class Passes:
+    """Calls ``after`` after each backward pass that the script starts."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._module = torch().autograd
+        original = self._original = self._module.backward
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            after()
+
+        self._module.backward = backward
+
+    def end(self) -> None:
+        self._module.backward = self._original
 
 
 class Ranges:

@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from perfkit_core.base.system.packages import later
 from perfkit_core.plugins.frameworks import Demo, Recorder
-from perfkit_core.recording import environment, signals, step_calls, writer
-from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.step_recording import CallbackRecording, Ending, profiler_arguments
+from perfkit_core.recording import environment, script_recording, signals, writer
+from perfkit_core.recording.script_recording import ScriptRecording
+from perfkit_core.recording.step_clock import StepClock
+from perfkit_core.recording.step_recording import CallbackRecording, Ending, Held, Target, profiler_arguments
+from perfkit_core.recording.window_limit import EventEstimate
 from perfkit_core.trace.assembly.steps import EMPTY, PARTIAL
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.user_code import SEPARATOR
 from perfkit_torch import framework
@@ -24,82 +27,27 @@ from perfkit_torch.on_trace_ready import job_rank, take
 OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
-_FAILED: Final = "recording failed, the script continues"
+EVENT_BYTES: Final = (400, 2500)
+"""Memory that torch's profiler needs for an event with shapes: while it records, and more when it stops."""
+EVENTS_OF_OPERATOR: Final = 9
+"""Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass."""
 
 
-class ScriptRecording:
-    """The profiler of an unmodified script. A step ends when ``step()`` of the first optimizer returns, or with what
-    the option ``step_on`` names. Iterations are numbered from 0. The first iteration, which contains the start of the
-    script, and events after the last end of a step belong to no step. Raises CaptureError if torch cannot be
-    imported, and UsageError for options that torch cannot record."""
-
-    def __init__(self, run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> None:
-        torch = framework.torch()
-        self._handler: writer.CycleWriter[Any] = writer.CycleWriter(run_dir, self._take, process_rank=job_rank)
-        flags = {name: value for name, value in options.items() if name != step_calls.OPTION}
-        arguments = profiler_arguments(flags, OPTIONS, "torch")
-        self._profiler = torch.profiler.profile(on_trace_ready=self._handler, **arguments)
-        self._label = torch.profiler.record_function
-        self._open: Any = None
-        self._last_step = steps
-        self._step = 0  # which belongs to no step
-        self._running = True
-        self._clock = StepClock()
-        self._step_on, hooks = options.get(step_calls.OPTION), (self._after_update, self._before_update)
-        self._updates = step_calls.watched(self._step_on, framework.Updates, framework.Ranges, *hooks)
-        with framework.no_warning_about_cycles():
-            self._profiler.start()
-        autograd = torch.autograd.profiler.profile  # all of torch's profilers use this class
-        self._other = signals.OtherProfilerPatch(autograd, "_prepare_trace", self._stop_safely)
-
-    def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
-        return take(profiler, job_rank, self._clock)
-
-    def _before_update(self) -> None:
-        if self._last_step is not None and self._step > self._last_step:
-            self._stop_safely()  # stopping within the last step would make that step longer
-
-    def _after_update(self) -> None:
-        self._step += 1
-        records = self._running and (self._last_step is None or self._step <= self._last_step)
-        self._clock.begins(self._step, Action.RECORD if records else Action.OFF)
-        if not self._running:
-            return
-        with signals.guarded(_FAILED):
-            self._close()
-            if records:
-                self._open = self._label(f"ProfilerStep#{self._step}")
-                self._open.__enter__()
-
-    def _stop_safely(self) -> None:
-        with signals.guarded(_FAILED):
-            self._stop()
-
-    def _stop(self) -> None:
-        with signals.shared().delayed():
-            if self._running:
-                self._running = False
-                self._other.restore()
-                try:
-                    self._profiler.stop()
-                finally:
-                    self._close()
-
-    def _close(self) -> None:
-        """Close the label of the step. A label must never outlive its recording: torch writes the end of a label into
-        the memory of the recording in which it began. If a later recording runs, that memory may already be freed."""
-        label, self._open = self._open, None
-        if label is not None:
-            label.__exit__(None, None, None)
-
-    def finish(self) -> int:
-        """End the recording and return the number of written files. Raises CaptureError if it ended early."""
-        self._stop()
-        self._updates.end()
-        step_calls.warn_without_steps(self._step, self._step_on)
-        written = len(self._handler.written)
-        self._other.check()
-        return written
+def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> ScriptRecording:
+    """Begin to record an unmodified script. Iterations are numbered from 0. The first iteration, which contains the
+    start of the script, and events after the last end of a step belong to no step. Raises CaptureError if torch cannot
+    be imported, and UsageError for options that torch cannot record."""
+    torch = framework.torch()
+    arguments = profiler_arguments(script_recording.flags(options), OPTIONS, "torch")
+    script = script_recording.Script(
+        lambda: TorchStepProfiler(Target(run_dir, arguments)),
+        framework.Updates,
+        framework.Ranges,
+        framework.Passes,
+        # all of torch's profilers use this class
+        lambda end: signals.OtherProfilerPatch(torch.autograd.profiler.profile, "_prepare_trace", end),
+    )
+    return ScriptRecording(script, steps, options)
 
 
 class TorchRecording(CallbackRecording):
@@ -109,8 +57,8 @@ class TorchRecording(CallbackRecording):
         profile: Callable[..., Any] = framework.torch().profiler.profile
         return profile
 
-    def step_profiler(self) -> TorchStepProfiler:
-        return TorchStepProfiler(self)
+    def step_profiler(self, target: Target) -> TorchStepProfiler:
+        return TorchStepProfiler(target)
 
 
 class TorchStepProfiler:
@@ -118,17 +66,18 @@ class TorchStepProfiler:
     and labels the steps. The schedule of torch.profiler is not used, because it counts steps from 0. A resumed training
     begins with a later step."""
 
-    def __init__(self, recording: TorchRecording) -> None:
+    def __init__(self, target: Target) -> None:
         self.writer: writer.CycleWriter[Any] = writer.CycleWriter(
-            recording.run_dir, self._take, recording.also, job_rank, demand=recording.demand
+            target.run_dir, self._take, target.also, job_rank, demand=target.demand
         )
         self.clock = StepClock()
         self._torch = framework.torch()
-        self._options = recording.options
+        self._options = target.options
         self._profiler: Any = None
         self._recording = False
         self._label: Any = None
-        self._ending = Ending.ENDED
+        self._ending, self._findings = Ending.ENDED, tuple[Finding, ...]()
+        self._estimate = EventEstimate(*EVENT_BYTES)
 
     def warm_up(self, step: int) -> None:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
@@ -137,23 +86,38 @@ class TorchStepProfiler:
         with framework.no_warning_about_cycles():
             self._profiler.prepare_trace()
 
-    def start(self, step: int) -> None:
+    def start(self, step: int | None) -> None:
         if self._profiler is None:
-            self.warm_up(step)
+            self.warm_up(step or 0)
         self._profiler.start_trace()
         self._recording = True
-        self._open(step)
+        sequence = self._torch._C._autograd._get_sequence_nr
+        begun = sequence()
+        self._estimate = EventEstimate(*EVENT_BYTES, lambda: EVENTS_OF_OPERATOR * (sequence() - begun))
+        if step is not None:
+            self._open(step)
 
     def next(self, step: int) -> None:
         self._close()
         self._open(step)
 
-    def stop(self, ending: Ending) -> None:
-        """Write the cycle. If the last step has not ended, its label stays open. torch then records a partial step."""
+    def hold(self, ending: Ending) -> Held:
+        """Stop. If the last step has not ended, its label stays open. torch then records a partial step."""
         if ending is Ending.ENDED:
             self._close()
-        self._ending = ending
-        self.writer(self._stop())
+        profiler = self._stopped = self._stop()
+
+        def write(*findings: Finding) -> None:
+            self._ending, self._findings = ending, findings
+            self.writer(profiler)
+
+        return write
+
+    def estimate(self) -> EventEstimate:
+        return self._estimate
+
+    def events(self) -> int | None:
+        return len(self._stopped.profiler.kineto_results.events())
 
     def cancel(self) -> None:
         """Stop without writing. A profiler in its warm-up is first started, because torch cannot stop it otherwise."""
@@ -170,7 +134,9 @@ class TorchStepProfiler:
         return profiler
 
     def _take(self, profiler: Any, job_rank: environment.ProcessRank) -> writer.DetachedCycle:
-        cycle = take(profiler, job_rank, self.clock)
+        self._stopped = None
+        findings = self._findings
+        cycle = take(profiler, job_rank, self.clock).then(lambda trace: trace.with_findings(*findings))
         if self._ending is Ending.INTERRUPTED:
             return cycle
 
@@ -183,7 +149,9 @@ class TorchStepProfiler:
         self._label = self._torch.profiler.record_function(f"ProfilerStep#{step}")
         self._label.__enter__()
 
-    def _close(self) -> None:  # for the reason see ScriptRecording._close
+    def _close(self) -> None:
+        """Close the label of the step. A label must never outlive its recording: torch writes the end of a label into
+        the memory of the recording in which it began. If a later recording runs, that memory may already be freed."""
         label, self._label = self._label, None
         if label is not None:
             label.__exit__(None, None, None)
@@ -265,7 +233,7 @@ DEMO: Final = Demo(
     rules=("tensors-from-lists", "save-each-step"),
 )  # fmt: skip
 RECORDER: Final = Recorder(
-    ScriptRecording,
+    record_script,
     DEMO,
     section=start_section,
     timer=later("perfkit_torch.throughput", "timer"),

@@ -8,6 +8,7 @@ import ast
 import builtins
 import contextlib
 import importlib.util
+import os
 import runpy
 import sys
 import time
@@ -19,17 +20,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perfkit_core.base.language.messages import render
+from perfkit_core.base.language.units import TIMES, counted, format_quantity
 from perfkit_core.base.system import packages, paths, processes
 from perfkit_core.cli import main
 from perfkit_core.cli import options as shared
 from perfkit_core.cli.output import echo
 from perfkit_core.errors import CaptureError, PerfkitError
+from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.recording.child_processes import recorded_children, used_cpu_s
 from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.frameworks import Recording
 
+_MUCH_CPU_S: Final = 5.0
+"""CPU time of other processes that is too much for compilers and other tools."""
 RUNS: Final = "runs"
 """Folder below which recordings are written by default."""
 
@@ -80,8 +87,8 @@ def record(
     try:
         code = session.run(program)
     finally:
-        files = session.finish()
-    if not code and not files:
+        recorded = session.finish()
+    if not code and not recorded.files:
         raise CaptureError(session.nothing(path), "profile a script that trains or infers with a supported framework")
     sys.exit(code)
 
@@ -141,6 +148,7 @@ class Session:
         self.frameworks = get_plugins().recordable()
         self._recording: Recording | None = None
         self._refused: PerfkitError | None = None
+        self._before = self._files()
 
     def check(self, script: Path) -> None:
         """Raise CaptureError if the script itself starts a profiler, or if the run folder is not writable."""
@@ -153,14 +161,9 @@ class Session:
 
     def tell_older(self) -> None:
         """Print a line if the run folder already has a recording, of which reports read only the latest."""
-        from perfkit_core.trace.storage.store import SUFFIX
-
-        if paths.is_remote(self.run_dir):  # listing a store may take long
-            return
-        with contextlib.suppress(OSError):  # the folder does not exist
-            if any(path.name.endswith(SUFFIX) for path in self.run_dir.iterdir()):
-                text = f"{self.run_dir} already has a recording, and reports read only the latest of a folder"
-                echo(f"perfkit: {text}", err=True)
+        if self._before:
+            text = f"{self.run_dir} already has a recording, and reports read only the latest of a folder"
+            echo(f"perfkit: {text}", err=True)
 
     def check_folder(self) -> None:
         """Raise CaptureError if the run folder is not writable."""
@@ -178,6 +181,7 @@ class Session:
                 step_on.wrap_imported(step_on.module)
             elif isinstance(step_on, StepCalls) and step_on.module:
                 hooks.enter_context(packages.FirstImport([step_on.module], step_on.wrap_imported))
+            hooks.enter_context(recorded_children(self._folder, self._steps, self._options, self.frameworks))
             names = [name for name in imported_by(program.script, self.frameworks) if packages.installed(name)]
             # a package that the script uses may import another framework first, if it is installed, too
             names = names or self.frameworks
@@ -203,20 +207,46 @@ class Session:
             self._refused = CaptureError(f"{framework} cannot be recorded ({type(error).__name__}: {error})")
             raise self._refused from error
 
-    def finish(self) -> int:
-        """End the recording, print its folder, and return the number of files. Raises CaptureError."""
-        files = self.end()
-        if files:
+    def finish(self) -> Recorded:
+        """End the recording, print what was recorded, and return it. Raises CaptureError."""
+        children = self._children()
+        recorded = self.end(alone=not children)
+        if children and not recorded.steps:
+            recorded = _of_children(children)
+        elif recorded.files and not recorded.steps and used_cpu_s() > _MUCH_CPU_S:
+            text = f"{self.run_dir}: only the process of the script was recorded, and it made no steps: its other "
+            raise CaptureError(
+                f"{text}processes ran for {used_cpu_s():.0f} s, and none of them could be recorded",
+                "wrap the loop in them with perfkit.profile (see perfkit record in docs/recording.md)",
+            )
+        if recorded.files:
             command = f"perfkit summary {processes.shell_path(self.run_dir)}"
-            echo(f"perfkit: recorded {self.run_dir}; next: {command}", err=True)
-        return files
+            for line in (*described(recorded, len(children), self.run_dir), f"next: {command}"):
+                echo(f"perfkit: {line}", err=True)
+        return recorded
 
-    def end(self) -> int:
-        """End the recording, and return the number of files. Raises CaptureError, also if it could not begin."""
+    def _files(self) -> set[Path]:
+        from perfkit_core.trace.storage.store import SUFFIX
+
+        if paths.is_remote(self.run_dir):  # listing a store may take long
+            return set()
+        with contextlib.suppress(OSError):  # the folder does not exist
+            return {path for path in self._folder.iterdir() if path.name.endswith(SUFFIX)}
+        return set()
+
+    def _children(self) -> list[Path]:
+        """Return the last file of each other process that has recorded since the session was made, in rank order."""
+        from perfkit_core.trace.storage.store import process_of
+
+        process = {path: process_of(path.name) for path in sorted(self._files() - self._before)}
+        return list({pid: path for path, pid in process.items() if pid not in (None, os.getpid())}.values())
+
+    def end(self, alone: bool = True) -> Recorded:
+        """End the recording, and return what was recorded. Raises CaptureError, also if it could not begin."""
         try:
             if self._refused is not None:
                 raise self._refused
-            return self._recording.finish() if self._recording is not None else 0
+            return self._recording.finish(alone) if self._recording is not None else Recorded(0)
         finally:
             if not paths.is_remote(self.run_dir):  # a remote store has no empty folders
                 with contextlib.suppress(OSError):  # rmdir fails if the folder is not empty
@@ -228,6 +258,30 @@ class Session:
             return f"{script}: nothing could be recorded"
         frameworks = ", ".join(self.frameworks) or "none, because no adapter is installed"
         return f"{script} imported no framework that perfkit can record (known frameworks: {frameworks})"
+
+
+def _of_children(files: Sequence[Path]) -> Recorded:
+    """Return what the processes of the script have recorded. ``files``: one of each process."""
+    from perfkit_core.readers.load import load_one
+
+    timed = [clock for path in files for clock in load_one(path).step_clocks.values()]
+    steps = max((len(clock.recorded()) for clock in timed), default=0)
+    return Recorded(len(files), steps, timed[0] if timed else None)
+
+
+def described(recorded: Recorded, children: int, run_dir: Path) -> Iterator[str]:
+    """Yield what was recorded, and the time of a step without and with the profiler, if steps were timed.
+    ``children``: number of other processes that were recorded."""
+    what = counted(recorded.steps, "step") if recorded.steps else "the script, but no steps,"
+    of = f" of {children} processes" if children > 1 else " of 1 process" if children else ""
+    cut = f": recording ended early, because {render(recorded.cut)}" if recorded.cut is not None else ""
+    yield f"recorded {what}{of} in {run_dir}{cut}"
+    timed = recorded.timed
+    profiled_ns = timed and timed.typical_ns(timed.recorded())
+    if timed and profiled_ns:
+        plain_ns = timed.unprofiled_ns
+        without = f"{format_quantity(plain_ns, TIMES)} without the profiler, " if plain_ns else ""
+        yield f"a step takes {without}{format_quantity(profiled_ns, TIMES)} with the profiler"
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:

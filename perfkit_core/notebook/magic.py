@@ -225,7 +225,7 @@ def _show(session: Session, run_dir: Path, name: str, namespace: dict[str, Any])
         from perfkit_core.readers.load import load
         from perfkit_core.trace.assembly.steps import PARTIAL
 
-        if not session.end():
+        if not session.end().files:
             raise UsageError(f"{session.run_dir}: nothing was recorded")
         # a cell always ends inside a step, which is no problem
         trace = load(run_dir).with_meta(source=str(session.run_dir)).with_notes(PARTIAL)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perfkit_core.plugins.contracts import Remedy
     from perfkit_core.plugins.flops.registry import OperatorFormula
     from perfkit_core.trace.model.compiled_graph import CompiledGraph
+    from perfkit_core.trace.model.timed_steps import TimedSteps
     from perfkit_core.trace.model.trace import Trace
 
 
@@ -88,11 +89,27 @@ class CompiledCode:
     beside: Callable[[Path, int | None], Sequence[Path]] | None = None
 
 
-class Recording(Protocol):
-    """A running capture of an unmodified script. ``finish`` ends the capture and returns the number of written files.
-    It raises CaptureError if the script ended the capture early, for example by starting another profiler."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was recorded of a script.
 
-    def finish(self) -> int: ...
+    - ``files``: number of files that were written
+    - ``steps``: number of complete steps in them
+    - ``timed``: the steps that were timed, None if there is no clock
+    - ``cut``: why the recording ended before the last chosen step, if it did"""
+
+    files: int
+    steps: int = 0
+    timed: TimedSteps | None = None
+    cut: Text | None = None
+
+
+class Recording(Protocol):
+    """A running capture of an unmodified script. ``finish`` ends the capture and returns what was recorded. It raises
+    CaptureError if the script ended the capture early, for example by starting another profiler. ``alone``: whether no
+    other process of the script was recorded. If there are others, a process without steps is not kept."""
+
+    def finish(self, alone: bool = True) -> Recorded: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,17 +257,18 @@ def _tell_unset() -> None:
 class OtherProfilerPatch:
     """Ends perfkit's recording when the script starts a profiler of its own. The method ``name`` of the class
     ``profiler`` is replaced. The replacement calls ``end``, which must not raise, and then the original method.
-    Create the object after perfkit's own profiler has called the method, so that this call does not run ``end``."""
+    ``end`` returns False if perfkit's own profiler calls the method. Create the object after perfkit's own profiler has
+    called it, or take care of this call, too."""
 
-    def __init__(self, profiler: type, name: str, end: Callable[[], None]) -> None:
+    def __init__(self, profiler: type, name: str, end: Callable[[], bool | None]) -> None:
         original = vars(profiler)[name]
         self.started = False
 
         @functools.wraps(original)
         def begin(*args: Any, **kwargs: Any) -> Any:
-            self.started = True
-            end()
-            self.restore()
+            if end() is not False:
+                self.started = True
+                self.restore()
             return original(*args, **kwargs)
 
         begin._perfkit = True  # type: ignore[attr-defined]

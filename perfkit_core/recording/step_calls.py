@@ -103,16 +103,6 @@ class StepCalls:
         return {_DECORATOR: self.wrap}
 
 
-def watched(
-    step_on: StepCalls | str | None, updates: Callable[..., Any], ranges: Callable[..., Any], *hooks: Callable[[], None]
-) -> Any:
-    """Call the hooks (after a step, before its end) as the value of :data:`OPTION` says, with the adapter's classes of
-    optimizer updates and of labelled ranges. Return an object whose ``end()`` removes them."""
-    if isinstance(step_on, StepCalls):
-        return step_on.watch(*hooks)
-    return updates(*hooks) if step_on is None else ranges(step_on, *hooks)
-
-
 def function_names(tree: ast.Module) -> list[str]:
     """Return the qualified names of the functions that the code defines."""
     return [name for name, _ in _functions(tree, "")]

@@ -15,9 +15,11 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
-from perfkit_core.base.language.messages import Text, render
+from perfkit_core.base.language.messages import Text, plural, render
 from perfkit_core.base.system import failures
 from perfkit_core.base.system.paths import absolute, as_path
 from perfkit_core.errors import UsageError, spelled_like
@@ -25,7 +27,9 @@ from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.schedule import StepWindow, WindowsOnDemand, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
+from perfkit_core.recording.window_limit import MOST_EVENTS, Checks, EventEstimate
 from perfkit_core.recording.writer import CycleWriter, callbacks
+from perfkit_core.trace.model.meta import Finding
 
 P = ParamSpec("P")
 
@@ -74,6 +78,10 @@ class Ending(enum.Enum):
     INTERRUPTED = enum.auto()
 
 
+Held = Callable[..., None]
+"""Writes a cycle that was recorded before. The arguments are findings about it."""
+
+
 class StepProfiler(Protocol):
     """Interface of a framework's profiler that a StepRecording controls."""
 
@@ -83,14 +91,21 @@ class StepProfiler(Protocol):
     def warm_up(self, step: int) -> None:
         """Warm up the profiler during ``step``."""
 
-    def start(self, step: int) -> None:
-        """Start recording with ``step``. The profiler may have been warmed up before."""
+    def start(self, step: int | None) -> None:
+        """Start recording with ``step``, None for what comes before the first. The profiler may be warmed up."""
 
     def next(self, step: int) -> None:
         """End the running step and begin ``step``."""
 
-    def stop(self, ending: Ending) -> None:
-        """Stop recording and write the cycle. If the last step was interrupted, report a partial step."""
+    def hold(self, ending: Ending) -> Held:
+        """Stop recording, and return a function that writes the cycle. If the last step was interrupted, the cycle
+        reports a partial step."""
+
+    def estimate(self) -> EventEstimate:
+        """Return the estimate of the events since the start."""
+
+    def events(self) -> int | None:
+        """Return the number of events of the cycle that was just stopped, None if counting them would take long."""
 
     def cancel(self) -> None:
         """Stop the warm-up or the recording without writing."""
@@ -104,6 +119,7 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
     @functools.wraps(method)
     def guarded(self: StepRecording, /, *args: P.args, **kwargs: P.kwargs) -> None:
         with signals.shared().delayed():
+            inside, self.inside = self.inside, True
             try:
                 method(self, *args, **kwargs)
             except Exception as error:
@@ -116,6 +132,8 @@ def _guarded(method: Callable[Concatenate[StepRecording, P], None]) -> Callable[
                 if self._action is not Action.OFF:
                     with contextlib.suppress(Exception):  # the profiler may fail again
                         self._profiler.cancel()
+            finally:
+                self.inside = inside
 
     return guarded
 
@@ -136,22 +154,38 @@ class StepRecording:
         self._running = self._paused = False
         self._begun = self._step = 0
         self._steps_of_cycle = self._recorded = 0  # recorded steps of this cycle; recorded steps of this training
+        self.inside = False
+        """Whether one of the methods is running."""
+        self.most_events = self._events_left = MOST_EVENTS  # of a window
+        self._over, self._skip = False, -1  # whether the window has ended early; a step that is not recorded
+        self._checks: Checks | None = None
+        self.cut: Text | None = None
+        """Why the last window that had too many events ended early."""
 
     @property
     def step(self) -> int:
         """The number of the running step."""
         return self._step
 
-    def begin(self, step: int) -> None:
-        """Begin a training with this step. If the previous training did not end, first write its recording."""
+    @property
+    def complete(self) -> int:
+        """The number of complete steps that were recorded in this training."""
+        return self._recorded
+
+    def begin(self, step: int, recording: bool = False) -> None:
+        """Begin a training with this step. If the previous training did not end, first write its recording.
+        ``recording``: the profiler of the training is recording already, and goes on."""
         self.abort()
         self._profiler = self._new_profiler()
         self._clock = self._profiler.clock
         self._clock.sparse = self.demand is not None
         self._running, self._paused, self._begun = True, False, step
         self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
+        self._over, self._skip, self._events_left = False, -1, self.most_events
+        if recording:
+            self._action, self._checks = Action.RECORD, Checks(self.check)
         atexit.register(self.abort)  # a training loop that raises may not call finish()
-        self._clock.begins(step, self._window.action(step, step))
+        self._clock.begins(step, self._planned(step))
         self._enter(step)
 
     @_guarded
@@ -160,12 +194,17 @@ class StepRecording:
         if not self._running:
             return
         self._paused = False
-        self._clock.begins(self._step + 1, self._window.action(self._step + 1, self._begun))
+        ends_window = self._window.ends_cycle(self._step, self._begun)
+        if ends_window:
+            self._over, self._events_left = False, self.most_events
+        self._clock.begins(self._step + 1, self._planned(self._step + 1))
         if self._action is Action.RECORD:
             self._steps_of_cycle += 1
             self._recorded += 1
-            if self._window.ends_cycle(self._step, self._begun):
+            if ends_window:
                 self._leave(Ending.ENDED, keep=True)
+            else:
+                self._end_if_full(Ending.ENDED)
         self._enter(self._step + 1)
 
     @_guarded
@@ -183,7 +222,7 @@ class StepRecording:
         """Continue after ``pause``. If the recording is not paused, do nothing."""
         if self._running and self._paused:
             self._paused = False
-            self._clock.begins(self._step, self._window.action(self._step, self._begun))
+            self._clock.begins(self._step, self._planned(self._step))
             self._enter(self._step)
 
     @_guarded
@@ -212,28 +251,91 @@ class StepRecording:
         self._step = step
         if self.demand is not None:
             self.demand.paused = False
-        action = self._window.action(step, self._begun)
+        action = self._planned(step)
         if action is Action.RECORD and self._action is Action.RECORD:
             self._profiler.next(step)
         elif action is Action.RECORD:
             self._profiler.start(step)
+            self._checks = Checks(self.check)
         elif action is Action.WARM_UP and self._action is Action.OFF:
             self._profiler.warm_up(step)
         self._action = action
 
+    def check(self) -> None:
+        """End the window within a step if it has too many events. Python calls this between two instructions of the
+        main thread, perhaps within another method."""
+        if not self.inside and self._running and self._action is Action.RECORD:
+            self._end_within_step()
+
+    @_guarded
+    def _end_within_step(self) -> None:
+        self._end_if_full(Ending.INTERRUPTED)
+
+    def _planned(self, step: int) -> Action:
+        action = self._window.action(step, self._begun)
+        return Action.OFF if action is Action.RECORD and (self._over or step == self._skip) else action
+
+    def _end_if_full(self, ending: Ending) -> None:
+        """End the cycle if the window has too many events, or would have with a further step. The estimate may be too
+        high. If the events show that, the window continues after a step that is not recorded: a label that is open now
+        must not end while torch records again."""
+        estimate, steps = self._profiler.estimate(), self._steps_of_cycle
+        more = estimate.events() // steps if ending is Ending.ENDED else 0
+        allowed = self._events_left if steps == 0 or ending is Ending.ENDED else 2 * self._events_left
+        reason = estimate.reason(allowed, more)
+        if reason is None:
+            return
+        write = self._held(ending)
+        events = self._profiler.events()
+        if events is not None and 4 * events < self._events_left:
+            self._events_left -= events
+            self._skip = self._step + 1
+            write()
+            return
+        self._over, self.cut = True, reason
+        text = plural(
+            "recording ended early, because {reason}: 1 step is complete",
+            "recording ended early, because {reason}: {n} steps are complete",
+            self._recorded,
+            reason=reason,
+        )
+        write(Finding("window-ended-early", text))
+
+    def _held(self, ending: Ending) -> Held:
+        self._action, self._steps_of_cycle = Action.OFF, 0
+        self._end_checks()
+        return self._profiler.hold(ending)
+
+    def _end_checks(self) -> None:
+        checks, self._checks = self._checks, None
+        if checks is not None:
+            checks.end()
+
     def _leave(self, ending: Ending, keep: bool) -> None:
-        action, self._action = self._action, Action.OFF
-        self._steps_of_cycle = 0
+        action = self._action
         if action is Action.RECORD and keep:
-            self._profiler.stop(ending)
+            self._held(ending)()
         elif action is not Action.OFF:
+            self._action = Action.OFF
+            self._end_checks()
             self._profiler.cancel()
+        self._steps_of_cycle = 0
 
     def _end(self) -> None:
         self._running = False
         if self.demand is not None:
             self.demand.close()
         atexit.unregister(self.abort)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a profiler writes its cycles, the callbacks that follow, and the arguments of the framework's profiler."""
+
+    run_dir: Path
+    options: Mapping[str, Any]
+    also: tuple[Callable[[Any], Any], ...] = ()
+    demand: OnDemand | None = None
 
 
 class CallbackRecording(StepRecording, ABC):
@@ -263,22 +365,21 @@ class CallbackRecording(StepRecording, ABC):
         **options: Any,
     ) -> None:
         check_options(self.profiler_class(), options)
-        self.run_dir = absolute(run_dir)
-        self.also = callbacks(also)
-        self.options = options
         window = step_window(steps, wait, warmup, active, repeat, skip_first)
+        self.run_dir = absolute(run_dir)
         demand = None
         if on_demand:
             if window != StepWindow(warmup=window.warmup):
                 raise UsageError("on_demand=True and a choice of steps cannot be combined", "give only one of them")
             demand = OnDemand(as_path(self.run_dir))
             demand.warmup = window.warmup
-        super().__init__(window, self.step_profiler, demand)
+        target = Target(as_path(self.run_dir), options, callbacks(also), demand)
+        super().__init__(window, lambda: self.step_profiler(target), demand)
 
     @abstractmethod
     def profiler_class(self) -> Callable[..., Any]:
         """Return the class of the framework's profiler, whose arguments are the valid options."""
 
     @abstractmethod
-    def step_profiler(self) -> StepProfiler:
+    def step_profiler(self, target: Target) -> StepProfiler:
         """Return a new profiler for one training."""

@@ -87,8 +87,8 @@ def _drop_results(size: float) -> None:
 
 def default_limit() -> float:
     """Return the memory in use plus half of the memory that is free, or infinity if this is unknown."""
-    free = _free()
-    return float("inf") if free is None else resident() + free / 2
+    free_bytes = free()
+    return float("inf") if free_bytes is None else resident() + free_bytes / 2
 
 
 def resident() -> int:
@@ -102,18 +102,50 @@ def resident() -> int:
     return 0
 
 
-def _free() -> float | None:
-    """Return the bytes that are free on this machine, or that the container may still use if this is less."""
+def free() -> float | None:
+    """Return the bytes that this process may still use: those that are free on this machine, or less if a control group
+    (a container, ``systemd-run``) or a limit of the process (``ulimit``) allows less. None where this is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        on_machine = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if sys.platform == "darwin" else None
-    try:
-        most, used = ((_CGROUP / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current"))
-        return min(free, int(most) - int(used))
-    except (OSError, ValueError):  # no container, or no limit ("max")
-        return free
+    return max(min([on_machine, *_free_in_groups(), *_free_of_process()]), 0)
+
+
+def _free_in_groups() -> Iterator[int]:
+    """Yield what the process may still use in each control group that it is in, of both versions. Files that the
+    system has read count as used there, although their memory is freed when it is needed."""
+    groups: list[tuple[Path, str, str]] = []
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                groups.append((_CGROUP / path.lstrip("/"), "memory.max", "memory.current"))
+            elif "memory" in controllers.split(","):
+                root = _CGROUP / "memory"
+                groups.append((root / path.lstrip("/"), "memory.limit_in_bytes", "memory.usage_in_bytes"))
+                groups.append((root, "memory.limit_in_bytes", "memory.usage_in_bytes"))  # within a container
+    groups.append((_CGROUP, "memory.max", "memory.current"))
+    for folder, limit, current in groups:
+        while folder != _CGROUP.parent:
+            with suppress(OSError, ValueError, StopIteration):  # no limit is "max"
+                most, used = (int((folder / name).read_text(encoding="ascii")) for name in (limit, current))
+                lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+                cached = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+                yield most - used + cached
+            folder = folder.parent
+
+
+def _free_of_process() -> Iterator[int]:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        sizes = [int(size) * mmap.PAGESIZE for size in Path("/proc/self/statm").read_text(encoding="ascii").split()]
+        for kind, used in ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5])):
+            most = resource.getrlimit(kind)[0]
+            if most != resource.RLIM_INFINITY:
+                yield most - used
 
 
 def _text(size: float) -> str:

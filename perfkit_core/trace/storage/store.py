@@ -31,6 +31,7 @@ STEPS_SUFFIX: Final = ".perfkit.steps"
 PARTIAL_SUFFIX: Final = ".perfkit.partial"
 _ROW_GROUP: Final = 1 << 18
 _CYCLE: Final = re.compile(r"-cycle\d+")
+_CYCLE_OF_PROCESS: Final = re.compile(rf"rank.+-cycle\d+-\w+-(\d{{1,9}})-\w+{re.escape(SUFFIX)}")
 
 
 def write_trace(trace: Trace, path: Path) -> Path:
@@ -65,6 +66,12 @@ def cycle_name(meta: TraceMeta) -> str:
     rank = f"rank{meta.ranks[0]:05d}" if meta.ranks else "rank-"
     recording = meta.recording or new_recording()
     return f"{rank}-cycle{meta.cycle or 0:05d}-{host_digest(meta.hostname)}-{recording}{SUFFIX}"
+
+
+def process_of(name: str) -> int | None:
+    """Return the id of the process that wrote the file ``name`` of a cycle, None for another name."""
+    match = _CYCLE_OF_PROCESS.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def steps_path(cycle: Path) -> Path:

@@ -46,7 +46,7 @@ def test_a_requirement_above_the_limit_says_what_helps() -> None:
 
 
 def test_the_default_leaves_half_of_the_free_memory() -> None:
-    free = memory_limit._free()
+    free = memory_limit.free()
     assert free
     assert abs(memory_limit.default_limit() - memory_limit.resident() - free / 2) < 0.2 * free
 

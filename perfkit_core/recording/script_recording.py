@@ -1,0 +1,163 @@
+"""Recording of an unmodified script (``perfkit record``), for the recorders of all frameworks.
+
+The profiler starts when the framework was imported. A step ends with an update of the first optimizer, or with what the
+user names. At the first end, what was recorded so far (the start of the script) is set apart, and the window of the
+steps begins. If no step is complete at the end of the script, the start is kept instead, because it is all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from perfkit_core.plugins.frameworks import Recorded
+from perfkit_core.recording import signals, step_calls
+from perfkit_core.recording.schedule import StepWindow
+from perfkit_core.recording.step_recording import Ending, Held, StepProfiler, StepRecording
+from perfkit_core.recording.window_limit import MOST_EVENTS, Checks
+
+CHILD: Final = "child"
+"""Option of a recorder: this process is a child of the recorded script. It is recorded only if it makes steps."""
+LIMIT: Final = "most_events"
+"""Option of a recorder: the limit of the events of a window."""
+_EVER: Final = 1 << 40
+_FAILED: Final = "recording failed, the script continues"
+
+
+class Hooks(Protocol):
+    """Hooks that an adapter has set on the framework."""
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What an adapter provides for :class:`ScriptRecording`.
+
+    - ``profiler()``: makes the profiler. It sets handlers of signals
+    - ``updates(after, made)``: hooks after each update of the first optimizer, and when the script makes an optimizer.
+      They have the attribute ``optimizers``: how many it has made
+    - ``ranges(name, after, before)``: hooks around each range of this name
+    - ``passes(after)``: hooks after each backward pass
+    - ``other(end)``: calls ``end`` before the script starts a profiler of its own"""
+
+    profiler: Callable[[], StepProfiler]
+    updates: Callable[..., Any]
+    ranges: Callable[..., Hooks]
+    passes: Callable[[Callable[[], None]], Hooks]
+    other: Callable[[Callable[[], bool]], signals.OtherProfilerPatch]
+
+
+def flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the profiler, without those of the recording."""
+    return {name: value for name, value in options.items() if name not in (step_calls.OPTION, CHILD, LIMIT)}
+
+
+class ScriptRecording:
+    """``steps``: number of steps after which the recording ends, or None. ``options``: those of the recorder. The
+    methods never raise, except :meth:`finish`.
+
+    torch must not record while a label is open that began in an earlier recording. So a window never begins within the
+    call in which the start of the script has ended."""
+
+    def __init__(self, script: Script, steps: int | None, options: Mapping[str, Any]) -> None:
+        self._script, self._step_on = script, options.get(step_calls.OPTION)
+        self._profiler: StepProfiler | None = None
+        self._ends = 0
+        self._begun = False  # whether the window has begun
+        self._write_start: Held | None = None
+        self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
+        self._recording.most_events = options.get(LIMIT) or MOST_EVENTS
+        self._hooks: list[Hooks] = []
+        self._updates: Any = None
+        if self._step_on is None:
+            self._updates = script.updates(self._ended, self._end_start)
+            self._hooks += [self._updates, script.passes(self._passed)]
+        elif isinstance(self._step_on, step_calls.StepCalls):
+            self._hooks.append(self._step_on.watch(self._ended, self._end_start))
+        else:
+            self._hooks.append(script.ranges(self._step_on, self._ended, self._end_start))
+        self._in_start = not options.get(CHILD)
+        self._checks: Checks | None = None
+        if self._in_start:
+            self._made().start(None)
+            self._checks = Checks(self._check)
+        self._other = script.other(self._other_starts)
+
+    def finish(self, alone: bool = True) -> Recorded:
+        """End the recording and write it. If no step is complete, the start of the script is kept only if no other
+        process recorded (``alone``). Raises CaptureError if the script started a profiler of its own."""
+        self._stop(alone)
+        for hooks in self._hooks:
+            hooks.end()
+        if self._profiler is None:
+            return Recorded(0)
+        files = len(self._profiler.writer.written)
+        self._other.check()
+        if alone:
+            step_calls.warn_without_steps(self._ends, self._step_on)
+        return Recorded(files, self._recording.complete, self._profiler.clock.times(), self._recording.cut)
+
+    def _made(self) -> StepProfiler:
+        self._profiler = self._profiler or self._script.profiler()
+        return self._profiler
+
+    def _ended(self) -> None:
+        """A step has ended."""
+        self._ends += 1
+        if self._in_start:  # the optimizer was made before, as in an earlier cell of a notebook
+            self._in_start = False
+            self._end_checks()
+            self._recording.begin(self._ends, recording=True)
+        elif self._begun:
+            self._recording.step_ended()
+        else:
+            self._recording.begin(self._ends)
+        self._begun = True
+
+    def _passed(self) -> None:
+        """A backward pass has ended. It ends a step if the script updates its parameters without an optimizer."""
+        if self._updates.optimizers:
+            return
+        if self._in_start:
+            self._end_start()  # the next pass begins a step
+            self._ends += 1
+        else:
+            self._ended()
+
+    def _check(self) -> None:
+        """End the start of the script early if it has too many events."""
+        if self._in_start and self._made().estimate().reason(self._recording.most_events) is not None:
+            self._end_start()
+
+    def _end_start(self) -> None:
+        if not self._in_start:
+            return
+        self._in_start = False
+        self._end_checks()
+        with signals.guarded(_FAILED):
+            self._write_start = self._made().hold(Ending.NOT_BEGUN)
+
+    def _other_starts(self) -> bool:
+        """End the recording because a profiler starts, unless it is perfkit's."""
+        if self._recording.inside:
+            return False
+        self._stop()
+        return True
+
+    def _end_checks(self) -> None:
+        if self._checks is not None:
+            self._checks.end()
+
+    def _stop(self, keep_start: bool = True) -> None:
+        """End the recording. Keep the start of the script only if there is no complete step."""
+        self._other.restore()
+        self._end_start()
+        if self._recording.complete:
+            self._recording.finish()
+            return
+        self._recording.abort()
+        write, self._write_start = self._write_start, None
+        if write is not None and keep_start:
+            with signals.guarded(_FAILED):
+                write()
