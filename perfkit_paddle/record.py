@@ -34,8 +34,8 @@ INSTEAD: Final = {
     ),
 }
 """Option of ``perfkit record`` that Paddle's profiler does not support → sentence on the alternative."""
-EVENT_BYTES: Final = (60, 300)
-"""Memory that Paddle's profiler needs for an event: while it records, and more when it stops and saves the cycle."""
+EVENTS: Final = (60, 300, 4_000_000)
+"""Memory that Paddle's profiler needs for an event: while it records, and more at the end of a cycle; most events."""
 
 
 def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) -> ScriptRecording:
@@ -81,7 +81,7 @@ class PaddleStepProfiler:
         self._state: Any = None
         self._no_steps: frozenset[int] = frozenset()
         self._findings = tuple[Finding, ...]()
-        self._estimate = EventEstimate(*EVENT_BYTES)
+        self._estimate = EventEstimate(*EVENTS)
 
     def warm_up(self, step: int) -> None:
         self._begin(framework.profiler().ProfilerState.READY, step)
@@ -93,7 +93,7 @@ class PaddleStepProfiler:
         else:
             self._state = recording
             self.next(step or 0)
-        self._estimate = EventEstimate(*EVENT_BYTES)
+        self._estimate = EventEstimate(*EVENTS)
 
     def next(self, step: int) -> None:
         self._profiler.step_num = step - 1

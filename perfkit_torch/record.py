@@ -27,8 +27,8 @@ from perfkit_torch.on_trace_ready import job_rank, take
 OPTIONS: Final = {
     "shapes": "record_shapes", "memory": "profile_memory", "stacks": "with_stack", "flops": "with_flops"
 }  # fmt: skip
-EVENT_BYTES: Final = (400, 2500)
-"""Memory that torch's profiler needs for an event with shapes: while it records, and more when it stops."""
+EVENTS: Final = (400, 2500, 1_000_000)
+"""Bytes that torch's profiler needs for an event with shapes: while it records, and more when it stops; most events."""
 EVENTS_OF_OPERATOR: Final = 9
 """Events of a differentiable operator: of itself, of the operators that it calls, and of its backward pass."""
 
@@ -77,7 +77,7 @@ class TorchStepProfiler:
         self._recording = False
         self._label: Any = None
         self._ending, self._findings = Ending.ENDED, tuple[Finding, ...]()
-        self._estimate = EventEstimate(*EVENT_BYTES)
+        self._estimate = EventEstimate(*EVENTS)
 
     def warm_up(self, step: int) -> None:
         """Start tracing the device, which is slow the first time. Raises CaptureError if another profiler runs."""
@@ -93,7 +93,7 @@ class TorchStepProfiler:
         self._recording = True
         sequence = self._torch._C._autograd._get_sequence_nr
         begun = sequence()
-        self._estimate = EventEstimate(*EVENT_BYTES, lambda: EVENTS_OF_OPERATOR * (sequence() - begun))
+        self._estimate = EventEstimate(*EVENTS, lambda: EVENTS_OF_OPERATOR * (sequence() - begun))
         if step is not None:
             self._open(step)
 

@@ -30,7 +30,7 @@ from perfkit_core.errors import CaptureError, PerfkitError
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.recording.child_processes import recorded_children, used_cpu_s
-from perfkit_core.recording.step_calls import OPTION, StepCalls, step_end
+from perfkit_core.recording.step_calls import LIMIT, OPTION, StepCalls, step_end
 
 if TYPE_CHECKING:
     from perfkit_core.plugins.frameworks import Recording
@@ -54,6 +54,9 @@ RUNS: Final = "runs"
               help="A step ends when this function returns (train.py:train_step, package.module:Class.method), or at "
               "the end of each range of this name that the script labels.  [default: with each update of the first "
               "optimizer, or run of the first static program]")  # fmt: skip
+@click.option("--max-events", type=shared.WholeNumber(1), metavar="N",
+              help="End the recording if it would have more than about N events. It also ends if its events would "
+              "need more memory than is free.  [default: 1000000 in torch, 4000000 in Paddle]")  # fmt: skip
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.option("--shapes", is_flag=True, help="Record the input shapes of operators. --by shape needs them.")
 @click.option("--memory", is_flag=True, help="Record memory allocations and frees. The memory views need them.")
@@ -63,8 +66,8 @@ RUNS: Final = "runs"
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 def record(
-    output: Path | None, steps: int, step_on: str | None, module: bool, script: str, arguments: tuple[str, ...],
-    **options: bool,
+    output: Path | None, steps: int, step_on: str | None, max_events: int | None, module: bool, script: str,
+    arguments: tuple[str, ...], **options: bool,
 ) -> None:  # fmt: skip
     """Run SCRIPT with ARGS and record it. The script needs no change.
 
@@ -79,7 +82,7 @@ def record(
         raise CaptureError(f"{script}: no such file", hint)
     program = Program(path, script if module else "", step_on and step_end(step_on, script, str(path)))
     folder = output or Path(RUNS) / f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    session = Session(folder, steps, {**options, OPTION: program.step_on})
+    session = Session(folder, steps, {**options, OPTION: program.step_on, LIMIT: max_events})
     session.check(path)
     program.check()
     session.tell_older()
@@ -263,10 +266,11 @@ class Session:
 def _of_children(files: Sequence[Path]) -> Recorded:
     """Return what the processes of the script have recorded. ``files``: one of each process."""
     from perfkit_core.readers.load import load_one
+    from perfkit_core.views.select import step_numbers
 
-    timed = [clock for path in files for clock in load_one(path).step_clocks.values()]
-    steps = max((len(clock.recorded()) for clock in timed), default=0)
-    return Recorded(len(files), steps, timed[0] if timed else None)
+    traces = [load_one(path) for path in files]
+    timed = [clock for trace in traces for clock in trace.step_clocks.values()]
+    return Recorded(len(files), max(len(step_numbers(trace)) for trace in traces), timed[0] if timed else None)
 
 
 def described(recorded: Recorded, children: int, run_dir: Path) -> Iterator[str]:

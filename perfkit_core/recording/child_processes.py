@@ -58,7 +58,7 @@ def _record(framework: str, request: Mapping[str, Any]) -> None:
     try:
         from perfkit_core.base.system.paths import as_path
         from perfkit_core.plugins.manager import get_plugins
-        from perfkit_core.recording.script_recording import CHILD
+        from perfkit_core.recording.step_calls import CHILD
 
         recorder = get_plugins().framework(framework).recorder()
         if recorder is None:

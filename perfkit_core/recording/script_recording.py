@@ -13,13 +13,10 @@ from typing import Any, Final, Protocol
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.recording import signals, step_calls
 from perfkit_core.recording.schedule import StepWindow
+from perfkit_core.recording.step_clock import FrameSampler
 from perfkit_core.recording.step_recording import Ending, Held, StepProfiler, StepRecording
-from perfkit_core.recording.window_limit import MOST_EVENTS, Checks
+from perfkit_core.recording.window_limit import Checks
 
-CHILD: Final = "child"
-"""Option of a recorder: this process is a child of the recorded script. It is recorded only if it makes steps."""
-LIMIT: Final = "most_events"
-"""Option of a recorder: the limit of the events of a window."""
 _EVER: Final = 1 << 40
 _FAILED: Final = "recording failed, the script continues"
 
@@ -50,7 +47,7 @@ class Script:
 
 def flags(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the profiler, without those of the recording."""
-    return {name: value for name, value in options.items() if name not in (step_calls.OPTION, CHILD, LIMIT)}
+    return {name: value for name, value in options.items() if name not in step_calls.OPTIONS}
 
 
 class ScriptRecording:
@@ -67,7 +64,7 @@ class ScriptRecording:
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
-        self._recording.most_events = options.get(LIMIT) or MOST_EVENTS
+        self._recording.most_events = options.get(step_calls.LIMIT)
         self._hooks: list[Hooks] = []
         self._updates: Any = None
         if self._step_on is None:
@@ -77,10 +74,13 @@ class ScriptRecording:
             self._hooks.append(self._step_on.watch(self._ended, self._end_start))
         else:
             self._hooks.append(script.ranges(self._step_on, self._ended, self._end_start))
-        self._in_start = not options.get(CHILD)
+        self._in_start = not options.get(step_calls.CHILD)
+        self._sampler = FrameSampler(count_calls=True)
         self._checks: Checks | None = None
         if self._in_start:
             self._made().start(None)
+            if not options.get("stacks"):  # they would contain the sampler
+                self._sampler.start()
             self._checks = Checks(self._check)
         self._other = script.other(self._other_starts)
 
@@ -95,7 +95,7 @@ class ScriptRecording:
         files = len(self._profiler.writer.written)
         self._other.check()
         if alone:
-            step_calls.warn_without_steps(self._ends, self._step_on)
+            step_calls.warn_without_steps(self._ends, self._step_on, self._sampler.repeated())
         return Recorded(files, self._recording.complete, self._profiler.clock.times(), self._recording.cut)
 
     def _made(self) -> StepProfiler:
@@ -107,6 +107,7 @@ class ScriptRecording:
         self._ends += 1
         if self._in_start:  # the optimizer was made before, as in an earlier cell of a notebook
             self._in_start = False
+            self._sampler.stop()
             self._end_checks()
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
@@ -127,13 +128,15 @@ class ScriptRecording:
 
     def _check(self) -> None:
         """End the start of the script early if it has too many events."""
-        if self._in_start and self._made().estimate().reason(self._recording.most_events) is not None:
+        estimate = self._made().estimate()
+        if self._in_start and estimate.reason(self._recording.most_events or estimate.most_events) is not None:
             self._end_start()
 
     def _end_start(self) -> None:
         if not self._in_start:
             return
         self._in_start = False
+        self._sampler.stop()
         self._end_checks()
         with signals.guarded(_FAILED):
             self._write_start = self._made().hold(Ending.NOT_BEGUN)

@@ -10,7 +10,10 @@ import functools
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 from perfkit_core.base.system import failures
@@ -18,6 +21,12 @@ from perfkit_core.errors import UsageError, spelled_like
 
 OPTION: Final = "step_on"
 """Option of a recorder. Its value is a :class:`StepCalls`, or the name of a range that the script labels."""
+LIMIT: Final = "most_events"
+"""Option of a recorder: the limit of the events of a window, None for the default of the framework."""
+CHILD: Final = "child"
+"""Option of a recorder: this process is a child of the recorded script. It is recorded only if it makes steps."""
+OPTIONS: Final = (OPTION, LIMIT, CHILD)
+"""The options of a recorder that are no options of its profiler."""
 _DECORATOR: Final = "__perfkit_step__"
 _FUNCTION: Final = re.compile(r"([\w./\\-]+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -34,6 +43,7 @@ class StepCalls:
         self.module, self.qualname = module, qualname
         self._before = self._after = _nothing
         self._inside = False
+        self._callers: Counter[tuple[CodeType, int]] = Counter()
 
     def __str__(self) -> str:
         return f"{self.module}:{self.qualname}".removeprefix(":")
@@ -46,12 +56,22 @@ class StepCalls:
     def end(self) -> None:
         self._before = self._after = _nothing
 
+    def warn_of_callers(self) -> None:
+        """Log a warning if the function was called in several places: also outside of the loop, perhaps."""
+        if len(self._callers) > 1:
+            lines = [f"{Path(code.co_filename).name}:{line}, {calls} times" for (code, line), calls in
+                     self._callers.most_common(3)]  # fmt: skip
+            text = f"{self} is called in {len(self._callers)} places ({'; '.join(lines)}): the steps may differ"
+            failures.tell(text, logging.WARNING)
+
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return function(*args, **kwargs)
             self._inside = True
+            caller = sys._getframe(1)
+            self._callers[caller.f_code, caller.f_lineno] += 1
             self._before()
             try:
                 return function(*args, **kwargs)
@@ -120,14 +140,27 @@ def _functions(tree: ast.AST, prefix: str) -> list[tuple[str, _Definition]]:
     return definitions
 
 
-def warn_without_steps(ends: int, step_on: StepCalls | str | None) -> None:
+def warn_without_steps(
+    ends: int, step_on: StepCalls | str | None, repeated: Sequence[tuple[str, CodeType, int]] = ()
+) -> None:
     """Log a warning if too few ends of steps were seen for a complete step: a step lasts from one end to the next.
-    ``step_on`` is the value of :data:`OPTION`."""
-    if ends < 2:
-        end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
-        cause = f"only one {end} was seen, and a step needs two" if ends else f"no {end} was seen"
-        hint = "" if step_on else ": --step-on names a function or a range that ends a step"
-        failures.tell(f"no complete step was found, because {cause}{hint}", logging.WARNING)
+    ``step_on`` is the value of :data:`OPTION`. ``repeated``: functions that ran several times, as of
+    :meth:`perfkit_core.recording.step_clock.FrameSampler.repeated`. The hint names the first that the user wrote."""
+    from perfkit_core.views.user_code import Owner, owner_of  # imports numpy, which the script has imported by now
+
+    if isinstance(step_on, StepCalls):
+        step_on.warn_of_callers()
+    if ends >= 2:
+        return
+    end = "update of an optimizer" if step_on is None else f"end of {step_on} (--step-on)"
+    cause = f"only one {end} was seen, and a step needs two" if ends else f"no {end} was seen"
+    hint = "" if step_on else ": --step-on names a function or a range that ends a step"
+    for module, code, calls in repeated if step_on is None else ():
+        if owner_of(code.co_filename, None) is Owner.USER:
+            source = Path(code.co_filename).name if module == "__main__" else module
+            hint = f". --step-on {source}:{code.co_qualname} may end the steps: it ran at least {calls} times"
+            break
+    failures.tell(f"no complete step was found, because {cause}{hint}", logging.WARNING)
 
 
 def step_end(target: str, main: str, file: str) -> StepCalls | str:

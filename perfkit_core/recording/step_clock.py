@@ -14,14 +14,13 @@ import runpy
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
 from typing import Final, Generic, TypeVar
 
-import perfkit_core
 from perfkit_core.base.system.machine import processor_ticks, usable_cpus
 from perfkit_core.recording import signals
 from perfkit_core.trace.model.frame_samples import FrameSamples
@@ -34,7 +33,9 @@ _MOST: Final = 10_000
 """Maximum number of samples in a cycle."""
 _DEPTH: Final = 48
 """Maximum number of frames in a sample, counted from the innermost frame."""
-RUNS_SCRIPT: Final = str(Path(perfkit_core.__file__).with_name("cli") / "record.py")
+_LEAST_CALLS, _LEAST_SHARE = 3, 0.3
+"""A function that may end steps has at least so many calls, and this share of the samples."""
+RUNS_SCRIPT: Final = str(Path(__file__).parents[1] / "cli" / "record.py")
 """The file of ``perfkit record``."""
 _RUNPY: Final = (runpy.__file__, "<frozen runpy>")
 
@@ -52,9 +53,13 @@ def of_script(frames: Sequence[tuple[CodeType, int | None]]) -> Sequence[tuple[C
 
 
 class FrameSampler:
-    """Samples the thread that calls ``start``. The methods never raise."""
+    """Samples the thread that calls ``start``. The methods never raise. ``count_calls``: also count the calls of each
+    function that samples see, in ``calls``: code and name of its module → calls. Calls between two samples are not
+    seen, so there are at least as many."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_calls: bool = False) -> None:
+        self._count_calls = count_calls
+        self.calls: Counter[tuple[CodeType, str]] = Counter()
         self.native_id: int | None = None  # thread id of the last sampling thread
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
@@ -90,6 +95,22 @@ class FrameSampler:
         self._forget()
         return samples
 
+    def repeated(self) -> list[tuple[str, CodeType, int]]:
+        """Return the functions that ran several times and in a large part of the samples, those with the most samples
+        first: name of the module, code and number of calls. Needs ``count_calls``."""
+        samples: Counter[CodeType] = Counter()
+        stacks = list(self._stacks)
+        for stack, count in Counter(self._stack).items():
+            for code in {code for code, _ in of_script(stacks[stack])}:
+                samples[code] += count
+        enough = max(_LEAST_SHARE * len(self._stack), 1)
+        functions = [
+            (module, code, calls)
+            for (code, module), calls in self.calls.items()
+            if calls >= _LEAST_CALLS and samples[code] >= enough and "<" not in code.co_qualname
+        ]
+        return sorted(functions, key=lambda item: (-samples[item[1]], item[2]))
+
     def _forget(self) -> None:
         self._stacks: dict[tuple[tuple[CodeType, int | None], ...], int] = {}
         self._at_ns: list[int] = []
@@ -104,6 +125,10 @@ class FrameSampler:
             key: list[tuple[CodeType, int | None]] = []
             while frame is not None and len(key) < _DEPTH:
                 key.append((frame.f_code, frame.f_lineno))
+                # A mark that lasts as long as the call. Python reads it only in a debugger.
+                if self._count_calls and not frame.f_trace_opcodes and frame.f_trace is None:
+                    frame.f_trace_opcodes = True
+                    self.calls[frame.f_code, str(frame.f_globals.get("__name__"))] += 1
                 frame = frame.f_back
             self._at_ns.append(at_ns)
             self._stack.append(self._stacks.setdefault(tuple(key), len(self._stacks)))

@@ -27,7 +27,7 @@ from perfkit_core.recording import signals
 from perfkit_core.recording.on_demand import OnDemand
 from perfkit_core.recording.schedule import StepWindow, WindowsOnDemand, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.window_limit import MOST_EVENTS, Checks, EventEstimate
+from perfkit_core.recording.window_limit import Checks, EventEstimate
 from perfkit_core.recording.writer import CycleWriter, callbacks
 from perfkit_core.trace.model.meta import Finding
 
@@ -156,7 +156,8 @@ class StepRecording:
         self._steps_of_cycle = self._recorded = 0  # recorded steps of this cycle; recorded steps of this training
         self.inside = False
         """Whether one of the methods is running."""
-        self.most_events = self._events_left = MOST_EVENTS  # of a window
+        self.most_events: int | None = None  # of a window; None is the default of the framework
+        self._written_events = 0  # of this window, in cycles that have ended
         self._over, self._skip = False, -1  # whether the window has ended early; a step that is not recorded
         self._checks: Checks | None = None
         self.cut: Text | None = None
@@ -181,7 +182,7 @@ class StepRecording:
         self._clock.sparse = self.demand is not None
         self._running, self._paused, self._begun = True, False, step
         self._action, self._steps_of_cycle, self._recorded = Action.OFF, 0, 0
-        self._over, self._skip, self._events_left = False, -1, self.most_events
+        self._over, self._skip, self._written_events = False, -1, 0
         if recording:
             self._action, self._checks = Action.RECORD, Checks(self.check)
         atexit.register(self.abort)  # a training loop that raises may not call finish()
@@ -196,7 +197,7 @@ class StepRecording:
         self._paused = False
         ends_window = self._window.ends_cycle(self._step, self._begun)
         if ends_window:
-            self._over, self._events_left = False, self.most_events
+            self._over, self._written_events = False, 0
         self._clock.begins(self._step + 1, self._planned(self._step + 1))
         if self._action is Action.RECORD:
             self._steps_of_cycle += 1
@@ -281,14 +282,15 @@ class StepRecording:
         must not end while torch records again."""
         estimate, steps = self._profiler.estimate(), self._steps_of_cycle
         more = estimate.events() // steps if ending is Ending.ENDED else 0
-        allowed = self._events_left if steps == 0 or ending is Ending.ENDED else 2 * self._events_left
+        left = (self.most_events or estimate.most_events) - self._written_events
+        allowed = left if steps == 0 or ending is Ending.ENDED else 2 * left
         reason = estimate.reason(allowed, more)
         if reason is None:
             return
         write = self._held(ending)
         events = self._profiler.events()
-        if events is not None and 4 * events < self._events_left:
-            self._events_left -= events
+        if events is not None and 4 * events < left:
+            self._written_events += events
             self._skip = self._step + 1
             write()
             return

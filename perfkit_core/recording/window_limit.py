@@ -19,8 +19,6 @@ from typing import Final
 from perfkit_core.base.language.messages import Text, message
 from perfkit_core.base.system import memory_limit
 
-MOST_EVENTS: Final = 1_000_000
-"""Default limit of the events of a window."""
 _MOST_OF_FREE: Final = 0.6
 """Share of the free memory that a profiler may need when it stops. perfkit's reading follows."""
 _SECONDS: Final = 0.2
@@ -34,10 +32,12 @@ class EventEstimate:
     """Estimates the events since it was made.
 
     - ``recording_bytes``, ``stop_bytes``: memory for an event while the profiler records, and further memory at its end
+    - ``most_events``: default limit of the events of a window
     - ``counted``: returns the number of events as far as the framework counts something that is proportional, else 0"""
 
     recording_bytes: int
     stop_bytes: int
+    most_events: int
     counted: Callable[[], int] = int
     _resident: int = field(default_factory=memory_limit.resident)
     _begun: float = field(default_factory=time.perf_counter)

@@ -19,19 +19,20 @@ from pathlib import Path
 from perfkit_core.cli import record
 from perfkit_core.cli.main import main
 from perfkit_core.errors import UsageError
-from perfkit_core.plugins.frameworks import Framework, Recorder
+from perfkit_core.plugins.frameworks import Framework, Recorded, Recorder
 from perfkit_core.recording.signals import OtherProfilerPatch
 
 class Recording:
     def __init__(self, run_dir, profiler):
         self.run_dir = run_dir
         self.other = profiler and OtherProfilerPatch(profiler, "start", lambda: print("ended"))
-    def finish(self):
+    def finish(self, alone):
+        from perfkit_core.trace.model.timed_steps import TimedStep, TimedSteps
         if self.other:
             self.other.check()
         self.run_dir.mkdir(parents=True, exist_ok=True)
         (self.run_dir / "recorded").write_text(str(self.run_dir.name), encoding="utf-8")
-        return 1
+        return Recorded(1, 3, TimedSteps(tuple(TimedStep(n, n < 5, 2000 if n < 5 else 1000) for n in range(20))))
 
 def recorder(name):
     def start(run_dir, steps, options):
@@ -80,11 +81,28 @@ def recorded(folder: Path) -> bool:
     return (folder / "run" / "recorded").is_file()
 
 
-def test_the_framework_is_recognised_by_the_text(folder: Path) -> None:
-    ran = record(folder, "def f():\n    import faketwo\nprint('hello')\n")
+def test_the_end_says_what_was_recorded_and_the_next_command(folder: Path) -> None:
+    ran = record(folder, "import faketwo\nprint('hello')\n")
     assert (ran.returncode, ran.stdout) == (0, "recording faketwo 3\nhello\n")
-    assert ran.stderr == "perfkit: recorded run; next: perfkit summary run\n"
+    assert ran.stderr.splitlines() == [
+        "perfkit: recorded 3 steps in run",
+        "perfkit: a step takes 1.00 µs without the profiler, 2.00 µs with the profiler",
+        "perfkit: next: perfkit summary run",
+    ]
     assert recorded(folder)
+
+
+def test_no_framework_is_imported_before_the_script_does_it(folder: Path) -> None:
+    """A library may import another framework first, which the script does not use itself."""
+    (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
+    text = "import sys\nprint(*sorted({'fakeone', 'numpy'}.intersection(sys.modules)))\nimport helper, faketwo\n"
+    assert record(folder, text).stdout == "\nrecording faketwo 3\n"
+
+
+def test_an_option_that_the_script_catches_is_still_an_error(folder: Path) -> None:
+    text = "try:\n    import fakeone\nexcept Exception:\n    print('caught')\n"
+    ran = record(folder, text, before=("--flops",))
+    assert (ran.returncode, ran.stderr) == (2, "perfkit: error: fakeone records no flops; leave it\n")
 
 
 def test_the_framework_is_noticed_when_it_is_imported(folder: Path) -> None:
@@ -146,7 +164,7 @@ def test_a_syntax_error_is_the_scripts_own(folder: Path) -> None:
 def test_exit_codes_pass_through(folder: Path, end: str, code: int, said: str) -> None:
     ran = record(folder, f"import fakeone, sys\nsys.exit({end})\n")
     assert ran.returncode == code
-    assert ran.stderr.startswith(said + "perfkit: recorded run")
+    assert ran.stderr.startswith(said + "perfkit: recorded 3 steps in run\n")
     assert recorded(folder)
 
 
@@ -155,8 +173,7 @@ def test_a_folder_with_an_older_recording_is_named(folder: Path) -> None:
     (folder / "run" / f"old{SUFFIX}").touch()
     ran = record(folder, "import fakeone\n")
     text = "perfkit: run already has a recording, and reports read only the latest of a folder\n"
-    assert ran.stderr.startswith(f"{text}perfkit: recorded run")
-    assert ran.stderr.count("\n") == 2
+    assert ran.stderr.startswith(f"{text}perfkit: recorded 3 steps in run\n")
 
 
 def test_an_interrupt_keeps_the_recording(folder: Path) -> None:
