@@ -142,8 +142,9 @@ def train(paddle: Any, profiler: Any, steps: int) -> None:
     resembles communication, and equal labels inside each other, which Paddle counts apart."""
     net, other = (paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU()) for _ in range(2))
     optimizer = paddle.optimizer.Adam(parameters=net.parameters())
-    loader = paddle.io.DataLoader(paddle.io.TensorDataset([paddle.randn([2 * steps, 8])]), batch_size=2)
+    loader, kept = paddle.io.DataLoader(paddle.io.TensorDataset([paddle.randn([2 * steps, 8])]), batch_size=2), []
     for (batch,) in loader:
+        kept.append(paddle.ones([10]))
         thread = threading.Thread(target=lambda batch=batch: other(batch))
         thread.start()
         with paddle.profiler.RecordEvent("iteration"), paddle.profiler.RecordEvent("iteration"):
@@ -157,14 +158,19 @@ def train(paddle: Any, profiler: Any, steps: int) -> None:
         optimizer.step()
         optimizer.clear_grad()
         profiler.step()
+    kept.clear()
 
 
-@pytest.fixture(scope="module")
-def live(paddle_module: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, list[tuple[str, str]]]:
-    """Return the trace of a live run, and Paddle's summary for each sort key, time unit and level of detail."""
+@pytest.fixture(scope="module", params=[(1, 4), None], ids=["scheduler", "no-scheduler"])
+def live(
+    request: pytest.FixtureRequest, paddle_module: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Trace, list[tuple[str, str]]]:
+    """Return the trace of a live run, and Paddle's summary for each sort key, time unit and level of detail. Without a
+    scheduler, memory is freed in the empty step that the last call of ``step()`` opens."""
     folder = tmp_path_factory.mktemp("live")
     profiling = paddle_module.profiler
-    with profiling.Profiler(scheduler=(1, 4), on_trace_ready=trace_handler(folder), profile_memory=True) as profiler:
+    options = {"scheduler": request.param, "profile_memory": True}
+    with profiling.Profiler(on_trace_ready=trace_handler(folder), **options) as profiler:
         train(paddle_module, profiler, steps=5)
     asked = [{"sorted_by": profiling.SortedKeys[key], "time_unit": "ns"} for key in SORTED]
     asked += [{"time_unit": unit, "thread_sep": True, "op_detail": unit == "us"} for unit in ("s", "ms", "us", "ns")]
@@ -299,9 +305,10 @@ def test_communication_and_memory_of_the_live_run(live: tuple[Trace, list[tuple[
     details."""
     trace, _ = live
     ours, theirs = (table_of(distributed.VIEW, trace, request).set_index("part") for request in (EVERYTHING, NATIVE))
-    assert ours.loc["communication", "host_calls"] == 3
+    exchanges = int(trace.rows("name", "exchange").sum())
+    assert ours.loc["communication", "host_calls"] == exchanges > 0
     assert ours.loc["communication", "time_ns"] == trace.ints("dur_ns")[trace.rows("name", "exchange")].sum()
-    assert theirs.loc["communication", "host_calls"] == 3 + 6
+    assert theirs.loc["communication", "host_calls"] == 3 * exchanges
     assert step_phases.table(trace, EVERYTHING).set_index("phase").loc["other", "total_cpu_ns"] >= 0
     once, native = (memory.table(trace, request)["allocated_bytes"].sum() for request in (EVERYTHING, NATIVE))
     changes = trace.ints("bytes", 0)[trace.rows("kind", "memory")]
