@@ -11,7 +11,6 @@ import pytest
 
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from tests.support import recording_scripts
 
 PRELUDE = {
     "torch": """
@@ -80,16 +79,9 @@ Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def prelude(framework: str) -> str:
-    pytest.importorskip(framework, reason=f"needs {framework}: pip install 'perfkit[{framework}]'")
-    return PRELUDE[framework] + STEPS
-
-
-@pytest.fixture
-def run(framework: str, prelude: str) -> Run:
+def run(framework: str, run_script: Run) -> Run:
     """Return a function that runs a script with the prelude."""
-    modules = {"torch": ["torch", "torch._dynamo"], "paddle": ["paddle"]}  # torch's profiler imports its compiler
-    return functools.partial(recording_scripts.run, prelude=prelude, modules=modules[framework])
+    return functools.partial(run_script, prelude=PRELUDE[framework] + STEPS)
 
 
 def steps_of(trace: Trace) -> list[int]:

@@ -100,8 +100,8 @@ def test_a_callback_records_on_demand(native: Framework, recording: Any, tmp_pat
 
 
 LAUNCHERS = {
-    "torch": ["torch.distributed.run", "--nproc-per-node", "4"],
-    "paddle": ["paddle.distributed.launch", "--nproc_per_node", "4", "--backend", "gloo", "--log_dir", "logs"],
+    "torch": ["torch.distributed.run", "--nproc-per-node", "2"],
+    "paddle": ["paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo", "--log_dir", "logs"],
 }
 
 

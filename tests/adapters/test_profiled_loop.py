@@ -61,8 +61,10 @@ def test_steps_are_numbered_over_all_epochs(native: Framework, work: Work, tmp_p
 def test_the_step_in_which_a_loop_is_left_is_not_counted(
     native: Framework, work: Work, tmp_path: Path, leave: str
 ) -> None:
-    """The next loop begins with its number."""
-    loop = perfkit.profile(iter(range(9)), tmp_path, window=(1, 5), framework=native.name)
+    """The next loop begins with its number. A loop over the folder of an earlier test would go on with its steps, and
+    pytest may give the folder of a test that has passed to the next test."""
+    run = tmp_path / leave
+    loop = perfkit.profile(iter(range(9)), run, window=(1, 5), framework=native.name)
     if leave == "break":
         for item in loop:
             work()
@@ -83,10 +85,10 @@ def test_the_step_in_which_a_loop_is_left_is_not_counted(
             next(generator)
             work()
         generator.close()
-    assert recorded(tmp_path, native)[:2] == [(1, 1), (2, 1)]
-    for _ in perfkit.profile(range(4), tmp_path, window=(1, 5), framework=native.name):
+    assert recorded(run, native)[:2] == [(1, 1), (2, 1)]
+    for _ in perfkit.profile(range(4), run, window=(1, 5), framework=native.name):
         work()
-    assert recorded(tmp_path, native)[2:] == [(3, 1), (4, 1), (5, 1)]
+    assert recorded(run, native)[2:] == [(3, 1), (4, 1), (5, 1)]
 
 
 def test_a_loader_that_fails_keeps_the_steps(native: Framework, work: Work, tmp_path: Path) -> None:
@@ -113,14 +115,15 @@ def test_a_loop_inside_belongs_to_the_steps_of_the_outer_one(native: Framework, 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_of_the_framework(native: Framework, tmp_path: Path, workers: int) -> None:
+    run = tmp_path / str(workers)
     loader = native.loader(20, batch_size=2, num_workers=workers)
     options = {"record_shapes": True} if native.name == "torch" else {}
-    loop = perfkit.profile(loader, tmp_path, window=(2, 6), framework=native.name, **options)
+    loop = perfkit.profile(loader, run, window=(2, 6), framework=native.name, **options)
     assert (len(loop), loop.batch_size) == (10, 2)
     for batch in loop:
         batch + 1
-    assert summarize(tmp_path, "steps")["step"].tolist() == [2, 3, 4, 5, 6]
-    assert (summarize(tmp_path, "input_pipeline")["loads"] > 0).all()
+    assert summarize(run, "steps")["step"].tolist() == [2, 3, 4, 5, 6]
+    assert (summarize(run, "input_pipeline")["loads"] > 0).all()
     if options:
-        adds = summarize(tmp_path, "operators", by="shape")
+        adds = summarize(run, "operators", by="shape")
         assert "[[2,3],[],[]]" in " ".join(map(str, adds.loc[adds["name"] == "aten::add", "shapes"]))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from perfkit_core.errors import CaptureError, UsageError
 from perfkit_core.readers.load import load
 from perfkit_core.recording.step_calls import StepCalls
 from perfkit_core.trace.model.trace import Trace
 from tests.support.frameworks import Framework
-from tests.support.recording_scripts import run
+
+Run = Callable[..., tuple[int, str]]
 
 
 def steps_of(trace: Trace) -> list[int]:
@@ -81,10 +84,149 @@ raise SystemExit(7)
 """
 
 
-def test_a_callback_of_a_script_that_ends_early_keeps_its_recording(native: Framework, tmp_path: Path) -> None:
+def test_a_callback_of_a_script_that_ends_early_keeps_its_recording(
+    native: Framework, run_script: Run, tmp_path: Path
+) -> None:
     script = CRASH.format(framework=native.name, recording=native.CallbackRecording.__name__)
-    quiet = "import warnings\nwarnings.simplefilter('default')\n"  # Paddle emits warnings
-    code, told = run(script, tmp_path, prelude=quiet if native.name == "paddle" else "", modules=[native.name])
+    code, told = run_script(script, tmp_path)
     assert code == 7, told
     assert "Error" not in told
     assert steps_of(load(tmp_path)) == [0, 1, 2]
+
+
+def updates(native: Framework, count: int, optimizers: int = 1) -> None:
+    """Update the same parameters with several optimizers. The first one is of a class of the user."""
+    model, base = native.module.nn.Linear(4, 4), native.optimizers.SGD
+    methods = {"step": lambda optimizer: base.step(optimizer)} if native.name == "paddle" else {}
+    own = type("Own", (base,), methods)  # torch's hooks are called for each of two such methods
+    chosen = [native.optimizer(own, model), *(native.optimizer("Adam", model) for _ in range(optimizers - 1))]
+    for _ in range(count):
+        for optimizer in chosen:
+            loss = model(native.ones(3, 4)).sum()
+            if native.name == "paddle" and optimizer is not chosen[0]:
+                optimizer.minimize(loss)
+                continue
+            loss.backward()
+            optimizer.step()
+            native.clear_gradients(optimizer)
+
+
+def test_a_step_lies_between_two_updates_of_the_first_optimizer(native: Framework, tmp_path: Path) -> None:
+    """Five updates give four complete steps. Afterwards, no method is wrapped."""
+    base = native.optimizers.Optimizer
+    before = base.step, base.__init__
+    recording = native.ScriptRecording(tmp_path, None, {"memory": True})
+    updates(native, 5, optimizers=2)
+    assert recording.finish() == 1
+    trace = load(tmp_path)
+    assert steps_of(trace) == [1, 2, 3, 4]
+    assert native.name == "paddle" or "partial-step" in {finding.code for finding in trace.quality}
+    assert trace.rows("kind", "memory").any()
+    assert (base.step, base.__init__) == before
+
+
+@pytest.mark.parametrize("steps", [None, 1])
+def test_a_profiler_of_the_script_is_not_disturbed(native: Framework, tmp_path: Path, steps: int | None) -> None:
+    """The recording ends before the script's profiler starts, and its events are kept. Afterwards perfkit blocks no
+    profiler."""
+    recording = native.ScriptRecording(tmp_path / "run", steps, {})
+    updates(native, 3)
+    with native.profiler(on_trace_ready=native.trace_handler(tmp_path / "own")), native.label("own work"):
+        updates(native, 4)
+    own = load(tmp_path / "own")
+    assert own.rows("name", "own work").sum() == 1
+    assert steps_of(own) == [0]
+    if steps is None:
+        with pytest.raises(CaptureError, match="recording ended when the script started its own profiler"):
+            recording.finish()
+    else:
+        assert recording.finish() == 1
+    assert steps_of(load(tmp_path / "run")) == [1, 2][:steps]
+
+
+UNSUPPORTED = {
+    "torch": ("moods", "torch cannot record moods; leave --moods out; torch can record shapes, memory, stacks, flops"),
+    "paddle": ("stacks", "paddle cannot record stacks; leave --stacks out; paddle can record shapes, memory"),
+}
+
+
+def test_unsupported_options_are_refused(native: Framework, tmp_path: Path) -> None:
+    """No profiler is left running."""
+    option, message = UNSUPPORTED[native.name]
+    with pytest.raises(UsageError) as caught:
+        native.ScriptRecording(tmp_path, None, {"shapes": True, option: True})
+    assert str(caught.value).startswith(message)
+    assert native.name == "torch" or "perfkit.paddle.annotate(model)" in str(caught.value)
+    assert native.ScriptRecording(tmp_path, None, {}).finish() == 1
+
+
+def test_other_options_are_not_recorded(native: Framework, tmp_path: Path) -> None:
+    recording = native.ScriptRecording(tmp_path, None, {"shapes": False, "memory": False})
+    updates(native, 2)
+    recording.finish()
+    events = load(tmp_path).to_pandas()
+    assert events[["shapes", "flops", "stack"]].isna().all(axis=None)
+    assert not events["kind"].isin(["memory", "python"]).any()
+
+
+def perfkit_record(run_script: Run, folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run ``perfkit record -o run`` in a folder. Return the exit code and stderr."""
+    script = "import os, sys\nfrom perfkit_core.cli.main import main\nos.chdir(sys.argv[1])\n"
+    script += "sys.stdout, sys.stderr = (open(number, 'w', closefd=False) for number in (1, 2))\n"  # of this process
+    return run_script(script + f"sys.exit(main({['record', '-o', 'run', *arguments]}))", folder)
+
+
+TRAINING = """
+import sys, {framework} as native
+assert __name__ == "__main__"
+net = native.nn.Linear(4, 2)
+optimizer = {optimizer}
+for _ in range(int(sys.argv[1])):
+    net(native.ones((3, 4))).sum().backward()
+    optimizer.step()
+sys.exit(int(sys.argv[2]))
+"""
+OPTIMIZERS = {
+    "torch": "native.optim.Adam(net.parameters())",
+    "paddle": "native.optimizer.Adam(0.1, parameters=net.parameters())",
+}
+
+
+def test_from_the_command_line(native: Framework, run_script: Run, tmp_path: Path) -> None:
+    """The script receives its arguments, its exit code is returned, and the recording is kept. A linear layer has 4
+    inputs, 2 outputs and 3 samples: the requested options record its shapes, its 2·3·4·2 FLOPs, the bytes of its output
+    and the stack."""
+    script = TRAINING.format(framework=native.name, optimizer=OPTIMIZERS[native.name])
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    options = ["--shapes", "--memory", *(["--stacks", "--flops"] if native.name == "torch" else [])]
+    code, told = perfkit_record(run_script, tmp_path, "--steps", "3", *options, "train.py", "6", "7")
+    assert code == 7, told
+    trace = load(tmp_path / "run")
+    assert steps_of(trace) == [1, 2, 3]
+    assert (trace.ints("bytes")[trace.rows("kind", "memory")] == 3 * 2 * 4).any()
+    if native.name == "paddle":
+        assert trace.meta.options == {"record_shapes": True, "profile_memory": True, "with_flops": False}
+        return
+    events = trace.to_pandas()
+    linear = events[events["name"] == "aten::addmm"]
+    assert (linear["flops"] == 2 * 3 * 4 * 2).all()
+    assert linear["shapes"].str.startswith("[[2],[3,4],[4,2]").all()
+    assert len(linear) >= 3
+    assert events[events["kind"] == "python"]["name"].astype("string").str.contains("train.py", regex=False).any()
+
+
+def test_a_module_whose_steps_are_calls_in_another_module(native: Framework, run_script: Run, tmp_path: Path) -> None:
+    """``record -m`` runs a module as Python does, and wraps the function when its module is imported."""
+    (tmp_path / "package").mkdir()
+    work = (
+        f"import {native.name} as native\nclass Trainer:\n    @staticmethod\n    def step(): native.ones([3]).sum()\n"
+    )
+    (tmp_path / "package" / "work.py").write_text(work, encoding="utf-8")
+    main = "import sys\nfrom package import work\nfor _ in range(4): work.Trainer.step()\n"
+    main += "print('ran', __package__, sys.argv[1:], file=sys.stderr)"
+    (tmp_path / "package" / "main.py").write_text(main, encoding="utf-8")
+    step_on = ["--step-on", "package.work:Trainer.step"]
+    code, told = perfkit_record(run_script, tmp_path, *step_on, "-m", "package.main", "-x")
+    assert code == 0, told
+    assert "ran package ['-x']\n" in told
+    assert steps_of(load(tmp_path / "run")) == [1, 2, 3]

@@ -35,10 +35,6 @@ KINDS = {
     "Memcpy DtoH (Device -> Pageable)": "DtoH pageable", "Memcpy DtoH (Device -> Pinned)": "DtoH pinned",
     "Memcpy DtoD (Device -> Device)": "DtoD",
 }  # fmt: skip
-RANGES = {
-    re.sub(r"^ProfilerStep#\d+$", "ProfilerStep*", event.name)
-    for name in PROGRAMS for event in of(name, "gpu_user_annotation")
-}  # fmt: skip
 
 
 def theirs(name: str, device: str) -> pd.DataFrame:
@@ -109,11 +105,12 @@ def test_rows_of_the_device(name: str) -> None:
     mine |= {
         (row["kind"], row["copy_kind"]): (row["calls"], row["total_device_ns"]) for row in copies.to_dict("records")
     }
+    ranges = {re.sub(r"^ProfilerStep#\d+$", "ProfilerStep*", event.name) for event in of(name, "gpu_user_annotation")}
     its: Counter[Any] = Counter()
     calls: Counter[Any] = Counter()
     for row in averages(name):
         key = row["key"]
-        if row["device_type"] != "CUDA" or key in RANGES or key.endswith((" Sync", " Wait Event")):
+        if row["device_type"] != "CUDA" or key in ranges or key.endswith((" Sync", " Wait Event")):
             continue
         if key.startswith("Mem"):
             key = ("memset", None) if key.startswith("Memset") else ("memcpy", KINDS[key])

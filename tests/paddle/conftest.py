@@ -21,17 +21,23 @@ def paddle_traces(traces: Path) -> Path:
     return traces / "paddle"
 
 
-@pytest.fixture
-def paddle(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
-    """Yield the module ``paddle``. No profiler may be alive afterwards, because Paddle allows only one per process. A
-    profiler that was not stopped leaves its timer, which compares the datasets of all loaders that follow."""
+@pytest.fixture(scope="session")
+def paddle_module() -> Any:
+    """Return the module ``paddle``, for fixtures that record once. They must delete their profiler."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the import warns about missing ccache
         module = pytest.importorskip("paddle")
         pytest.importorskip("paddle.profiler")
-        timer = module.profiler.timer.benchmark()
     run_in_one_thread(module)
-    yield module
+    return module
+
+
+@pytest.fixture
+def paddle(paddle_module: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    """Yield the module ``paddle``. No profiler may be alive afterwards, because Paddle allows only one per process. A
+    profiler that was not stopped leaves its timer, which compares the datasets of all loaders that follow."""
+    timer = paddle_module.profiler.timer.benchmark()
+    yield paddle_module
     while timer.current_event is not None:
         timer.end()
     caplog.get_records("call").clear()  # logged tracebacks keep the profiler alive

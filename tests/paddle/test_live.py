@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -201,30 +199,6 @@ def test_ranks_come_from_the_launcher(
     assert all(key.startswith("3:") for key in trace.meta.thread_names)
 
 
-def test_recording_a_script_counts_the_first_optimizer(paddle: Any, tmp_path: Path) -> None:
-    """Steps lie between updates of the first optimizer of any class. Afterwards no method is wrapped."""
-    before = paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__
-    recording = ScriptRecording(tmp_path, 3, {"memory": True})
-
-    class Own(paddle.optimizer.SGD):  # type: ignore[misc]
-        def step(self) -> Any:
-            return super().step()
-
-    model = paddle.nn.Linear(4, 4)
-    first = Own(0.1, parameters=model.parameters())
-    second = paddle.optimizer.Adam(parameters=model.parameters())
-    for _ in range(6):
-        model(paddle.rand([2, 4])).sum().backward()
-        first.step()
-        second.minimize(model(paddle.rand([2, 4])).sum())
-        first.clear_grad()
-    assert recording.finish() == 1
-    trace = load(tmp_path)
-    assert step_numbers(trace) == [1, 2, 3]
-    assert trace.rows("kind", "memory").any()
-    assert (paddle.optimizer.Optimizer.step, paddle.optimizer.Optimizer.__init__) == before
-
-
 def test_runs_of_a_static_program_are_steps(paddle: Any, tmp_path: Path) -> None:
     """The startup program and another program do not count."""
     paddle.enable_static()
@@ -244,43 +218,6 @@ def test_runs_of_a_static_program_are_steps(paddle: Any, tmp_path: Path) -> None
     assert step_numbers(load(tmp_path)) == [1, 2, 3]
 
 
-SCRIPT = """
-print("ran")
-import paddle
-net = paddle.nn.Linear(4, 2)
-optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
-for _ in range(4):
-    net(paddle.ones([3, 4])).sum().backward()
-    optimizer.step()
-"""
-
-
-def perfkit_record(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "train.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "perfkit", "record", "-o", "run", *options, "train.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
-def test_requested_options_are_recorded(paddle: Any, tmp_path: Path) -> None:
-    """The bytes of a linear layer with 2 outputs for 3 samples are recorded."""
-    done = perfkit_record(tmp_path, "--memory", "--shapes")
-    assert done.returncode == 0, done.stderr
-    trace = load(tmp_path / "run")
-    assert trace.meta.options == {"record_shapes": True, "profile_memory": True, "with_flops": False}
-    assert step_numbers(trace) == [1, 2, 3]
-    assert (trace.ints("bytes")[trace.rows("kind", "memory")] == 3 * 2 * 4).any()
-
-
-@pytest.mark.parametrize("option", ["stacks", "flops"])
-def test_unsupported_options_fail_before_the_script_runs(paddle: Any, tmp_path: Path, option: str) -> None:
-    done = perfkit_record(tmp_path, f"--{option}", "--memory")
-    error = f"perfkit: error: paddle cannot record {option}; leave --{option} out; paddle can record shapes, memory. "
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = (line for line in done.stderr.splitlines() if line.startswith(error))
-    assert "perfkit.paddle.annotate(model)" in line
-    assert not (tmp_path / "run").exists()
-
-
 def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) -> None:
     """Paddle allows one profiler. A second profiler raises a CaptureError with this reason instead of an
     AttributeError."""
@@ -290,25 +227,3 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
     del other
     recording = ScriptRecording(tmp_path, None, {})
     assert recording.finish() == 1
-
-
-@pytest.mark.parametrize("steps", [None, 1])
-def test_a_profiler_of_the_script_is_not_disturbed(paddle: Any, tmp_path: Path, steps: int | None) -> None:
-    """The recording ends before the script's profiler starts, and its events are kept. Afterwards perfkit blocks no
-    profiler."""
-    recording = ScriptRecording(tmp_path, steps, {})
-    linear = paddle.nn.Linear(4, 4)
-    optimizer = paddle.optimizer.SGD(parameters=linear.parameters())
-    for _ in range(3):
-        linear(paddle.rand([2, 4])).sum().backward()
-        optimizer.step()
-    kept: list[Any] = []
-    with paddle.profiler.Profiler(on_trace_ready=lambda own: kept.append(own.profiler_result)):
-        linear(paddle.rand([2, 4]))
-    assert kept
-    if steps is None:
-        with pytest.raises(CaptureError, match="recording ended when the script started its own profiler"):
-            recording.finish()
-    else:
-        assert recording.finish() == 1
-    assert step_numbers(load(tmp_path)) == [1, 2][:steps]

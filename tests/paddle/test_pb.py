@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit_core.errors import SourceError
@@ -21,6 +21,7 @@ from perfkit_paddle.pb_rows import rows
 from perfkit_paddle.pb_source import read_pb, trace_of
 from perfkit_paddle.pb_wire import scan
 from perfkit_paddle.plugin import sniff_json, sniff_pb
+from tests.support import pb_messages
 
 ROOT = "root node"
 
@@ -224,9 +225,9 @@ def test_damaged_files_never_crash(paddle_traces: Path) -> None:
     files = ("gpu-synthetic/gpu1.pb", "versions/static_2.6.2_pir0_nofeed.pb", "versions/probe_3.3.1.pb")
     originals = [(paddle_traces / name).read_bytes() for name in files]
     chance = random.Random(20240607)
-    outcomes = [_outcome(_damaged(chance, chance.choice(originals)), chance.random() < 0.5) for _ in range(1500)]
-    assert outcomes.count("trace") > 100
-    assert outcomes.count("error") > 100
+    outcomes = [_outcome(_damaged(chance, chance.choice(originals)), chance.random() < 0.5) for _ in range(400)]
+    assert outcomes.count("trace") > 50
+    assert outcomes.count("error") > 50
 
 
 def _damaged(chance: random.Random, original: bytes) -> bytes:
@@ -252,20 +253,10 @@ def _outcome(data: bytes, partial: bool) -> str:
     return "trace"
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
 def test_arbitrary_bytes_never_crash(data: bytes, partial: bool) -> None:
     """The bytes are not a profile."""
     assert _outcome(b"\x0a\x051.0.2" + data, partial) in ("trace", "error")
-
-
-def _field(number: int, wire: int, value: bytes) -> bytes:
-    return bytes([number << 3 | wire]) + value
-
-
-def _message(number: int, content: bytes) -> bytes:
-    assert len(content) < 128
-    return _field(number, 2, bytes([len(content)]) + content)
 
 
 @pytest.mark.parametrize(
@@ -273,10 +264,6 @@ def _message(number: int, content: bytes) -> bytes:
 )
 def test_event_types_beyond_the_schema(number: int, category: str) -> None:
     """Paddle 3 writes the types 15 and 16. A type that no version writes has the kind ``other`` and is reported."""
-    event = _message(1, b"new") + b"".join(
-        _field(n, 0, bytes([v])) for n, v in ((2, number), (3, 10), (4, 30), (5, 1), (6, 1))
-    )
-    host = _field(1, 0, b"\x00") + _field(2, 0, b"\xff" * 9 + b"\x01") + _message(3, event)
-    trace = trace_of(_message(3, _field(1, 0, b"\x01") + _message(2, host)), "made")
+    trace = trace_of(pb_messages.thread(pb_messages.node(0, -1, "new", 10, 30, number)), "made")
     assert trace.to_pandas()[["name", "category", "dur_ns"]].to_numpy().tolist() == [["new", category, 20]]
     assert ("unknown-event-types" in {f.code for f in trace.quality}) == (category not in EVENT_TYPES)

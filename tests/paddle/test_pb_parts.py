@@ -19,6 +19,7 @@ from perfkit_paddle import on_trace_ready, pb_rows, pb_wire
 from perfkit_paddle.pb_source import NOT_LIVE, Live, finish, trace_of
 from perfkit_paddle.pb_table import MISSING, OWNER, Table
 from perfkit_paddle.pb_wire import Scan, scan
+from tests.support.pb_messages import message, node, number, thread
 
 TEXTS = st.one_of(st.binary(max_size=20), st.sampled_from([b"12345678", b"12345678\x00", b"", b"same", b"\xff"]))
 
@@ -37,33 +38,10 @@ def test_texts_are_those_of_the_bytes(values: list[bytes | None]) -> None:
     assert found.dictionary.to_pylist() == [value.decode("utf-8", "replace") for value in distinct]
 
 
-def _number(number: int, value: int) -> bytes:
-    return bytes([number << 3]) + _varint(value)
-
-
-def _message(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    found = b""
-    while value > 127:
-        found += bytes([value & 127 | 128])
-        value >>= 7
-    return found + bytes([value])
-
-
-def _node(number: int, parent: int, name: str, start: int, end: int) -> bytes:
-    event = _message(1, name.encode())
-    event += b"".join(_number(n, v) for n, v in ((2, 0), (3, start), (4, end), (5, 1), (6, 1)))
-    return _message(2, _number(1, number) + _number(2, parent) + _message(3, event))
-
-
 def parents(*threads: list[tuple[int, int, str, int, int]]) -> dict[str, str | None]:
     """Return the name of each node's parent by the node's name. A node is a tuple of number, parent's number, name,
     start and end."""
-    content = b"".join(_message(3, _number(1, 1) + b"".join(_node(*node) for node in nodes)) for nodes in threads)
+    content = b"".join(thread(*(node(*each) for each in nodes)) for nodes in threads)
     frame = trace_of(content, "made").to_pandas()
     names = frame["name"].astype(str).tolist()
     return {name: None if row < 0 else names[row] for name, row in zip(names, frame["parent"], strict=True)}
@@ -93,9 +71,9 @@ def test_both_ways_to_find_parents_agree(paddle_traces: Path, monkeypatch: pytes
 
 def test_rows_of_a_damaged_file_end_where_it_breaks() -> None:
     """If a message inside an event is damaged, the events before it are kept, and no later event is read."""
-    whole = [_node(0, -1, "a", 0, 9), _node(1, 0, "b", 1, 2)]
-    broken = _message(2, _number(1, 2) + _number(2, 0) + _message(3, b"\x0a\x7fshort"))
-    found = scan(_message(3, _number(1, 1) + b"".join(whole) + broken + whole[1]))
+    whole = [node(0, -1, "a", 0, 9), node(1, 0, "b", 1, 2)]
+    broken = message(2, number(1, 2) + number(2, 0) + message(3, b"\x0a\x7fshort"))
+    found = scan(thread(*whole, broken, whole[1]))
     assert found.problem == "a message is longer than the enclosing message"
     assert found.tables["host"].texts("name").to_pylist() == ["a", "b", None]
     assert found.tables["host"]["id"].tolist() == [0, 1, 2]

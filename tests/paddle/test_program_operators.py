@@ -54,10 +54,46 @@ def run(program: Program, in_order: bool, start_ns: int = 0, end_ns: int = 100) 
     return Run(start_ns, end_ns, program, (), in_order)
 
 
-def test_operators_in_the_order_of_the_program() -> None:
-    found, quality = described(FOUR, [run(two_branches(), True)])
-    assert shapes(found) == ["[[4,6],[6,8]]", "[[4,8],[8,10]]", "[[4,6],[6,3]]", "[[4,3],[3,10]]"]
-    assert not quality
+VALUES = two_branches().values
+ONE = Program((product(0, 1, 5),), VALUES)
+CHAIN = Program((product(0, 1, 5), product(5, 2, 6)), VALUES)
+MATMUL = "pd_op.matmul"
+DESCRIBED: dict[str, tuple[RecordedEvents, list[Run], list[str | None]]] = {
+    "the order of the program is certain": (
+        FOUR, [run(two_branches(), True)],
+        ["[[4,6],[6,8]]", "[[4,8],[8,10]]", "[[4,6],[6,3]]", "[[4,3],[3,10]]"],
+    ),
+    "the order within a chain is certain": (
+        events((MATMUL, 10), (MATMUL, 20)), [run(CHAIN, False)], ["[[4,6],[6,8]]", "[[4,8],[8,10]]"],
+    ),
+    "of operators that run at once, one began too early for the others": (
+        events((MATMUL, 10, 20), (MATMUL, 12, 14), (MATMUL, 25, 30)),
+        [run(Program((product(0, 1, 5), product(5, 2, 6), product(0, 3, 7)), VALUES), False)],
+        [None, None, "[[4,8],[8,10]]"],
+    ),
+    "another number of operators gives no arguments": (
+        events((MATMUL, 10), (MATMUL, 20), (MATMUL, 30)), [run(two_branches(), True)], [],
+    ),
+    "only operators within a run count": (
+        events((MATMUL, 10), (MATMUL, 150), ("matmul", 160), (MATMUL, 300)),
+        [run(ONE, True, 0, 100), run(ONE, True, 140, 155)],
+        ["[[4,6],[6,8]]", "[[4,6],[6,8]]", None, None],
+    ),
+    "details of operators do not count": (events((MATMUL, 10), category="OperatorInner"), [run(ONE, True)], []),
+    "runs at the same time give no arguments": (
+        events((MATMUL, 10), (MATMUL, 60), (MATMUL, 130)),
+        [run(ONE, True, 120, 140), run(ONE, True, 0, 50), run(ONE, True, 40, 100)],
+        [None, None, "[[4,6],[6,8]]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_operators_get_the_arguments_of_the_program(name: str) -> None:
+    recorded, runs, expected = DESCRIBED[name]
+    found, quality = described(recorded, runs)
+    assert shapes(found) == expected
+    assert not quality or None in expected
 
 
 def test_branches_that_may_run_in_any_order_are_unknown() -> None:
@@ -65,21 +101,6 @@ def test_branches_that_may_run_in_any_order_are_unknown() -> None:
     assert shapes(found) == []
     assert [finding.code for finding in quality] == ["operators-without-shapes"]
     assert "4 matrix products" in str(quality[0].text)
-
-
-def test_the_order_within_a_chain_is_certain() -> None:
-    chain = Program((product(0, 1, 5), product(5, 2, 6)), two_branches().values)
-    found, quality = described(events(("pd_op.matmul", 10), ("pd_op.matmul", 20)), [run(chain, False)])
-    assert shapes(found) == ["[[4,6],[6,8]]", "[[4,8],[8,10]]"]
-    assert not quality
-
-
-def test_operators_that_run_at_once_are_told_apart_by_their_inputs() -> None:
-    """The second product of a branch begins when the first has ended."""
-    chain = Program((product(0, 1, 5), product(5, 2, 6), product(0, 3, 7)), two_branches().values)
-    three = events(("pd_op.matmul", 10, 20), ("pd_op.matmul", 12, 14), ("pd_op.matmul", 25, 30))
-    given = shapes(described(three, [run(chain, False)])[0])
-    assert given[2] == "[[4,8],[8,10]]"  # the others began too early for it
 
 
 def test_threads_run_random_programs() -> None:
@@ -152,28 +173,6 @@ def test_the_order_is_counted_once_and_only_if_it_is_needed() -> None:
     counts = order_of(program)._counts
     described(FOUR, [run(program, False)])
     assert order_of(program)._counts is counts
-
-
-def test_another_number_of_operators_gives_no_arguments() -> None:
-    three = events(("pd_op.matmul", 10), ("pd_op.matmul", 20), ("pd_op.matmul", 30))
-    found, quality = described(three, [run(two_branches(), True)])
-    assert (shapes(found), quality) == ([], ())
-
-
-def test_only_operators_within_a_run_count() -> None:
-    program = Program((product(0, 1, 5),), two_branches().values)
-    recorded = events(("pd_op.matmul", 10), ("pd_op.matmul", 150), ("matmul", 160), ("pd_op.matmul", 300))
-    runs = [run(program, True, 0, 100), run(program, True, 140, 155)]
-    assert shapes(described(recorded, runs)[0]) == ["[[4,6],[6,8]]", "[[4,6],[6,8]]", None, None]
-    details = events(("pd_op.matmul", 10), category="OperatorInner")
-    assert shapes(described(details, runs)[0]) == []
-
-
-def test_runs_at_the_same_time_give_no_arguments() -> None:
-    program = Program((product(0, 1, 5),), two_branches().values)
-    recorded = events(("pd_op.matmul", 10), ("pd_op.matmul", 60), ("pd_op.matmul", 130))
-    runs = [run(program, True, 120, 140), run(program, True, 0, 50), run(program, True, 40, 100)]
-    assert shapes(described(recorded, runs)[0]) == [None, None, "[[4,6],[6,8]]"]
 
 
 def test_operators_of_unknown_sizes_are_reported() -> None:

@@ -4,11 +4,10 @@ prints is compared."""
 from __future__ import annotations
 
 import copy
-import inspect
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -243,65 +242,3 @@ def test_paddle_without_hooks_is_timed_without_its_loader(
             throughput.step()
     assert caplog.text.count("the data loader of the framework is not timed") == 1
     assert throughput.summary().steps == 2
-
-
-class FakeEvent:
-    """Replacement for ``paddle.device.Event``. An event takes 1 ms on the device, which is two events later than the
-    host."""
-
-    made: list[FakeEvent]
-    synchronized = 0
-
-    def __init__(self, enable_timing: bool = False) -> None:
-        assert enable_timing
-        self.at_ms = float("nan")
-
-    def record(self, stream: str) -> None:
-        assert stream == "stream at start"
-        self.at_ms = len(self.made) * 1.5
-        self.made.append(self)
-
-    def query(self) -> bool:
-        return self.made.index(self) < len(self.made) - 2 or bool(FakeEvent.synchronized)
-
-    def elapsed_time(self, end: FakeEvent) -> float:
-        assert self.query()
-        assert end.query()
-        return end.at_ms - self.at_ms
-
-    def synchronize(self) -> None:
-        FakeEvent.synchronized += 1
-
-
-@pytest.fixture
-def fake_device(paddle: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    FakeEvent.made, FakeEvent.synchronized = [], 0
-    streams = iter(["stream at start"])
-    fake = SimpleNamespace(get_device=lambda: "gpu:0", current_stream=lambda: next(streams), Event=FakeEvent)
-    monkeypatch.setattr(perfkit_paddle.throughput.framework, "paddle", lambda: SimpleNamespace(device=fake))
-    yield
-    FakeEvent.made, FakeEvent.synchronized = [], 0
-
-
-@pytest.mark.usefixtures("fake_device")
-def test_on_a_device_steps_are_timed_by_its_events() -> None:
-    throughput = perfkit_paddle.Throughput(warmup=1)
-    with throughput:
-        for _ in range(6):
-            throughput.step(3)
-        assert throughput.summary().unfinished_steps == 2
-        assert FakeEvent.synchronized == 0
-    summary = throughput.summary()
-    assert FakeEvent.synchronized == 1
-    assert summary.timed_by == "device events of gpu:0"
-    assert summary.batch_cost == Costs(5 * 1_500_000, *[1_500_000] * 6)
-
-
-def test_paddles_events_have_the_called_methods(paddle: Any) -> None:
-    """There is no device here, so only the names and arguments of Paddle's events are checked."""
-    assert "enable_timing" in inspect.signature(paddle.device.Event.__init__).parameters
-    assert "stream" in inspect.signature(paddle.device.Event.record).parameters
-    for name in ("query", "elapsed_time", "synchronize"):
-        assert callable(getattr(paddle.device.Event, name))
-    assert callable(paddle.device.current_stream)
-    assert isinstance(paddle.device.get_device(), str)

@@ -72,21 +72,6 @@ with Profile(CycleWriter(sys.argv[1], take)): raise KeyboardInterrupt
     assert cycles(tmp_path) == [0]
 
 
-def test_a_handler_made_as_the_process_ends_writes_what_it_gets(tmp_path: Path) -> None:
-    """The handler is created in a thread that outlives the main thread, when no exit function can be registered any
-    more."""
-    script = """
-def late():
-    time.sleep(0.3)
-    CycleWriter(sys.argv[1], slow)(None)
-import perfkit_core.trace.storage.background as background
-background.shared.cache_clear()
-threading.Thread(target=late).start()
-"""
-    assert run(script, tmp_path) == (0, "")
-    assert cycles(tmp_path) == [0]
-
-
 def status(number: signal.Signals) -> int:
     """Return the exit status of a process that a signal ends: KeyboardInterrupt ends it by the signal itself."""
     return -number if number == INT else 128 + number
@@ -179,8 +164,18 @@ CycleWriter(sys.argv[1], take)(None)
     assert (tmp_path / INCOMPLETE_MARK).read_text(encoding="utf-8").endswith("cycle 0: KeyboardInterrupt\n")
 
 
-def test_a_script_goes_on_after_an_interrupt_that_it_catches(tmp_path: Path) -> None:
-    script = """
+SCRIPTS = {
+    # The handler is created in a thread that outlives the main thread, when no exit function can be registered any
+    # more.
+    "a handler made as the process ends": ("""
+def late():
+    time.sleep(0.3)
+    CycleWriter(sys.argv[1], slow)(None)
+import perfkit_core.trace.storage.background as background
+background.shared.cache_clear()
+threading.Thread(target=late).start()
+""", 0, [0]),
+    "an interrupt that the script catches": ("""
 for _ in range(2):
     try:
         with Profile(writer): os.kill(os.getpid(), signal.SIGINT)
@@ -189,40 +184,25 @@ for _ in range(2):
         pass
 assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
 sys.exit(4)
-"""
-    assert run(script, tmp_path) == (4, "")
-    assert cycles(tmp_path) == [0, 1]
-
-
-def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
-    """``nohup`` starts a process with SIGHUP ignored."""
-    script = """
+""", 4, [0, 1]),
+    # ``nohup`` starts a process with SIGHUP ignored.
+    "an ignored hangup stays ignored": ("""
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 writer = CycleWriter(sys.argv[1], slow)
 assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
 with Profile(writer): os.kill(os.getpid(), signal.SIGHUP)
-"""
-    assert run(script, tmp_path) == (0, "")
-    assert cycles(tmp_path) == [0]
-
-
-def test_a_hangup_after_sigterm_does_not_disturb_the_end(tmp_path: Path) -> None:
-    script = """
+""", 0, [0]),
+    "a hangup after SIGTERM does not disturb the end": ("""
 try:
     with Profile(writer): os.kill(os.getpid(), signal.SIGTERM)
 finally:
     os.kill(os.getpid(), signal.SIGHUP)
     writer(None)
-"""
-    assert run(script, tmp_path) == (128 + TERM, "")
-    assert cycles(tmp_path) == [0, 1]
-
-
-def test_errors_of_a_signal_handler_of_the_script_reach_the_training(tmp_path: Path) -> None:
-    """A data loader raises an error this way if one of its processes dies. The cycle that is being taken is kept. A
-    handler that the training sets meanwhile stays."""
-    script = """
+""", 128 + TERM, [0, 1]),
+    # A data loader raises an error this way if one of its processes dies. The cycle that is being taken is kept. A
+    # handler that the training sets meanwhile stays.
+    "errors of a signal handler of the script reach the training": ("""
 class WorkerDied(Exception): pass
 
 def died(number, frame):
@@ -241,9 +221,44 @@ try:
 except WorkerDied:
     pass
 assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [died, died]
-"""
-    assert run(script, tmp_path) == (0, "")
-    assert cycles(tmp_path) == [0]
+""", 0, [0]),
+    # The child does not wait for the parent's cycles and does not write them again. SIGTERM ends it as usual, and it
+    # can record cycles itself.
+    "a forked child writes nothing of its parent": ("""
+writer(None)
+child = os.fork()
+if not child:
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert writer.written == []
+    writer(None)
+    assert len(writer.written) == 1
+    os._exit(5)
+assert os.waitpid(child, 0)[1] == 5 << 8
+assert len(writer.written) == 1
+""", 0, [0, 0]),
+    # A child that is forked while the thread works could inherit locks that are held.
+    "a fork waits for a cycle that is being written": ("""
+writer(None)
+child = os.fork()
+if not child:
+    os._exit(len(list(Path(sys.argv[1]).glob("*.parquet"))))
+assert os.waitpid(child, 0)[1] == 1 << 8
+""", 0, [0]),
+    "a call while the process ends is a call": ("""
+import atexit
+mine = CycleWriter(sys.argv[1], slow, of_user=True)
+atexit.register(mine, None)
+""", 0, [0]),
+}  # fmt: skip
+"""Name → script, its exit code, and the cycles that are written. The script prints nothing to stderr."""
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_cycles_of_a_script(name: str, tmp_path: Path) -> None:
+    script, code, written = SCRIPTS[name]
+    assert run(script, tmp_path) == (code, "")
+    assert cycles(tmp_path) == written
 
 
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
@@ -304,27 +319,6 @@ writer(None)
     assert cycles(tmp_path) == list(range(3 if "room" in name else 2))
 
 
-def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
-    """The child does not wait for the parent's cycles and does not write them again. SIGTERM ends it as usual, and it
-    can record cycles itself."""
-    script = """
-writer(None)
-child = os.fork()
-if not child:
-    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert writer.written == []
-    writer(None)
-    assert len(writer.written) == 1
-    os._exit(5)
-assert os.waitpid(child, 0)[1] == 5 << 8
-assert len(writer.written) == 1
-"""
-    assert run(script, tmp_path) == (0, "")
-    assert cycles(tmp_path) == [0, 0]
-    assert len({path.name for path in tmp_path.iterdir()}) == 2
-
-
 def test_a_forked_child_leaving_a_block_writes_no_cycle_of_it(tmp_path: Path) -> None:
     """The parent writes the cycle that began before the fork. Cycles that the child records afterwards are numbered
     from 0."""
@@ -355,18 +349,6 @@ print("ready", os.getpid(), file=sys.stderr)
     assert cycles(tmp_path) == [0, 0, 1]
 
 
-def test_a_fork_waits_for_a_cycle_that_is_being_written(tmp_path: Path) -> None:
-    """A child that is forked while the thread works could inherit locks that are held."""
-    script = """
-writer(None)
-child = os.fork()
-if not child:
-    os._exit(len(list(Path(sys.argv[1]).glob("*.parquet"))))
-assert os.waitpid(child, 0)[1] == 1 << 8
-"""
-    assert run(script, tmp_path) == (0, "")
-
-
 UNCALLED = {
     "at its end": "",
     "at an error": "1 / 0",
@@ -386,16 +368,6 @@ def test_a_profiler_that_never_ended_a_cycle_is_reported_once(name: str, tmp_pat
 def test_the_warning_about_an_uncalled_handler_is_not_about_other_handlers(tmp_path: Path) -> None:
     _, told = run("unused = CycleWriter(sys.argv[1], slow, of_user=True)\nwriter(None)", tmp_path)
     assert told.count(f"a trace handler recorded nothing into {tmp_path}") == 1
-    assert cycles(tmp_path) == [0]
-
-
-def test_a_call_while_the_process_ends_is_a_call(tmp_path: Path) -> None:
-    script = """
-import atexit
-mine = CycleWriter(sys.argv[1], slow, of_user=True)
-atexit.register(mine, None)
-"""
-    assert run(script, tmp_path) == (0, "")
     assert cycles(tmp_path) == [0]
 
 

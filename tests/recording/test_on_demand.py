@@ -14,7 +14,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,12 +40,35 @@ def _look_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_demand, "LOOK_S", 0.0)
 
 
+Make = Callable[[str], CycleWriter[Any]]
+
+
 @pytest.fixture
-def writer(tmp_path: Path) -> Iterator[CycleWriter[Any]]:
-    made = handler(tmp_path / "run")
-    yield made
-    assert made.demand
-    made.demand.close()
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Return a function that makes a handler for a folder of this name. The test's handlers end with the test."""
+    made: list[CycleWriter[Any]] = []
+
+    def handler_of(name: str) -> CycleWriter[Any]:
+        made.append(handler(tmp_path / name))
+        return made[-1]
+
+    yield handler_of
+    for writer in made:
+        assert writer.demand
+        writer.demand.close()
+
+
+@pytest.fixture
+def writer(make: Make) -> CycleWriter[Any]:
+    return make("run")
+
+
+@pytest.fixture
+def loop(writer: CycleWriter[Any]) -> Loop:
+    """Return a loop that has begun its first step."""
+    first = Loop(writer)
+    first.step()
+    return first
 
 
 def send(writer: CycleWriter[Any], request: bytes) -> socket.socket:
@@ -97,21 +120,18 @@ def test_windows_follow_each_other(writer: CycleWriter[Any]) -> None:
     assert len(writer.written) == 2
 
 
-def test_only_the_user_can_open_the_socket(writer: CycleWriter[Any]) -> None:
-    Loop(writer).step()
+@pytest.mark.parametrize("open_before", [False, True])
+def test_only_the_user_can_open_the_socket(writer: CycleWriter[Any], open_before: bool) -> None:
+    """A folder that others could open is closed for them."""
     folder = writer.run_dir / ".capture"
+    if open_before:
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    Loop(writer).step()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (path,) = folder.glob("*.perfkit")
     assert stat.S_ISSOCK(path.stat().st_mode)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_folder_that_others_could_open_is_closed_for_them(writer: CycleWriter[Any]) -> None:
-    folder = writer.run_dir / ".capture"
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    Loop(writer).step()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_the_folder_of_another_user_is_not_used(
@@ -136,13 +156,11 @@ def test_requests_of_other_users_are_not_read(writer: CycleWriter[Any], monkeypa
     assert windows(writer.run_dir) == []
 
 
-def test_a_request_is_answered_where_the_next_step_begins(writer: CycleWriter[Any]) -> None:
+def test_a_request_is_answered_where_the_next_step_begins(loop: Loop) -> None:
     """The training has one process, so its warm-up of two steps begins at once. A second request has to wait until the
     step after the last one has begun."""
-    loop = Loop(writer)
-    loop.step()
     answer = answered(loop, steps=2)
-    assert (answer["first"], answer["last"], answer["run_dir"]) == (3, 4, str(writer.run_dir))
+    assert (answer["first"], answer["last"], answer["run_dir"]) == (3, 4, str(loop.writer.run_dir))
     for _ in range(2, 5):
         assert answered(loop, steps=1) == {"busy": "is recording steps 3 to 4"}
     assert answered(loop, steps=1)["first"] == 8  # the profiler is off in step 5
@@ -150,28 +168,22 @@ def test_a_request_is_answered_where_the_next_step_begins(writer: CycleWriter[An
 
 
 @pytest.mark.parametrize("steps", [0, -1, 10**9, "5", None])
-def test_windows_that_cannot_be_recorded_are_refused(writer: CycleWriter[Any], steps: Any) -> None:
-    loop = Loop(writer)
-    loop.step()
+def test_windows_that_cannot_be_recorded_are_refused(loop: Loop, steps: Any) -> None:
     assert answered(loop, steps=steps) == {"error": f"cannot record {steps} steps"}
 
 
-def test_who_gives_up_before_the_answer_gets_no_window(writer: CycleWriter[Any]) -> None:
-    loop = Loop(writer)
+def test_who_gives_up_before_the_answer_gets_no_window(loop: Loop) -> None:
+    send(loop.writer, b'{"steps": 2}\n').close()
     loop.step()
-    send(writer, b'{"steps": 2}\n').close()
-    loop.step()
-    assert windows(writer.run_dir) == []
+    assert windows(loop.writer.run_dir) == []
 
 
 @pytest.mark.parametrize("text", [b"[1]\n", b"no json\n", b"\xff\n", b"x" * 5000, b"{}"])
-def test_what_is_no_request_does_no_harm(writer: CycleWriter[Any], text: bytes) -> None:
-    loop = Loop(writer)
-    loop.step()
-    with send(writer, text):
+def test_what_is_no_request_does_no_harm(loop: Loop, text: bytes) -> None:
+    with send(loop.writer, text):
         loop.step()
         assert answered(loop, steps=1)["first"] == 4
-    assert len(windows(writer.run_dir)) == 1
+    assert len(windows(loop.writer.run_dir)) == 1
 
 
 def test_planned_windows_come_first(writer: CycleWriter[Any]) -> None:
@@ -199,7 +211,7 @@ def test_a_planned_cycle_is_not_reported_as_a_capture(writer: CycleWriter[Any]) 
     assert [(one["steps"], one["path"]) for one in results(writer.run_dir)] == [([6, 7], str(writer.written[1]))]
 
 
-def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: CycleWriter[Any], tmp_path: Path) -> None:
+def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: CycleWriter[Any], make: Make) -> None:
     """The training ends in step 5. The profiler hands over steps 3 and 4. The process lives on, and its next training
     can be captured at once, also with the same handler."""
     loop = Loop(writer)
@@ -215,12 +227,10 @@ def test_a_training_that_ends_within_its_window_reports_what_it_has(writer: Cycl
     assert recorded.error == f"the training ended before step {accepted.first + 2} was complete"
     with pytest.raises(CaptureError, match="the training that recorded into this folder has ended"):
         CaptureClient(str(writer.run_dir))
-    other = handler(tmp_path / "other")
+    other = make("other")
     for next_loop in Loop(other), Loop(writer):
         accepted, (recorded,) = asked(next_loop, str(os.getpid()), 1)
         assert (recorded.steps, recorded.error) == ((accepted.first, accepted.first), None)
-    assert other.demand
-    other.demand.close()
 
 
 def test_a_training_that_ends_before_its_window_says_so(tmp_path: Path) -> None:
@@ -252,12 +262,12 @@ def test_the_next_training_of_a_handler_ends_the_windows_of_the_last_one(writer:
 
 @pytest.mark.parametrize(("step", "left_s"), [(1, 5.0), (5, 60.0)])
 def test_a_loop_that_makes_no_more_steps_is_left(
-    writer: CycleWriter[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, left_s: float
+    writer: CycleWriter[Any], make: Make, monkeypatch: pytest.MonkeyPatch, step: int, left_s: float
 ) -> None:
     """Its window is that of steps 4 to 6. Before, ten of its steps of 0.1 s suffice, but it has at least 5 s."""
     now = [100.0]
     monkeypatch.setattr(on_demand, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    loop, other = Loop(writer), handler(tmp_path / "other")
+    loop, other = Loop(writer), make("other")
     loop.step()
     now[0] += 0.1
     loop.step()
@@ -274,39 +284,33 @@ def test_a_loop_that_makes_no_more_steps_is_left(
     writer.flush()
     (result,) = results(writer.run_dir)
     assert result["error"] == f"the training ended before step {len(loop.states) - 1} was complete"
-    assert other.demand
-    other.demand.close()
 
 
-def test_a_paused_window_goes_on(writer: CycleWriter[Any]) -> None:
+def test_a_paused_window_goes_on(loop: Loop) -> None:
     """A callback stops the profiler for a validation in step 4, and starts it again in the same step. The training ends
     in step 6 of the steps 3 to 11."""
-    loop = Loop(writer)
-    loop.step()
-    demand = writer.demand
+    demand = loop.writer.demand
     assert demand
     assert answered(loop, steps=9)["first"] == 3
     while len(loop.states) < 5:
         loop.step()
     demand.paused = True
-    writer(loop)
+    loop.writer(loop)
     demand.paused = False
     while len(loop.states) < 7:
         loop.step()
     demand.close()
-    writer.flush()
-    assert [(one["done"], one["steps"], one["error"]) for one in results(writer.run_dir)] == [
+    loop.writer.flush()
+    assert [(one["done"], one["steps"], one["error"]) for one in results(loop.writer.run_dir)] == [
         (False, [3, 3], None), (True, None, "the training ended before step 6 was complete")
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_nobody_waits_for_a_loop_that_makes_no_more_steps(
-    writer: CycleWriter[Any], monkeypatch: pytest.MonkeyPatch, begins: bool
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, begins: bool
 ) -> None:
-    loop = Loop(writer)
-    loop.step()
-    with CaptureClient(str(writer.run_dir)) as request:
+    with CaptureClient(str(loop.writer.run_dir)) as request:
         accepted = while_running(lambda: request.ask(2), loop.step) if begins else None
         monkeypatch.setattr(capture, "SILENT_S", 0.0)
         if accepted:
@@ -437,9 +441,7 @@ def test_a_handler_that_cannot_take_signals_says_so_once(tmp_path: Path, caplog:
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_a_second_signal_is_logged(writer: CycleWriter[Any], caplog: pytest.LogCaptureFixture) -> None:
-    loop = Loop(writer)
-    loop.step()
+def test_a_second_signal_is_logged(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         signal.raise_signal(signal.SIGUSR2)
         loop.step()
@@ -497,10 +499,8 @@ def test_sockets_of_long_paths_lie_in_a_short_folder(tmp_path: Path, sockets: Pa
     assert not target.parent.parent.exists()
 
 
-def test_an_error_ends_the_recording_on_demand_only(writer: CycleWriter[Any], caplog: pytest.LogCaptureFixture) -> None:
-    loop = Loop(writer)
-    loop.step()
-    (writer.run_dir / ".capture" / "requests").unlink()
+def test_an_error_ends_the_recording_on_demand_only(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    (loop.writer.run_dir / ".capture" / "requests").unlink()
     for _ in range(3):
         loop.step()
     assert loop.states == ["off"] * 4
@@ -530,9 +530,9 @@ def test_a_schedule_needs_a_handler_on_demand(tmp_path: Path) -> None:
     assert not schedule.has_plan("schedule", {"wait": None, "warmup": 5, "active": None}, "warmup", object())
 
 
-def test_another_handler_of_the_process_waits(writer: CycleWriter[Any], tmp_path: Path) -> None:
+def test_another_handler_of_the_process_waits(writer: CycleWriter[Any], make: Make) -> None:
     """A process can have only one running profiler."""
-    other = handler(tmp_path / "other")
+    other = make("other")
     loop, waiting = Loop(writer), Loop(other)
     loop.step()
     waiting.step()
@@ -541,29 +541,23 @@ def test_another_handler_of_the_process_waits(writer: CycleWriter[Any], tmp_path
     while len(loop.states) < 5:
         loop.step()
     assert answered(waiting, steps=1)["first"] == 4
-    assert other.demand
-    other.demand.close()
 
 
-def test_the_handler_of_a_loop_that_is_over_does_not_matter(writer: CycleWriter[Any], tmp_path: Path) -> None:
-    over = handler(tmp_path / "over")
+def test_the_handler_of_a_loop_that_is_over_does_not_matter(writer: CycleWriter[Any], make: Make) -> None:
+    over = make("over")
     Loop(over).step()
     accepted, _ = asked(Loop(writer), str(os.getpid()))
     assert accepted.run_dir == writer.run_dir
-    assert over.demand
-    over.demand.close()
 
 
-def test_several_loops_take_one_request_once(writer: CycleWriter[Any], tmp_path: Path) -> None:
-    other = handler(tmp_path / "other")
+def test_several_loops_take_one_request_once(writer: CycleWriter[Any], make: Make) -> None:
+    other = make("other")
     loops = Loop(writer), Loop(other)
     for loop in loops:
         loop.step()
     answers = [answered(loop, steps=2, id="request") for loop in loops]
     assert answers[0] == answers[1]
     assert answers[0]["run_dir"] == str(writer.run_dir)
-    assert other.demand
-    other.demand.close()
 
 
 class Rank:

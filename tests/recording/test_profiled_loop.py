@@ -1,4 +1,4 @@
-"""``perfkit.profile`` chooses the framework, and refuses wrong arguments. tests/torch and tests/paddle record."""
+"""``perfkit.profile`` chooses the framework, and refuses wrong arguments. tests/adapters records."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -127,6 +126,9 @@ class Gated(nn.Module):
         return gate * self.value(x)
 
 
+REALLY_COMPILED = "residual"
+
+
 def training_step(model, *inputs):
     model(*inputs).sum().backward()
 
@@ -152,7 +154,8 @@ def models():
 
 
 def without_compiler():
-    """Replace the compilation of kernels to functions that record the event of the kernel and compute nothing."""
+    """Replace the compilation of kernels to functions that record the event of the kernel and compute nothing. Return a
+    function that ends this."""
     from torch._inductor import codecache
 
     def load(cls, argtypes, main_code, *args, **kwargs):
@@ -164,7 +167,16 @@ def without_compiler():
 
         return kernel
 
+    original = vars(codecache.CppPythonBindingsCodeCache).get("load_pybinding")
     codecache.CppPythonBindingsCodeCache.load_pybinding = classmethod(load)
+
+    def end():
+        if original is None:
+            del codecache.CppPythonBindingsCodeCache.load_pybinding
+        else:
+            codecache.CppPythonBindingsCodeCache.load_pybinding = original
+
+    return end
 
 
 def watched(origins):
@@ -184,30 +196,35 @@ def watched(origins):
     cpp.set_kernel_post_grad_provenance_tracing = watch
 
 
-def main(folder, wanted):
-    if not os.environ.get("PERFKIT_TEST_CXX"):
-        without_compiler()
+def main(folder, compiler):
+    """Record each model in a folder of its name. With a ``compiler``, it makes the kernels of one model."""
+    end = without_compiler()
     origins = collections.defaultdict(set)
     watched(origins)
     torch.manual_seed(0)
     for name, model, inputs, step in models():
-        if wanted and name not in wanted:
-            continue
-        place = folder / name
-        place.mkdir()
-        origins.clear()
-        torch._dynamo.reset()
-        compiled = torch.compile(model, dynamic=False)
-        handler = trace_handler(place / "run", also=[lambda p, to=place: p.export_chrome_trace(str(to / "trace.json"))])
-        plan = schedule(wait=1, warmup=1, active=2, repeat=1)
-        with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as profiler:
-            for _ in range(4):
-                step(compiled, *inputs)
-                profiler.step()
-        handler.flush()
-        texts = {kernel: sorted(operators) for kernel, operators in origins.items()}
-        (place / "origins.json").write_text(json.dumps(texts))
+        if compiler and name == REALLY_COMPILED:
+            end()
+        record(folder / name, model, inputs, step, origins)
+        if name == REALLY_COMPILED:
+            end = without_compiler()
+
+
+def record(place, model, inputs, step, origins):
+    place.mkdir()
+    origins.clear()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, dynamic=False)
+    handler = trace_handler(place / "run", also=[lambda p: p.export_chrome_trace(str(place / "trace.json"))])
+    plan = schedule(wait=1, warmup=1, active=2, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as profiler:
+        for _ in range(4):
+            step(compiled, *inputs)
+            profiler.step()
+    handler.flush()
+    texts = {kernel: sorted(operators) for kernel, operators in origins.items()}
+    (place / "origins.json").write_text(json.dumps(texts))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), len(sys.argv) > 2)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.paddle_executor import run_in_one_thread
 
 
@@ -21,9 +24,22 @@ class Framework:
     product: str
     options: tuple[str, ...]
     module: Any
+    perfkit: Any
+    trace_handler: Any
 
     def ones(self, *shape: int) -> Any:
         return self.module.ones(shape)
+
+    def record(self, run_dir: Path, step: Callable[[], Any], steps: int = 2, **options: Any) -> Trace:
+        """Record ``steps`` steps after two steps that are not recorded."""
+        schedule = self.schedule(wait=1, warmup=1, active=steps, repeat=1)
+        also = options.pop("also", ())
+        with self.profiler(schedule, on_trace_ready=self.trace_handler(run_dir, also=also), **options) as profiler:
+            for _ in range(steps + 2):
+                step()
+                profiler.step()
+        del profiler
+        return load(run_dir)
 
     def losses(self, steps: int, dropout: float = 0.0) -> Iterator[float]:
         """Train a small model with random inputs. Yield the loss of each step."""
@@ -51,7 +67,7 @@ class Torch(Framework):
         import perfkit_torch
         from perfkit_torch import record
 
-        self.trace_handler, self.demo = perfkit_torch.trace_handler, record.DEMO
+        self.perfkit, self.trace_handler, self.demo = perfkit_torch, perfkit_torch.trace_handler, record.DEMO
         self.ScriptRecording, self.CallbackRecording = record.ScriptRecording, record.TorchRecording
         self.on_host = {"activities": [self.module.profiler.ProfilerActivity.CPU]}
         action = self.module.profiler.ProfilerAction
@@ -74,8 +90,13 @@ class Torch(Framework):
     def label(self, name: str) -> Any:
         return self.module.profiler.record_function(name)
 
-    def optimizer(self, name: str, model: Any) -> Any:
-        return getattr(self.module.optim, name)(model.parameters(), lr=0.01)
+    @property
+    def optimizers(self) -> Any:
+        return self.module.optim
+
+    def optimizer(self, name: str | type, model: Any) -> Any:
+        made = getattr(self.optimizers, name) if isinstance(name, str) else name
+        return made(model.parameters(), lr=0.01)
 
     def clear_gradients(self, optimizer: Any) -> None:
         optimizer.zero_grad()
@@ -100,7 +121,7 @@ class Paddle(Framework):
         import perfkit_paddle
         from perfkit_paddle import record
 
-        self.trace_handler, self.demo = perfkit_paddle.trace_handler, record.DEMO
+        self.perfkit, self.trace_handler, self.demo = perfkit_paddle, perfkit_paddle.trace_handler, record.DEMO
         self.ScriptRecording, self.CallbackRecording = record.ScriptRecording, record.PaddleRecording
         self.on_host = {"targets": [self.module.profiler.ProfilerTarget.CPU]}
         state = self.module.profiler.ProfilerState
@@ -124,8 +145,13 @@ class Paddle(Framework):
     def label(self, name: str) -> Any:
         return self.module.profiler.RecordEvent(name)
 
-    def optimizer(self, name: str, model: Any) -> Any:
-        return getattr(self.module.optimizer, name)(0.01, parameters=model.parameters())
+    @property
+    def optimizers(self) -> Any:
+        return self.module.optimizer
+
+    def optimizer(self, name: str | type, model: Any) -> Any:
+        made = getattr(self.optimizers, name) if isinstance(name, str) else name
+        return made(0.01, parameters=model.parameters())
 
     def clear_gradients(self, optimizer: Any) -> None:
         optimizer.clear_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from perfkit_core.trace.assembly.assemble import assemble
 from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import live_events, on_trace_ready, operator_names
@@ -80,6 +82,7 @@ class Results:
         return [Event(event) for event in native(self.name) if event.cat != "python_function"]
 
 
+@cache
 def read_again(name: str) -> Trace:
     """Read events as torch 2.11 gives them, with the reader of today."""
     recorded = on_trace_ready.read(live_events.from_events(Results(name), {})).recorded()

@@ -1,7 +1,7 @@
 """Run scripts that record with a simulated profiler as separate processes, which end in every possible way.
 
 The processes are forked from one that has imported the libraries that the recorder imports, which is most of the time
-of such a script. perfkit itself is imported by each script."""
+of such a script. Modules of perfkit that set signal or exit handlers are imported by each script."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ SECONDS = 600
 FORKS = """
 import importlib, json, os, sys, warnings
 import msgspec, numpy, pandas, pyarrow.parquet
+import perfkit_core.trace.assembly.assemble
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     for name in sys.argv[1:]:
@@ -83,7 +84,7 @@ def _forks(*modules: str) -> subprocess.Popen[str]:
     """Return the process FORKS, which imports more modules. It is started at the first call."""
     command = [sys.executable, "-W", "error", "-c", FORKS, *modules]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(process.wait)
+    atexit.register(process.__exit__, None, None, None)  # closes the pipes
     atexit.register(process.kill)  # called first
     return process
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import statistics
-import subprocess
-import sys
 from collections import defaultdict
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +18,12 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.collective import Collective
 from perfkit_core.trace.model.trace import Trace
-from perfkit_core.views.communication import clocks, distributed, imbalance, pipeline, point_to_point, stragglers
+from perfkit_core.views.communication import clocks, distributed, imbalance, stragglers
 from perfkit_core.views.communication.clocks import aligned
 from perfkit_core.views.communication.collectives import VIEW as COLLECTIVES
 from perfkit_core.views.communication.instances import DETAILS
 from perfkit_core.views.merging import table_of
 from perfkit_torch import collectives
-from tests.support.recording_scripts import succeed
 
 EVERYTHING = ViewRequest()
 
@@ -53,19 +48,8 @@ def test_each_collective_is_described_and_recorded_data_stays(tmp_path: Path) ->
         | ({"bytes": 7} if i % 3 == 0 else {})
         for i in [*range(1, 700), *range(1, 700)]
     ]
-    kernels = [
-        {
-            "ph": "X",
-            "cat": "kernel",
-            "name": "ncclKernel_AllReduce",
-            "pid": 0,
-            "tid": 7,
-            "ts": at,
-            "dur": 1,
-            "args": one,
-        }
-        for at, one in enumerate(told)
-    ]
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce", "pid": 0, "tid": 7, "dur": 1}
+    kernels = [kernel | {"ts": at, "args": one} for at, one in enumerate(told)]
     (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": kernels}))
     trace = load(tmp_path / "t.json")
     events = trace.events
@@ -194,164 +178,6 @@ def test_embeddings_of_unequal_size_make_an_all_to_all_uneven(dlrm: tuple[Trace,
     assert table["received_ratio"].tolist() == pytest.approx([each / statistics.mean(received) for each in received])
     assert table["received_ratio"].max() == pytest.approx(3.9245, abs=1e-4)
     assert table["tokens"].tolist() == received
-
-
-JOB = """
-import sys, time, torch
-from pathlib import Path
-from perfkit_torch import trace_handler
-store = f"file://{sys.argv[1]}/store"
-rank = int(sys.argv[2])
-def meet(file, rank):
-    if rank == 0:
-        file.touch()
-        return
-    while not file.exists():
-        time.sleep(0.001)
-    time.sleep(0.3)
-torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
-schedule = torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)
-options = dict(schedule=schedule, record_shapes=True, on_trace_ready=trace_handler(sys.argv[1] + "/run"))
-with torch.profiler.profile(**options) as profiler:
-    for step in range(4):
-        meet(Path(sys.argv[1]) / f"step{step}", rank)
-        torch.distributed.all_reduce(torch.ones(1 << 18))
-        torch.distributed.all_reduce(torch.ones(1 << 10))
-        profiler.step()
-torch.distributed.destroy_process_group()
-"""
-
-
-@pytest.mark.slow
-def test_a_live_job_with_a_slow_rank(tmp_path: Path) -> None:
-    """In each of three steps, rank 1 arrives 0.3 s after rank 0, so rank 0 waits for that long."""
-    command = [sys.executable, "-c", JOB, str(tmp_path)]
-    jobs = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
-    succeed(jobs)
-    trace = load(tmp_path / "run")
-    sizes = table_of(COLLECTIVES, trace, ViewRequest(by=("size",)))
-    assert sorted(zip(sizes["size"].tolist(), sizes["calls"].tolist(), strict=True)) == [(4096, 6), (1 << 20, 6)]
-    assert (sizes["group_size"] == 2).all()
-    second = table_of(clocks.VIEW, trace, EVERYTHING).iloc[1]
-    assert second["matched"] == 6
-    # Both ranks use the clock of this machine. Each process measures the clock's frequency itself.
-    assert second["earliest_ns"] <= 1000
-    assert second["latest_ns"] >= -1000
-    found = table_of(stragglers.VIEW, trace, EVERYTHING)
-    assert found["rank"].tolist() == [1, 0]
-    assert found["caused_wait_ns"].iloc[0] > 3 * 150_000_000
-    assert found["waited_ns"].iloc[0] < found["waited_ns"].iloc[1]
-
-
-PIPELINE = """
-import sys, torch
-from torch import distributed, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from perfkit_torch import trace_handler
-folder, rank = sys.argv[1], int(sys.argv[2])
-torch.set_num_threads(1)
-distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-layer = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
-stage = PipelineStage(layer, rank, 2, torch.device("cpu"))
-pipeline = Schedule1F1B(stage, n_microbatches=4, loss_fn=lambda output, target: (output - target).square().mean())
-table = nn.Embedding(100, 8)
-handler = trace_handler(folder + "/run")
-def ready(profile):
-    handler(profile)
-    profile.export_chrome_trace(f"{folder}/rank{rank}.json")
-schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
-with torch.profiler.profile(schedule=schedule, record_shapes=True, on_trace_ready=ready) as profile:
-    for step in range(4):
-        pipeline.step(torch.randn(64, 32)) if rank == 0 else pipeline.step(target=torch.randn(64, 32))
-        table(torch.zeros(2, 5 + 20 * rank, dtype=torch.long))
-        sent, received = ([2, 5], [2, 1]) if rank == 0 else ([1, 9], [5, 9])
-        distributed.all_to_all_single(torch.empty(sum(received), 8), torch.ones(sum(sent), 8), received, sent)
-        distributed.send(torch.ones(7), 1, tag=3) if rank == 0 else distributed.recv(torch.ones(7), 0, tag=3)
-        distributed.all_reduce(torch.ones(3))
-        profile.step()
-distributed.destroy_process_group()
-"""
-
-
-@pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a pipeline of two ranks with 4 microbatches of 16 × 32 floats and two recorded steps."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    command = [sys.executable, "-c", PIPELINE, str(folder)]
-    succeed([subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)])
-    return folder
-
-
-@pytest.fixture(params=["live", "json"])
-def piped(stages: Path, request: pytest.FixtureRequest) -> Trace:
-    return load(stages / "run" if request.param == "live" else [stages / f"rank{i}.json" for i in range(2)])
-
-
-@pytest.mark.slow
-def test_messages_of_a_live_pipeline(piped: Trace) -> None:
-    """Each microbatch sends its activations and returns their gradients. Rank 0 also sends 7 floats in each step."""
-    table = table_of(point_to_point.VIEW, piped, ViewRequest(by=("step",)))
-    columns = ["sender", "receiver", "messages", "message_bytes", "bytes", "unmatched_sends", "unmatched_receives"]
-    activations = 16 * 32 * 4
-    assert table[columns].values.tolist() == [
-        [0, 1, 5, activations, 4 * activations + 28, 0, 0],
-        [1, 0, 4, activations, 4 * activations, 0, 0],
-    ] * 2  # fmt: skip
-
-
-@pytest.mark.slow
-def test_bubbles_of_a_live_pipeline(piped: Trace, stages: Path) -> None:
-    """A bubble is what the messages cover and no operator does. A message lasts from its operator to the end of its
-    label. The k-th operator belongs to the k-th label. Operators inside an operator that communicates do not
-    compute."""
-    expected = []
-    for number in range(2):
-        events = [event for event in raw(stages / f"rank{number}.json") if event.get("ph") == "X"]
-        steps = [event for event in events if event["name"].startswith("ProfilerStep")]
-        messages = []
-        for call, label in (("c10d::send", "gloo:send"), ("c10d::recv_", "gloo:recv")):
-            begun, done = ([one for one in sorted(events, key=_start) if one["name"] == name] for name in (call, label))
-            messages += [(_start(one), _end(other)) for one, other in zip(begun, done, strict=True)]
-        operators = [event for event in events if event.get("cat") == "cpu_op"]
-        calls = [one for one in operators if one["name"].startswith("c10d::")]
-        computing = [one for one in operators if one not in calls]
-        for step in sorted(steps, key=_start):
-            spans = [*messages, *((_start(one), _end(one)) for one in (*operators, step))]
-            marks = sorted({time for span in spans for time in span if _start(step) <= time <= _end(step)})
-            bubble = 0
-            for before, after in itertools.pairwise(marks):
-                in_message = any(first <= before and after <= last for first, last in messages)
-                threads = _threads(computing, before, after) - _threads(calls, before, after)
-                bubble += (after - before) * (in_message and not threads)
-            expected.append([number, bubble])
-    table = table_of(pipeline.VIEW, piped, ViewRequest(by=("step",)))
-    assert table[["rank", "bubble_ns"]].values.tolist() == expected
-    assert table["stage"].tolist() == [0, 0, 1, 1]
-    assert table["sends"].tolist() == [5, 5, 4, 4]
-
-
-def _start(event: dict[str, Any]) -> int:
-    return int(Decimal(str(event["ts"])) * 1000)
-
-
-def _end(event: dict[str, Any]) -> int:
-    return _start(event) + int(Decimal(str(event["dur"])) * 1000)
-
-
-def _threads(events: list[dict[str, Any]], start: int, end: int) -> set[int]:
-    return {event["tid"] for event in events if _start(event) <= start and end <= _end(event)}
-
-
-@pytest.mark.slow
-def test_imbalance_of_a_live_job(piped: Trace) -> None:
-    """In each of two steps, rank 0 receives 2 + 1 of 17 rows with 8 floats and looks up 2 × 5 tokens. Rank 1 receives
-    5 + 9 rows and looks up 2 × 25 tokens."""
-    table = table_of(imbalance.VIEW, piped, EVERYTHING)
-    assert table["tokens"].tolist() == [20, 100]
-    assert table["uneven_calls"].tolist() == [2, 2]
-    assert table["received_rows"].tolist() == [6, 28]
-    assert table["received_bytes"].tolist() == [6 * 32, 28 * 32]
-    assert table["received_ratio"].tolist() == pytest.approx([3 / 8.5, 14 / 8.5])
 
 
 def one_event(name: str, kind: str, args: dict[str, Any], shapes: Any = None, dtypes: Any = None) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""FLOPs of recorded operators against torch's FlopCounterMode, for 60 models and layers, forward and backward.
+"""FLOPs and bytes of recorded operators against torch's FlopCounterMode, for 60 models and layers.
 
 FlopCounterMode counts at dispatch, from real tensors. perfkit counts from what the profiler recorded. FlopCounterMode
 has no formula for attention on a CPU, so it gets torch's own formula of the other attention operators. Where it is
@@ -7,7 +7,9 @@ known to be wrong or has no formula, formulas by hand replace it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,9 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 import perfkit.torch
 from perfkit_core.plugins.contracts import ViewRequest
+from perfkit_core.plugins.flops.arguments import Work
 from perfkit_core.plugins.flops.registry import read_formulas
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import model_flops
 from perfkit_core.views.operators.operator_work import operator_work
 from tests.support.counted_models import COUNTED, Case
@@ -29,19 +33,22 @@ from tests.support.counted_models import COUNTED, Case
 pytestmark = pytest.mark.live
 
 
-def recorded(folder: Path) -> Any:
-    """Return a profiler that records shapes into a folder."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
+def recorded(runs: Mapping[str, Callable[[], Any]], folder: Path) -> tuple[Trace, dict[str, list[tuple[str, Work]]]]:
+    """Record each run as a step. Return the trace, and name and work of each operator of a run that does work."""
     handler = perfkit.torch.trace_handler(folder)
-    return torch.profiler.profile(activities=activities, record_shapes=True, on_trace_ready=handler)
-
-
-def counted(run: Callable[[], Any], folder: Path) -> int:
-    """Return the FLOPs of matrix products that perfkit counts in a recording of ``run``."""
-    with recorded(folder):
-        run()
-    work = operator_work(perfkit.load(folder))
-    return sum(work.works[number].flops for number in work.distinct.tolist() if work.works[number].matrix)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, on_trace_ready=handler,
+        schedule=lambda step: torch.profiler.ProfilerAction.RECORD,
+    ) as profiler:  # fmt: skip
+        for run in runs.values():
+            run()
+            profiler.step()
+    trace = perfkit.load(folder)
+    work, names, steps = operator_work(trace), trace.codes("name"), trace.ints("step")
+    found: dict[str, list[tuple[str, Work]]] = {name: [] for name in runs}
+    for row, number in zip(work.row.tolist(), work.distinct.tolist(), strict=True):
+        found[list(runs)[steps[row]]].append((names.values[names.codes[row]], work.works[number]))
+    return trace, found
 
 
 def reference(run: Callable[[], Any]) -> int:
@@ -66,44 +73,33 @@ def test_the_list_has_sixty_models_and_layers() -> None:
     assert len(COUNTED) >= 60
 
 
-@pytest.mark.parametrize("name", COUNTED)
-def test_flops_equal_those_of_torchs_counter(name: str, tmp_path: Path) -> None:
-    for trains_input in (False, True):
-        run = training(COUNTED[name], trains_input)
-        run()  # so that lazily created gradients do not differ
-        expected = reference(run)
-        assert expected > 0
-        assert counted(run, tmp_path / str(trains_input)) == expected
-        print(f"{name}, gradient of the input {trains_input}: {expected} FLOPs equal")
+Product = tuple[Callable[[], Any], int | None]
+"""A run, and the FLOPs of its matrix products. They are None where torch's counter is right."""
 
 
-def test_a_grouped_convolution_computes_only_pairs_of_channels_in_a_group(tmp_path: Path) -> None:
-    model, x = nn.Conv2d(8, 12, 3, groups=4, bias=False), torch.randn(2, 8, 10, 10, requires_grad=True)
-    forward = 2 * 2 * 8 * 8 * 12 * 2 * 3 * 3  # samples, positions, channels, channels per group, kernel
-    assert reference(lambda: model(x)) == forward
-    assert counted(lambda: model(x).sum().backward(), tmp_path) == 3 * forward
-
-
-@pytest.mark.parametrize("keys", [6, 10, 14])
-def test_causal_attention_counts_the_pairs_that_the_mask_keeps(keys: int, tmp_path: Path) -> None:
+def by_hand() -> Iterator[tuple[str, Product]]:
+    convolution = nn.Conv2d(8, 12, 3, groups=4, bias=False)
+    image = torch.randn(2, 8, 10, 10, requires_grad=True)
+    # samples, positions, channels, channels per group, kernel: the counter counts pairs in different groups
+    yield "grouped convolution", (lambda: convolution(image).sum().backward(), 3 * 2 * 2 * 8 * 8 * 12 * 2 * 3 * 3)
     query = torch.randn(2, 4, 10, 8, requires_grad=True)
-    key = torch.randn(2, 4, keys, 8, requires_grad=True)
-    pairs = int(torch.ones(10, keys).tril().sum()) * 2 * 4
+    for keys in (6, 10, 14):
+        key, pairs = torch.randn(2, 4, keys, 8, requires_grad=True), int(torch.ones(10, keys).tril().sum()) * 2 * 4
 
-    def run() -> None:
-        functional.scaled_dot_product_attention(query, key, key, is_causal=True).sum().backward()
+        def causal(key: torch.Tensor = key) -> None:
+            functional.scaled_dot_product_attention(query, key, key, is_causal=True).sum().backward()
 
-    # Two products in the forward pass, five in the backward pass, each with 2 · 8 FLOPs for a pair.
-    assert counted(run, tmp_path) == 7 * 2 * 8 * pairs
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"num_layers": 2}, {"bidirectional": True}, {"num_layers": 3, "bidirectional": True}]
-)
-def test_lstm_multiplies_each_weight_once_for_each_position(options: dict[str, Any], tmp_path: Path) -> None:
-    model, x = nn.LSTM(6, 10, **options), torch.randn(5, 4, 6)
-    elements = sum(weight.numel() for name, weight in model.named_parameters() if "weight" in name)
-    assert counted(lambda: model(x)[0].sum().backward(), tmp_path) == 3 * 2 * 20 * elements
+        # two products in the forward pass, five in the backward pass, each with 2 · 8 FLOPs for a pair
+        yield f"causal attention with {keys} keys", (causal, 7 * 2 * 8 * pairs)
+    x = torch.randn(5, 4, 6)
+    for options in ({}, {"num_layers": 2}, {"bidirectional": True}, {"num_layers": 3, "bidirectional": True}):
+        lstm = nn.LSTM(6, 10, **options)
+        elements = sum(weight.numel() for name, weight in lstm.named_parameters() if "weight" in name)
+        yield f"LSTM {options}", (lambda lstm=lstm: lstm(x)[0].sum().backward(), 3 * 2 * 20 * elements)
+    # the groups split the rows, the columns or the inner dimension
+    for a, b in (((32, 16), (4, 16, 8)), ((4, 8, 16), (16, 32)), ((8, 32), (32, 16))):
+        run = functools.partial(_grouped, _half(*a), _half(*b), _ENDS)
+        yield f"groups {a} × {b}", (run, 2 * 4 * 8 * 16 * 8)
 
 
 ROLES = {
@@ -242,27 +238,18 @@ BYTES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 """Operator → a call, and its inputs."""
 
 
-@pytest.mark.parametrize("name", BYTES)
-def test_bytes_are_those_of_inputs_and_results(name: str, tmp_path: Path) -> None:
-    call, inputs = BYTES[name]
-    with recorded(tmp_path), torch.no_grad():
-        results = tree_leaves(call(*inputs))
-    trace = perfkit.load(tmp_path)
-    work, names = operator_work(trace), trace.codes("name")
-    operator = name.split(",")[0]
-    (number,) = (at for at, row in enumerate(work.row.tolist()) if names.values[names.codes[row]] == operator)
-    expected = sum(tensor.numel() * tensor.element_size() for tensor in (*inputs, *results))
-    assert work.works[work.distinct[number]].bytes == expected
-    print(f"{name}: {expected} bytes equal")
+@torch.no_grad()
+def test_bytes_are_those_of_inputs_and_results(tmp_path: Path) -> None:
+    results: dict[str, list[torch.Tensor]] = {}
 
+    def run(name: str) -> None:
+        call, inputs = BYTES[name]
+        results[name] = [*inputs, *tree_leaves(call(*inputs))]
 
-@pytest.mark.parametrize(("a", "b"), [((32, 16), (4, 16, 8)), ((4, 8, 16), (16, 32)), ((8, 32), (32, 16))])
-def test_groups_split_the_rows_the_columns_or_the_inner_dimension(
-    a: tuple[int, ...], b: tuple[int, ...], tmp_path: Path
-) -> None:
-    """In each case, four products of 8 × 16 with 16 × 8 elements, or of the same number of multiplications."""
-    first, second = _half(*a), _half(*b)
-    assert counted(lambda: _grouped(first, second, _ENDS), tmp_path) == 2 * 4 * 8 * 16 * 8
+    _, work = recorded({name: functools.partial(run, name) for name in BYTES}, tmp_path)
+    for name, tensors in results.items():
+        (found,) = (each.bytes for operator, each in work[name] if operator == name.split(",")[0])
+        assert found == sum(tensor.numel() * tensor.element_size() for tensor in tensors), name
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -274,9 +261,8 @@ def test_checkpointing_counts_as_recomputation(reentrant: bool, tmp_path: Path) 
         checkpoint(model, x, use_reentrant=reentrant).sum().backward()
 
     forward, first = 2 * 4 * (8 * 16 + 16 * 8), 2 * 4 * 8 * 16
-    with recorded(tmp_path):
-        run()
-    (row,) = model_flops.table(perfkit.load(tmp_path), ViewRequest()).to_dict("records")
+    trace, _ = recorded({"checkpoint": run}, tmp_path)
+    (row,) = model_flops.table(trace, ViewRequest()).to_dict("records")
     assert row["model_flops"] == 3 * forward
     assert row["hardware_flops"] == reference(run) == 3 * forward + (forward if reentrant else first)
 
@@ -315,24 +301,29 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_flops_of_operators_inside_operators_equal_those_of_torchs_counter(name: str, tmp_path: Path) -> None:
-    expected = reference(PROGRAMS[name])
-    assert expected > 0
-    assert counted(PROGRAMS[name], tmp_path) == expected
+def test_flops_of_matrix_products(tmp_path: Path) -> None:
+    """Those of models equal torch's counter, forward and backward, with and without the gradient of the input."""
+    runs: dict[str, Product] = dict(by_hand()) | {name: (run, None) for name, run in PROGRAMS.items()}
+    for name, case in COUNTED.items():
+        runs |= {f"{name}, gradient of the input {wanted}": (training(case, wanted), None) for wanted in (False, True)}
+    for run, _ in runs.values():
+        run()  # so that lazily created gradients do not differ
+    _, work = recorded({name: run for name, (run, _) in runs.items()}, tmp_path)
+    for name, (run, by_hand_flops) in runs.items():
+        expected = reference(run) if by_hand_flops is None else by_hand_flops
+        assert sum(each.flops for _, each in work[name] if each.matrix) == expected > 0, name
 
 
 def test_elementwise_work_inside_vmap_and_backward_nodes(tmp_path: Path) -> None:
     x, y = torch.randn(1000, requires_grad=True), torch.randn(1000, requires_grad=True)
-    with recorded(tmp_path):
+
+    def run() -> None:
         torch.vmap(torch.square)(torch.randn(8, 10))
         (x * y).backward(torch.ones(1000))
-    trace = perfkit.load(tmp_path)
-    work, names = operator_work(trace), trace.codes("name")
-    flops: dict[str, int] = {}
-    for row, number in zip(work.row.tolist(), work.distinct.tolist(), strict=True):
-        name = names.values[names.codes[row]]
-        flops[name] = flops.get(name, 0) + work.works[number].flops
+
+    flops: Counter[str] = Counter()
+    for name, work in recorded({"run": run}, tmp_path)[1]["run"]:
+        flops[name] += work.flops
     assert flops["aten::mul"] == 3 * 1000  # one in the forward pass, two in the node MulBackward0
-    assert flops.get("aten::square", 0) + flops.get("aten::pow", 0) == 80
+    assert flops["aten::square"] + flops["aten::pow"] == 80
     assert not any("Backward" in name for name in flops)

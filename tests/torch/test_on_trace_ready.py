@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from perfkit_core.readers.load import load  # noqa: E402
 from perfkit_core.trace.model.trace import Trace, concat_traces  # noqa: E402
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK  # noqa: E402
 from perfkit_torch import compile_logs, live_events, on_trace_ready, trace_handler  # noqa: E402
-from tests.support.recording_scripts import succeed  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
 STEP = "ProfilerStep#"
@@ -131,20 +129,8 @@ def test_fallback_extraction_agrees(model: str, tmp_path: Path, monkeypatch: pyt
 
     train(model, extract_twice, record_shapes=True, profile_memory=True, with_flops=True)
     first, second = (trace.to_pandas() for trace in both)
-    columns = [
-        "name",
-        "kind",
-        "category",
-        "start_ns",
-        "dur_ns",
-        "self_ns",
-        "tid",
-        "step",
-        "phase",
-        "sequence",
-        "bytes",
-        "flops",
-    ]
+    columns = ("name", "kind", "category", "start_ns", "dur_ns", "self_ns", "tid", "step", "phase", "sequence",
+               "bytes", "flops")  # fmt: skip
     keys = ["start_ns", "dur_ns", "name", "bytes"]
     for column in columns:
         left, right = (t.sort_values(keys, kind="stable")[column].astype(object) for t in (first, second))
@@ -155,34 +141,6 @@ def test_flops_are_recorded_on_request(tmp_path: Path) -> None:
     train("mlp", trace_handler(tmp_path), with_flops=True)
     trace = load(tmp_path)
     assert trace.ints("flops")[trace.rows("name", "aten::addmm")].max() == 2 * 8 * 16 * 32
-
-
-RANK_SCRIPT = """
-import sys, torch
-from perfkit_torch import trace_handler
-store = f"file://{sys.argv[1]}/store"
-torch.distributed.init_process_group("gloo", init_method=store, rank=int(sys.argv[2]), world_size=2)
-schedule = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
-with torch.profiler.profile(schedule=schedule, on_trace_ready=trace_handler(sys.argv[1] + "/run")) as profiler:
-    for _ in range(3):
-        torch.distributed.all_reduce(torch.ones(8))
-        profiler.step()
-torch.distributed.destroy_process_group()
-"""
-
-
-def test_ranks_of_torch_distributed(tmp_path: Path) -> None:
-    """Two processes write one file each into one folder, with the rank that torch.distributed returns."""
-    command = [sys.executable, "-c", RANK_SCRIPT, str(tmp_path)]
-    processes = [subprocess.Popen([*command, str(rank)], stderr=subprocess.DEVNULL) for rank in range(2)]
-    succeed(processes)
-    trace = load(tmp_path / "run")
-    assert trace.meta.ranks == (0, 1)
-    assert trace.meta.world_size == 2
-    assert sorted(zip(trace.ints("rank")[trace.rows("kind", "step")].tolist(), steps_of(trace), strict=True)) == [
-        (0, 1), (0, 2), (1, 1), (1, 2),
-    ]  # fmt: skip
-    assert trace.rows("kind", "communication").any()
 
 
 def test_parents_stay_within_their_cycle(tmp_path: Path) -> None:

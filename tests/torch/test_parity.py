@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +31,30 @@ from perfkit_core.views.steps import overview, step_phases, steps  # noqa: E402
 from perfkit_torch import trace_handler  # noqa: E402
 from tests.support.torch_models import MODELS, train  # noqa: E402
 
+
+def _config(**options: bool) -> dict[str, Any]:
+    """Return an experimental option of the profiler, or nothing if this torch does not know it."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return {"experimental_config": _ExperimentalConfig(**options)}
+    except TypeError:
+        return {}
+
+
+OVERLOADS, FRAMES = _config(capture_overload_names=True), _config(verbose=True)
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "shapes": {"record_shapes": True},
     "memory": {"profile_memory": True},
-    "all": {"record_shapes": True, "profile_memory": True, "with_flops": True},
+    "all": {"record_shapes": True, "profile_memory": True, "with_flops": True, **OVERLOADS},
+    "stacks": {"with_stack": True, "profile_memory": True, **FRAMES},
+}
+GROUPINGS: dict[str, dict[str, Any]] = {
+    "name": {},
+    "shape": {"group_by_input_shape": True},
+    "overload": {"group_by_overload_name": True},
+    "1 frame": {"group_by_stack_n": 1},
+    "4 frames": {"group_by_stack_n": 4},
 }
 TIMES = ["calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns"]
 BYTES = ["self_cpu_bytes", "total_cpu_bytes", "self_device_bytes", "total_device_bytes"]
@@ -42,29 +64,24 @@ EXACT = [*TIMES, *BYTES]
 NATIVE = ViewRequest(native=True)
 
 
+NATIVE_NAMES = {
+    "calls": "count", "self_cpu_ns": "self_cpu_time_total", "total_cpu_ns": "cpu_time_total",
+    "self_device_ns": "self_device_time_total", "total_device_ns": "device_time_total",
+    "self_cpu_bytes": "self_cpu_memory_usage", "total_cpu_bytes": "cpu_memory_usage",
+    "self_device_bytes": "self_device_memory_usage", "total_device_bytes": "device_memory_usage", "flops": "flops",
+}  # fmt: skip
+"""Column → attribute of a row of key_averages()."""
+
+
 def native(events: Any) -> pd.DataFrame:
     """Return key_averages() as integers. torch returns times as floats in µs, which are exact multiples of 1 ns."""
-    return pd.DataFrame(
-        [
-            {
-                "name": e.key,
-                "shapes": str(e.input_shapes).replace(" ", ""),
-                "overload": e.overload_name,
-                "stack": ";".join(e.stack),
-                "calls": e.count,
-                "self_cpu_ns": round(e.self_cpu_time_total * 1000),
-                "total_cpu_ns": round(e.cpu_time_total * 1000),
-                "self_device_ns": round(e.self_device_time_total * 1000),
-                "total_device_ns": round(e.device_time_total * 1000),
-                "self_cpu_bytes": e.self_cpu_memory_usage,
-                "total_cpu_bytes": e.cpu_memory_usage,
-                "self_device_bytes": e.self_device_memory_usage,
-                "total_device_bytes": e.device_memory_usage,
-                "flops": e.flops,
-            }
-            for e in events
-        ]
-    )
+    rows = []
+    for event in events:
+        shapes = str(event.input_shapes).replace(" ", "")
+        texts = {"name": event.key, "shapes": shapes, "overload": event.overload_name, "stack": ";".join(event.stack)}
+        numbers = {column: getattr(event, name) for column, name in NATIVE_NAMES.items()}
+        rows.append(texts | {key: round(n * 1000) if key.endswith("_ns") else n for key, n in numbers.items()})
+    return pd.DataFrame(rows)
 
 
 def ours(trace: Trace, request: ViewRequest) -> pd.DataFrame:
@@ -87,23 +104,51 @@ def compare(mine: pd.DataFrame, theirs: pd.DataFrame, keys: list[str], measures:
     return int(theirs.size)
 
 
-def record(name: str, options: dict[str, Any], folder: Path, **grouping: Any) -> tuple[list[Trace], list[Any]]:
-    averages: list[Any] = []
-    handler = trace_handler(folder, also=[lambda profiler: averages.append(profiler.key_averages(**grouping))])
-    train(name, handler, **options)
-    assert len(averages) == 1
-    return [load(path) for path in handler.written], averages
+@dataclass(frozen=True)
+class Recording:
+    """A recorded training, and what torch says about it: key_averages() by grouping, its table, and all events."""
+
+    trace: Trace
+    averages: dict[str, pd.DataFrame]
+    printed: str
+    events: list[Any]
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Recording]:
+    @functools.cache
+    def record(model: str, options: str) -> Recording:
+        found: list[Any] = []
+
+        def also(profiler: Any) -> None:
+            averages = {name: native(profiler.key_averages(**grouping)) for name, grouping in GROUPINGS.items()}
+            table = profiler.key_averages().table(row_limit=-1, max_name_column_width=200)
+            found.append((averages, table, list(profiler.events())))
+
+        handler = trace_handler(tmp_path_factory.mktemp("parity"), also=[also])
+        train(model, handler, **OPTIONS[options])
+        ((averages, printed, events),) = found
+        (path,) = handler.written
+        return Recording(load(path), averages, printed, events)
+
+    return record
+
+
+Record = Callable[[str, str], Recording]
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("options", OPTIONS)
-def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> None:
-    """The native mode is also compared. On one thread, it gives the same memory."""
-    (trace,), (averages,) = record(model, OPTIONS[options], tmp_path)
-    theirs = native(averages)
-    mine = ours(trace, ViewRequest())
-    natively = ours(trace, NATIVE)
-    count = compare(mine, theirs[theirs["name"] != "[memory]"], ["name"], EXACT) + compare(natively, theirs, ["name"])
+def test_every_row_of_key_averages(model: str, options: str, record: Record) -> None:
+    """The native mode is also compared. On one thread, it gives the same memory. With stacks, frames and labels overlap
+    without nesting, so only the native mode is the same."""
+    recording = record(model, options)
+    theirs = recording.averages["name"]
+    natively = ours(recording.trace, NATIVE)
+    count = compare(natively, theirs, ["name"])
+    mine = ours(recording.trace, ViewRequest())
+    if options != "stacks":
+        count += compare(mine, theirs[theirs["name"] != "[memory]"], ["name"], EXACT)
     assert mine[BYTES].notna().all(axis=None) == OPTIONS[options].get("profile_memory", False)
     assert (natively["flops"] > 0).any() == OPTIONS[options].get("with_flops", False)
     print(f"{model}, {options}: {count} numbers equal")
@@ -111,15 +156,14 @@ def test_every_row_of_key_averages(model: str, options: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
+def test_shares_as_torch_prints_them(model: str, record: Record) -> None:
     """The percentages in ``table()`` are shares of the self time of all rows."""
-    (trace,), (averages,) = record(model, {}, tmp_path)
-    printed = {}
-    for line in averages.table(row_limit=-1, max_name_column_width=200).splitlines():
+    recording, printed = record(model, "plain"), {}
+    for line in recording.printed.splitlines():
         cells = line.rsplit(maxsplit=6)
         if len(cells) == 7 and cells[1].endswith("%"):
             printed[cells[0].strip()] = (cells[1], cells[3])
-    mine = operators.table(trace, NATIVE).set_index("name")
+    mine = operators.table(recording.trace, NATIVE).set_index("name")
     for name, row in mine.iterrows():
         assert printed[str(name)] == (f"{row['self_cpu_ratio']:.2%}", f"{row['total_cpu_ratio']:.2%}"), name
     print(f"{model}: {2 * len(mine)} printed shares equal")
@@ -127,34 +171,31 @@ def test_shares_as_torch_prints_them(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_with_stacks_only_ranges_that_overlap_differ(model: str, tmp_path: Path) -> None:
+def test_with_stacks_only_ranges_that_overlap_differ(model: str, record: Record) -> None:
     """With stacks, frames and labels overlap without nesting. torch subtracts such children twice, but perfkit
     subtracts the union of the children. torch adds the times of a function that calls itself, but perfkit counts the
-    outer call. So only self times and totals of such rows differ. With ``native``, all numbers are equal."""
-    (trace,), (averages,) = record(model, {"with_stack": True, "profile_memory": True}, tmp_path)
-    mine, theirs = ours(trace, ViewRequest()), native(averages)
-    operator_names = set(operators.table(trace, ViewRequest())["name"])
-    count = compare(mine[mine["name"].isin(operator_names)], theirs[theirs["name"].isin(operator_names)], ["name"])
-    count += compare(mine, theirs, ["name"], ["calls"])
-    totals, native_totals = (table.groupby("name")["total_cpu_ns"].sum().astype("int64") for table in (mine, theirs))
-    assert (totals <= native_totals).all()
-    sums, native_sums = (table.groupby("name")["self_cpu_ns"].sum().astype("int64") for table in (mine, theirs))
-    assert (sums >= native_sums).all()
-    assert (sums >= 0).all()
-    assert (native_sums < 0).any()
-    count += compare(ours(trace, NATIVE), theirs, ["name"])
-    print(f"{model}, with stacks: {count} numbers equal")
+    outer call. So only self times and totals of such rows differ."""
+    recording = record(model, "stacks")
+    mine, theirs = ours(recording.trace, ViewRequest()), recording.averages["name"]
+    operator_names = set(operators.table(recording.trace, ViewRequest())["name"])
+    compare(mine[mine["name"].isin(operator_names)], theirs[theirs["name"].isin(operator_names)], ["name"])
+    compare(mine, theirs, ["name"], ["calls"])
+    mine, theirs = (table.groupby("name")[TIMES].sum().astype("int64") for table in (mine, theirs))
+    assert (mine["total_cpu_ns"] <= theirs["total_cpu_ns"]).all()
+    assert (mine["self_cpu_ns"] >= theirs["self_cpu_ns"]).all()
+    assert (mine["self_cpu_ns"] >= 0).all()
+    assert (theirs["self_cpu_ns"] < 0).any()
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_row_grouped_by_shape(model: str, tmp_path: Path) -> None:
+def test_every_row_grouped_by_shape(model: str, record: Record) -> None:
     """For a list of tensors, perfkit records shapes and torch records []."""
-    (trace,), (averages,) = record(model, OPTIONS["all"], tmp_path, group_by_input_shape=True)
-    theirs = native(averages)
-    mine = ours(trace, ViewRequest(by=("shape",)))
+    recording = record(model, "all")
+    theirs = recording.averages["shape"]
+    mine = ours(recording.trace, ViewRequest(by=("shape",)))
     mine["shapes"] = mine["shapes"].fillna("[]").map(_as_key_averages_prints)
     count = compare(mine, theirs[theirs["name"] != "[memory]"], ["name", "shapes"], EXACT)
-    natively = ours(trace, ViewRequest(by=("shape",), native=True))
+    natively = ours(recording.trace, ViewRequest(by=("shape",), native=True))
     natively["shapes"] = natively["shapes"].fillna("[]")  # unknown in the row [memory]
     count += compare(natively, theirs, ["name", "shapes"])
     print(f"{model}, by shape: {count} numbers equal")
@@ -166,27 +207,19 @@ def _as_key_averages_prints(shapes: str) -> str:
     return json.dumps(arguments, separators=(",", ":"))
 
 
-def _config(**options: bool) -> Any:
-    from torch._C._profiler import _ExperimentalConfig
-
-    try:
-        return _ExperimentalConfig(**options)
-    except TypeError as error:
-        pytest.skip(f"this torch does not know it: {error}")
+needs_overloads = pytest.mark.skipif(not OVERLOADS, reason="this torch records no overloads")
 
 
+@needs_overloads
 @pytest.mark.parametrize("model", MODELS)
-def test_every_row_grouped_by_overload(model: str, tmp_path: Path) -> None:
+def test_every_row_grouped_by_overload(model: str, record: Record) -> None:
     """If overloads were recorded, rows are merged over overloads by default, and separate on request."""
-    options = OPTIONS["all"] | {"experimental_config": _config(capture_overload_names=True)}
-    (trace,), (averages,) = record(model, options, tmp_path, group_by_overload_name=True)
-    theirs = native(averages)
+    recording = record(model, "all")
+    theirs = recording.averages["overload"]
     assert {"Tensor", "out"} & set(theirs["overload"])
-    mine = ours(trace, ViewRequest(by=("overload",), native=True))
+    mine = ours(recording.trace, ViewRequest(by=("overload",), native=True))
     mine["overload"] = mine["overload"].fillna("")
-    count = compare(mine, theirs, ["name", "overload"])
-    count += compare(ours(trace, NATIVE), theirs, ["name"])
-    print(f"{model}, by overload: {count} numbers equal")
+    print(f"{model}, by overload: {compare(mine, theirs, ['name', 'overload'])} numbers equal")
 
 
 def _frames(stack: str, count: int) -> str:
@@ -194,24 +227,25 @@ def _frames(stack: str, count: int) -> str:
     return ";".join([frame for frame in stack.split(";") if not hidden.search(frame)][:count])
 
 
+@pytest.mark.skipif(not FRAMES, reason="this torch records no frames of operators")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("frames", [1, 4])
-def test_operators_grouped_by_stack(model: str, frames: int, tmp_path: Path) -> None:
+def test_operators_grouped_by_stack(model: str, frames: int, record: Record) -> None:
     """Every cell is equal, without the frames of autograd. torch gives backward operators the stack of a forward
     operator, but perfkit has the recorded stack."""
-    options = {"with_stack": True, "profile_memory": True, "experimental_config": _config(verbose=True)}
-    (trace,), (averages,) = record(model, options, tmp_path, group_by_stack_n=frames)
-    mine, theirs = operators.table(trace, ViewRequest(by=("stack",), native=True)), native(averages)
+    recording = record(model, "stacks")
+    theirs = recording.averages[f"{frames} frame{'s' * (frames > 1)}"]
+    mine = operators.table(recording.trace, ViewRequest(by=("stack",), native=True))
     mine = mine[mine["name"] != "[memory]"].copy()
     mine["stack"] = [_frames(stack, frames) for stack in mine["stack"].fillna("")]
-    theirs = theirs[theirs["name"].isin(mine["name"])]
-    count = compare(mine, theirs, ["name", "stack"])
-    own = operators.table(trace, ViewRequest(by=("stack",))).set_index("name")["stack"]
+    count = compare(mine, theirs[theirs["name"].isin(mine["name"])], ["name", "stack"])
+    own = operators.table(recording.trace, ViewRequest(by=("stack",))).set_index("name")["stack"]
     assert mine.set_index("name")["stack"].to_dict() != own.to_dict()
     assert count > 50
     print(f"{model}, by {frames} frames: {count} numbers equal")
 
 
+@needs_overloads
 def test_both_readers_of_a_live_profiler_read_the_overload(tmp_path: Path) -> None:
     """One of the readers is for versions of torch without trace_activities()."""
     from perfkit_torch import live_events
@@ -224,7 +258,7 @@ def test_both_readers_of_a_live_profiler_read_the_overload(tmp_path: Path) -> No
             found = [pair for batch in batches for pair in zip(batch.names, batch.categories, strict=True)]
             names.append({name for name, category in found if category == "cpu_op"})
 
-    train("mlp", read, experimental_config=_config(capture_overload_names=True))
+    train("mlp", read, **OVERLOADS)
     assert "aten::add_.Tensor" in names[0]
     assert names[0] == names[1]
 
@@ -239,15 +273,13 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: Path) -> None:
+def test_overview_model_memcpy_device_equal_native_events(model: str, record: Record) -> None:
     """The expected numbers come from the profiler's event list. The list lacks re-dispatches, so calls differ, but
     times do not."""
-    lists: list[Any] = []
-    handler = trace_handler(tmp_path, also=[lambda profiler: lists.append(list(profiler.events()))])
-    train(model, handler)
-    trace, ranges = load(handler.written[0]), {}
+    recording = record(model, "plain")
+    trace, ranges = recording.trace, {}
     again = int((survivors(trace) != np.arange(len(trace))).sum())
-    for event in lists[0]:
+    for event in recording.events:
         span = (round(event.time_range.start * 1000), round(event.time_range.end * 1000))
         ranges.setdefault(_native_kind(event), []).append(span)
     table = table_of(overview.VIEW, trace, ViewRequest()).set_index("kind")
@@ -258,7 +290,7 @@ def test_overview_model_memcpy_device_equal_native_events(model: str, tmp_path: 
     phases = step_phases.table(trace, ViewRequest()).set_index("phase")
     inside = [(a, b) for a, b in ranges["optimizer"] if any(s <= a < e for s, e in ranges["step"])]
     assert len(inside) == 4
-    updates = sum(event.name.startswith("Optimizer.step") for event in lists[0])
+    updates = sum(event.name.startswith("Optimizer.step") for event in recording.events)
     assert phases.loc["optimizer", "calls"] == updates == 2, "zero_grad is no update"
     assert phases.loc["optimizer", "total_cpu_ns"] == sum(b - a for a, b in inside)
     assert phases.loc["step", "total_cpu_ns"] == sum(b - a for a, b in ranges["step"])
@@ -278,10 +310,10 @@ def _native_kind(event: Any) -> str:
     return "annotation" if event.is_user_annotation else "operator"
 
 
-def test_steps_equal_the_native_step_rows(tmp_path: Path) -> None:
-    (trace,), (averages,) = record("mlp", {}, tmp_path)
-    table = table_of(steps.VIEW, trace, ViewRequest())
-    row = native(averages).set_index("name").loc["ProfilerStep*"]
+def test_steps_equal_the_native_step_rows(record: Record) -> None:
+    recording = record("mlp", "plain")
+    table = table_of(steps.VIEW, recording.trace, ViewRequest())
+    row = recording.averages["name"].set_index("name").loc["ProfilerStep*"]
     assert list(table["step"]) == [2, 3]
     assert table["dur_ns"].sum() == row["total_cpu_ns"]
 

@@ -1,9 +1,7 @@
-"""Throughput in torch: any loader, the real training loop, and CUDA's events, which are replaced by a stand-in if
-there is no CUDA."""
+"""Throughput in torch: any loader, the real training loop, and CUDA's events if there is a GPU."""
 
 from __future__ import annotations
 
-import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,76 +96,6 @@ def test_a_check_does_not_initialise_cuda(monkeypatch: pytest.MonkeyPatch, caplo
         throughput.step()
     assert throughput.summary().timed_by == "host clock"
     assert not caplog.records
-
-
-class Cuda:
-    """Replacement for ``torch.cuda``. The device is ``behind`` events later than the host, and an event takes 2.5
-    ms."""
-
-    def __init__(self, behind: int) -> None:
-        self.behind, self.recorded, self.synchronized = behind, 0, 0
-        self.Event = lambda enable_timing: CudaEvent(self, enable_timing)
-
-    def is_available(self) -> bool:
-        return True
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def current_device(self) -> int:
-        return 1
-
-    def current_stream(self) -> str:
-        return "stream"
-
-
-class CudaEvent:
-    def __init__(self, cuda: Cuda, enable_timing: bool) -> None:
-        assert enable_timing
-        self.cuda, self.number = cuda, -1
-
-    def record(self, stream: str) -> None:
-        assert stream == "stream"
-        self.number = self.cuda.recorded
-        self.cuda.recorded += 1
-
-    def query(self) -> bool:
-        return 0 <= self.number < self.cuda.recorded - self.cuda.behind
-
-    def elapsed_time(self, end: CudaEvent) -> float:
-        assert self.query()
-        assert end.query()
-        return (end.number - self.number) * 2.5
-
-    def synchronize(self) -> None:
-        self.cuda.synchronized += 1
-        self.cuda.behind = 0
-
-
-def test_on_a_gpu_steps_are_timed_by_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = Cuda(behind=4)
-    monkeypatch.setattr(torch, "cuda", cuda)
-    with perfkit_torch.Throughput(warmup=3) as throughput:
-        for _ in range(10):
-            throughput.step(5)
-        running = throughput.summary()
-        assert (running.steps, running.warmup_steps, running.unfinished_steps) == (3, 3, 4)
-        assert cuda.synchronized == 0
-    summary = throughput.summary()
-    assert cuda.synchronized == 1
-    assert (summary.steps, summary.unfinished_steps, summary.samples) == (7, 0, 35)
-    assert summary.timed_by == "CUDA events of cuda:1"
-    assert summary.batch_cost == Costs(7 * 2_500_000, *[2_500_000] * 6)
-    assert summary.ips
-    assert summary.ips.avg_per_s == 2000
-
-
-def test_torchs_events_have_the_called_methods() -> None:
-    """There is no device here, so only the names and arguments of torch's events are checked."""
-    assert "enable_timing" in inspect.signature(torch.cuda.Event.__new__).parameters
-    assert "stream" in inspect.signature(torch.cuda.Event.record).parameters
-    for name in ("query", "elapsed_time", "synchronize"):
-        assert callable(getattr(torch.cuda.Event, name))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -33,6 +33,17 @@ class OnDevice(Throughput):
         return self.device
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def throughput(clock: Clock) -> Throughput:
+    """Return a benchmark without warm-up."""
+    return Throughput(warmup=0, clock=clock)
+
+
 def numbers_in(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         for inner in value.values():
@@ -66,11 +77,9 @@ def test_every_number_worked_out_by_hand() -> None:
     assert summary.timed_by == "host clock"
 
 
-def test_averages_are_total_by_count_and_samples_by_time() -> None:
+def test_averages_are_total_by_count_and_samples_by_time(clock: Clock, throughput: Throughput) -> None:
     """16 samples in 1 s and 16 samples in 3 s are 8 samples per second. The mean of both rates, 10.67, is not the
     throughput."""
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
     run(clock, throughput, [(0, 1_000_000_000), (0, 3_000_000_000)], samples=16)
     ips = throughput.summary().ips
     assert ips
@@ -107,9 +116,7 @@ def test_without_measured_steps_the_summary_says_so(ran: int) -> None:
     assert summary.to_pandas().isna().all().all()
 
 
-def test_a_clock_too_coarse_gives_no_rate_and_no_infinity() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_a_clock_too_coarse_gives_no_rate_and_no_infinity(clock: Clock, throughput: Throughput) -> None:
     run(clock, throughput, [(0, 0)] * 3)
     summary = throughput.summary()
     assert summary.ips is summary.reader_ratio is None
@@ -118,9 +125,7 @@ def test_a_clock_too_coarse_gives_no_rate_and_no_infinity() -> None:
     assert throughput.step_info() == "reader_cost: 0.00000 s batch_cost: 0.00000 s"
 
 
-def test_without_samples_the_rate_counts_steps() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_without_samples_the_rate_counts_steps(clock: Clock, throughput: Throughput) -> None:
     run(clock, throughput, [(0, 500_000_000)] * 4, samples=None)
     summary = throughput.summary()
     assert summary.ips
@@ -128,9 +133,7 @@ def test_without_samples_the_rate_counts_steps() -> None:
     assert list(summary.to_pandas().columns) == ["reader_cost_ns", "batch_cost_ns", "steps_per_s"]
 
 
-def test_steps_without_samples_are_left_out_of_the_rate() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_steps_without_samples_are_left_out_of_the_rate(clock: Clock, throughput: Throughput) -> None:
     with throughput:
         for dur_ns, samples in ((1_000_000_000, 10), (7_000_000_000, None), (1_000_000_000, 20)):
             clock.advance(dur_ns)
@@ -141,9 +144,7 @@ def test_steps_without_samples_are_left_out_of_the_rate() -> None:
     assert "1 step left out of the rate, because the number of samples is unknown" in str(summary)
 
 
-def test_step_info_averages_since_the_last_call() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_step_info_averages_since_the_last_call(clock: Clock, throughput: Throughput) -> None:
     with throughput:
         assert throughput.step_info() == "no step has finished since the last call"
         infos = []
@@ -161,9 +162,7 @@ def test_step_info_averages_since_the_last_call() -> None:
     assert "5 steps measured, 150 images" in str(throughput.summary())
 
 
-def test_time_between_stop_and_start_does_not_count() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_time_between_stop_and_start_does_not_count(clock: Clock, throughput: Throughput) -> None:
     reader = throughput.reader([0])
     for _ in range(3):
         throughput.start()
@@ -177,7 +176,7 @@ def test_time_between_stop_and_start_does_not_count() -> None:
     assert summary.reader_cost is None
 
 
-def test_reads_between_stop_and_start_do_not_count() -> None:
+def test_reads_between_stop_and_start_do_not_count(clock: Clock, throughput: Throughput) -> None:
     """Two steps have reads of 5 ns each. In the pause between the steps, another loop reads for 1000 ns and then
     ends."""
 
@@ -186,8 +185,6 @@ def test_reads_between_stop_and_start_do_not_count() -> None:
         yield 0
         clock.advance(1_000)
 
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
     batches = iter(throughput.reader(clock.loader(5, 5)))
     for _ in range(2):
         throughput.start()
@@ -209,7 +206,7 @@ def test_the_steps_leave_no_gap_between_them() -> None:
     assert log.last_ns == sum(log.batch_ns)
 
 
-def test_waits_without_a_batch_belong_to_their_step() -> None:
+def test_waits_without_a_batch_belong_to_their_step(clock: Clock, throughput: Throughput) -> None:
     """In each of two epochs, creating the iterator of the loader takes 7 ns, each batch 2 ns, reaching the end 3 ns,
     and computing 10 ns."""
 
@@ -224,8 +221,6 @@ def test_waits_without_a_batch_belong_to_their_step() -> None:
                 yield number
             clock.advance(3)
 
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
     reader = throughput.reader(Loader())
     with throughput:
         for _epoch in range(2):
@@ -261,16 +256,14 @@ def test_a_reader_behaves_like_its_loader() -> None:
         _ = reader.nothing_of_that_name
 
 
-def test_a_reader_in_a_reader_counts_once() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_a_reader_in_a_reader_counts_once(clock: Clock, throughput: Throughput) -> None:
     with throughput:
         for _ in throughput.reader(throughput.reader(clock.loader(5, 5))):
             throughput.step()
     assert throughput.summary().reader_cost == Costs(10, *[5] * 6)
 
 
-def test_an_error_of_the_loader_is_the_users() -> None:
+def test_an_error_of_the_loader_is_the_users(throughput: Throughput) -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise OSError("disk")
@@ -280,7 +273,6 @@ def test_an_error_of_the_loader_is_the_users() -> None:
             for _ in throughput.reader(loader):
                 throughput.step()
 
-    throughput = Throughput(warmup=0, clock=Clock())
     with pytest.raises(OSError, match="disk"):
         train(broken())
     assert throughput.summary().steps == 1
@@ -288,9 +280,9 @@ def test_an_error_of_the_loader_is_the_users() -> None:
     assert throughput.summary().steps == 2
 
 
-def test_reads_of_another_thread_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_reads_of_another_thread_do_not_count(
+    clock: Clock, throughput: Throughput, caplog: pytest.LogCaptureFixture
+) -> None:
     with throughput:
         reader = throughput.reader(clock.loader(5, 5))
         thread = threading.Thread(target=lambda: list(reader))
@@ -302,9 +294,9 @@ def test_reads_of_another_thread_do_not_count(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("mistake", ["step", "stop", "start"])
-def test_a_wrong_call_logs_once_and_does_nothing(mistake: str, caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_a_wrong_call_logs_once_and_does_nothing(
+    clock: Clock, throughput: Throughput, mistake: str, caplog: pytest.LogCaptureFixture
+) -> None:
     if mistake == "start":
         throughput.start()
         clock.advance(10)
@@ -328,8 +320,9 @@ class Tensor:
 
 
 @pytest.mark.parametrize("samples", [Tensor(), 2.5, -1, 2**63, "8", [8]])
-def test_samples_that_are_no_count_are_unknown_and_never_raise(samples: Any, caplog: pytest.LogCaptureFixture) -> None:
-    throughput = Throughput(warmup=0, clock=Clock())
+def test_samples_that_are_no_count_are_unknown_and_never_raise(
+    throughput: Throughput, samples: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     with throughput:
         throughput.step(samples)
         throughput.step(samples)
@@ -338,8 +331,7 @@ def test_samples_that_are_no_count_are_unknown_and_never_raise(samples: Any, cap
     assert caplog.text.count("num_samples") == 1
 
 
-def test_other_integers_are_counts(caplog: pytest.LogCaptureFixture) -> None:
-    throughput = Throughput(warmup=0, clock=Clock())
+def test_other_integers_are_counts(throughput: Throughput, caplog: pytest.LogCaptureFixture) -> None:
     with throughput:
         for samples in (np.int32(3), np.uint64(4), True, 0):
             throughput.step(samples)  # type: ignore[arg-type]
@@ -353,9 +345,7 @@ def test_warmup_is_a_number_of_steps(warmup: Any) -> None:
         Throughput(warmup=warmup)
 
 
-def test_the_summary_is_frozen_and_has_three_forms() -> None:
-    clock = Clock()
-    throughput = Throughput(warmup=0, clock=clock)
+def test_the_summary_is_frozen_and_has_three_forms(clock: Clock, throughput: Throughput) -> None:
     run(clock, throughput, [(1_000_000, 2_000_000), (2_000_000, 4_000_000)], samples=9)
     summary = throughput.summary()
     with pytest.raises(AttributeError):
