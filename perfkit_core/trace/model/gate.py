@@ -34,7 +34,7 @@ _SHOWN: Final = 40
 """Longest text of a value in a message."""
 _LONGEST_REASON: Final = 200
 """Longest text of Arrow in a message, which may be about a value of any length."""
-_TEXT_TYPES: Final = (pa.string(), pa.large_string(), pa.string_view())
+_TEXT_TYPES: Final = (pa.string(), pa.large_string())
 META_IMPLAUSIBLE: Final = "impossible-metadata"
 """Code of the finding that metadata is impossible, such as a negative world size."""
 
@@ -123,8 +123,12 @@ def checked_events(columns: pa.Table, types: Mapping[str, pa.DataType], parent: 
     expected = []
     for name, of_type in zip(names, columns.schema.types, strict=True):
         declared = types.get(name)
-        is_text = declared is not None and pa.types.is_dictionary(declared) and _is_text(of_type)
-        expected.append((name, None if is_text else declared, name not in _NEEDED[:-1]))
+        if declared is not None and pa.types.is_dictionary(declared):
+            if _is_text(of_type):
+                declared = None
+            elif pa.types.is_string_view(of_type):
+                declared = pa.string()  # Arrow cannot sort these columns
+        expected.append((name, declared, name not in _NEEDED[:-1]))
     columns = _with_types(columns, expected, None, 0, len(columns))
     _check_ends(*(to_int64(columns[name].chunks, len(columns), 0) for name in ("start_ns", "dur_ns")))
     if parent is not None and (
