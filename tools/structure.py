@@ -1,12 +1,15 @@
-"""Measure the structure of the product code: ``python tools/structure.py``.
+"""Measure the size and the structure of the product code: ``python tools/structure.py``.
 
-``--check`` compares the results with the limits.
+``--check`` compares the results with the limits in ``tools/structure_limits.toml``. ``--write`` lowers the limits of
+packages that have become smaller.
 
-Product code is every ``.py`` file below ``perfkit``, ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle``.
+Product code is every file below ``perfkit``, ``perfkit_core``, ``perfkit_torch`` and ``perfkit_paddle`` that is Python
+or has a suffix of OTHER. The second table measures Python only.
 
-product lines, files
+lines, files of a package
     All lines and all files, including blank lines, comments and ``__init__.py``. The empty line after the last line
-    break of a file counts, as in an editor.
+    break of a file counts, as in an editor. Packages are the children of ``perfkit_core``; ``perfkit_core`` itself has
+    the files at its root. The limit of all product lines is the sum of the limits.
 median, longest file
     Numbers of lines.
 private functions used once
@@ -40,9 +43,12 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import math
+import re
 import statistics
 import sys
 import tokenize
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,21 +67,11 @@ COMPILED = {"compiled", "inlined"}
 """Decorators of compiled loops."""
 MANY_PARAMETERS, LONG_FUNCTION = 8, 60
 
-LIMITS: Mapping[str, float] = {
-    "product lines": 74_400,
-    "files": 505,
-    "private functions used once": 0.18,
-    "import lines": 0.086,
-    "basenames in more than two packages": 0,
-    "package circles": 0,
-    "file circles": 0,
-    "file circles, all imports": 0,
-    "root files": 0,
-    "vague identifiers": 0.005,
-    "private functions with many parameters": 0,
-    "long private functions": 0,
-}
-"""The maximum values that ``--check`` accepts. Shares are between 0 and 1."""
+LIMITS = Path(__file__).with_name("structure_limits.toml")
+OTHER = {".css", ".j2", ".js", ".toml"}
+"""Suffixes of product code that is not Python."""
+ROOM = 0.01
+"""Growth of a package that ``--write`` allows, as a share of its lines."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = Mapping[str, set[str]]
@@ -96,8 +92,36 @@ class Module:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The maximum values that ``--check`` accepts: lines of Python and of other code by package, and values of
+    measures by name. Shares are between 0 and 1. A key may name several packages, separated by `` + ``."""
+
+    python: Mapping[str, int]
+    other: Mapping[str, int]
+    structure: Mapping[str, float]
+
+    @property
+    def lines(self) -> int:
+        return sum(self.python.values()) + sum(self.other.values())
+
+
+@dataclass(frozen=True)
+class Size:
+    """The lines and files of one limit: of the packages in ``name``, either of Python or of other code."""
+
+    name: str
+    lines: int
+    files: int
+    limit: int
+
+    @property
+    def exceeded(self) -> bool:
+        return self.lines > self.limit
+
+
+@dataclass(frozen=True)
 class Measure:
-    """A row of the table. ``value`` is shown as a share of ``of``, or as a number if ``of`` is 0."""
+    """A row of the second table. ``value`` is shown as a share of ``of``, or as a number if ``of`` is 0."""
 
     name: str
     value: int
@@ -108,9 +132,30 @@ class Measure:
     def amount(self) -> float:
         return self.value / self.of if self.of else self.value
 
-    @property
-    def exceeded(self) -> bool:
-        return self.name in LIMITS and self.amount > LIMITS[self.name]
+    def exceeds(self, limits: Mapping[str, float]) -> bool:
+        return self.amount > limits.get(self.name, math.inf)
+
+
+def read_limits(path: Path) -> Limits:
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    return Limits(tables["python"], tables["other"], tables["structure"])
+
+
+def measure_sizes(root: Path, limits: Limits) -> list[Size]:
+    """Return the size of each package below ``root``, first of Python, then of other code. A package without a limit
+    may have no lines."""
+    sizes = []
+    for suffixes, accepted in ({".py"}, limits.python), (OTHER, limits.other):
+        key_of = {package: key for key in accepted for package in key.split(" + ")}
+        lines, files = dict.fromkeys(accepted, 0), Counter[str]()
+        for path in sorted(path for top in PACKAGES for path in (root / top).rglob("*") if path.suffix in suffixes):
+            top, *folders = path.relative_to(root).parts[:-1]
+            package = f"{top}/{folders[0]}" if top == CORE and folders else top
+            key = key_of.get(package, package)
+            lines[key] = lines.get(key, 0) + path.read_text(encoding="utf-8").count("\n") + 1
+            files[key] += 1
+        sizes += [Size(key, lines[key], files[key], accepted.get(key, 0)) for key in lines]
+    return sizes
 
 
 def read_modules(root: Path) -> list[Module]:
@@ -151,7 +196,6 @@ def measure(modules: Sequence[Module]) -> list[Measure]:
     many_parameters = [name for name, node in private if number_of_parameters(node) > MANY_PARAMETERS]
     long_functions = [name for name, node in private if (node.end_lineno or 0) - node.lineno >= LONG_FUNCTION]
     return [
-        Measure("product lines", lines),
         Measure("files", len(modules)),
         Measure("median file", round(statistics.median(sizes))),
         Measure("longest file", longest.lines, examples=[str(longest.path)]),
@@ -335,28 +379,60 @@ def _reachable(graph: Graph, start: str) -> set[str]:
     return seen
 
 
-def table(measures: Sequence[Measure], details: bool) -> str:
-    """Return the table as text. With ``details``, the counted items follow each row."""
-    lines = [f"{'':<37}{'now':>14}{'limit':>9}"]
+def size_table(sizes: Sequence[Size], limits: Limits) -> str:
+    """Return the lines of each package, with their limits, as text."""
+    total = Size("product lines", sum(row.lines for row in sizes), sum(row.files for row in sizes), limits.lines)
+    lines = [f"{'package':<41}{'lines':>8}{'limit':>8}{'files':>7}"]
+    for number, row in enumerate([*sizes, total]):
+        if number == len(limits.python):
+            lines.append(f"{', '.join(sorted(OTHER))}:")
+        text = f"{row.name:<41}{row.lines:>8,}{row.limit:>8,}{row.files:>7}"
+        lines.append(text + "  exceeded" * row.exceeded)
+    return "\n".join(lines)
+
+
+def measure_table(measures: Sequence[Measure], limits: Mapping[str, float], details: bool) -> str:
+    """Return the measures as text. With ``details``, the counted items follow each row."""
+    lines = [f"{'structure of the Python code':<39}{'now':>14}{'limit':>8}"]
     for row in measures:
         now = f"{row.value:,} ({row.amount:.1%})" if row.of else f"{row.value:,}"
-        limit = LIMITS.get(row.name)
+        limit = limits.get(row.name)
         allowed = "" if limit is None else f"{limit:.1%}" if row.of else f"{limit:,}"
-        lines.append(f"{row.name:<37}{now:>14}{allowed:>9}{'  exceeded' if row.exceeded else ''}")
-        if details or row.name not in LIMITS:
+        lines.append(f"{row.name:<39}{now:>14}{allowed:>8}" + "  exceeded" * row.exceeds(limits))
+        if details or limit is None:
             lines += [f"    {example}" for example in row.examples]
     return "\n".join(lines)
 
 
+def write_limits(path: Path, sizes: Sequence[Size], limits: Limits) -> None:
+    """Lower the limits of packages in ``path`` to their size and ROOM, except on lines with a comment: these limits
+    include planned growth, and are changed by hand."""
+    head, *tables = re.split(r"^(?=\[)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for number, rows in enumerate((sizes[: len(limits.python)], sizes[len(limits.python) :])):
+        for row in rows:
+            limit = min(row.limit, math.ceil(row.lines * (1 + ROOM)))
+            line = re.compile(rf'^("{re.escape(row.name)}" = )[\d_]+$', re.MULTILINE)
+            tables[number] = line.sub(rf"\g<1>{limit:_}", tables[number])
+    path.write_text(head + "".join(tables), encoding="utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table. With ``--check``, return 1 if a limit is exceeded."""
-    parser = argparse.ArgumentParser(description="Measure the structure of the product code.")
+    """Print the tables. With ``--check``, return 1 if a limit is exceeded."""
+    parser = argparse.ArgumentParser(description="Measure the size and the structure of the product code.")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is exceeded")
     parser.add_argument("--details", action="store_true", help="list the circles, basenames and root files")
+    parser.add_argument("--write", action="store_true", help="lower the limits of packages that have become smaller")
     options = parser.parse_args(arguments)
+    limits = read_limits(LIMITS)
+    sizes = measure_sizes(ROOT, limits)
+    if options.write:
+        write_limits(LIMITS, sizes, limits)
+        limits = read_limits(LIMITS)
+        sizes = measure_sizes(ROOT, limits)
     measures = measure(read_modules(ROOT))
-    print(table(measures, options.details))
-    return int(options.check and any(row.exceeded for row in measures))
+    print(size_table(sizes, limits), measure_table(measures, limits.structure, options.details), sep="\n\n")
+    exceeded = any(row.exceeded for row in sizes) or any(row.exceeds(limits.structure) for row in measures)
+    return int(options.check and exceeded)
 
 
 if __name__ == "__main__":

@@ -275,7 +275,7 @@ def document(advices: Advices, trace: Trace, records: Sequence[Record] = ()) -> 
     if advices.combined is not None:
         combined = {"advice": list(advices.together), "prediction": asdict(advices.combined)}
     identity = asdict(advices.identity)
-    identity["untold_waits"] = identity.pop("unrecorded_events")
+    identity["unrecorded_waits"] = identity.pop("unrecorded_events")
     if identity.pop("contradiction") is not None:
         identity["contradiction"] = english(advices.identity.contradiction)
     return {
@@ -332,7 +332,7 @@ def plain(number: Any) -> Any:
         return number.tolist()
     if is_dataclass(number) and not isinstance(number, type):
         named = {field.name: plain(getattr(number, field.name)) for field in fields(number)}
-        return {"edit": type(number).__name__} | named
+        return {"transform": type(number).__name__} | named
     if isinstance(number, Mapping):
         return {str(key): plain(item) for key, item in number.items()}
     return [plain(item) for item in number] if isinstance(number, (list, tuple)) else number

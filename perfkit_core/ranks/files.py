@@ -28,7 +28,10 @@ from perfkit_core.trace.storage.store import PARTIAL_SUFFIX
 
 SUFFIX: Final = PARTIAL_SUFFIX
 FORMAT: Final = "perfkit partial"
-VERSION: Final = 8
+VERSION: Final = 9
+_READABLE: Final = (8, VERSION)
+_RENAMED: Final = {"told_ns": "sized_ns"}
+"""Columns that files of version 8 have under another name."""
 _WRITE_AGAIN: Final = "write it again with this version: perfkit summary --shard"
 _TABLE: Final = 1
 """MessagePack extension code of a DataFrame."""
@@ -97,7 +100,7 @@ def from_extension(code: int, data: memoryview) -> pd.DataFrame:
         with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
             table = stream.read_all()
         table.validate(full=True)
-        frame: pd.DataFrame = table.to_pandas()
+        frame: pd.DataFrame = table.to_pandas().rename(columns=_RENAMED)
     except Exception as error:  # invalid metadata of pandas raises errors of many classes
         raise ValueError(f"damaged table: {error}") from None
     # Arrow restores missing texts as None; views use NA
@@ -161,7 +164,7 @@ def _read(path: Path) -> Stored:
         raise SourceError(f"{path}: not a file of partial results ({error})", _WRITE_AGAIN) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be opened ({error.strerror or error})", "check the path") from None
-    if stored.format != FORMAT or stored.version != VERSION:
+    if stored.format != FORMAT or stored.version not in _READABLE:
         raise SourceError(
             f"{path}: written by another version of perfkit",
             "write the partial results again with this version (--shard)",

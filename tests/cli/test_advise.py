@@ -71,7 +71,7 @@ def test_json_is_the_contract(perfkit, loading: Path) -> None:
     assert prediction["naive_ns"] == 40 * MS
     assert prediction["saving_ns"] == 100 * MS - prediction["p50_ns"]
     assert one["evidence"]["loader_ns"] == 60 * MS
-    assert [edit["edit"] for edit in one["transform"]] == ["Scale", "Load", "Scale"]
+    assert [transform["transform"] for transform in one["transform"]] == ["Scale", "Load", "Scale"]
     assert len(one["rows"]) == len(one["transform"][1]["rows"]) == 6
     assert set(one["transform"][0]["factor"]) == {"p10", "p50", "p90", "source"}
     assert all(set(item) == {"rule", "why"} for item in content["not_evaluable"])

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 
@@ -95,6 +96,32 @@ def test_workers_of_a_cluster_get_absolute_paths(perfkit, folder: Path, monkeypa
     with pytest.raises(UsageError, match="no cluster here"):
         summarize(folder.name, "operators", scheduler="tcp://x:1")
     assert [str(place) for place in named] == [str(folder), "memory://run", str(folder)]
+
+
+def test_shards_of_version_8_are_read(perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their copies have a column ``told_ns``."""
+    copies = [
+        chrome.event("ProfilerStep#1", 0, 90, cat="user_annotation"),
+        chrome.event("Memcpy HtoD", 5, 10, cat="gpu_memcpy", args={"bytes": 4000, "device": 0, "stream": 7}),
+    ]
+    (tmp_path / "run").mkdir()
+    for rank in range(2):
+        chrome.write(tmp_path / "run" / f"host_{rank}.json", copies, distributedInfo={"rank": rank, "world_size": 2})
+    found = shares(perfkit, tmp_path / "run", "--view", "memcpy")
+    expected = perfkit("summary", *found, "--view", "memcpy", "--format", "json")
+    assert '"bytes_per_s":400000000' in expected.out.replace(" ", "")
+    current = files.to_extension
+
+    def before(value: object) -> object:
+        return current(value.rename(columns={"sized_ns": "told_ns"}) if isinstance(value, pd.DataFrame) else value)
+
+    for path in found:
+        stored = files.read_all([path], partial=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "to_extension", before)
+            files.write(msgspec.structs.replace(stored, version=8, findings=()), path)
+        assert b"told_ns" in path.read_bytes()
+    assert perfkit("summary", *found, "--view", "memcpy", "--format", "json") == expected
 
 
 def test_averages_over_steps_are_merged_from_shards(perfkit, folder: Path) -> None:

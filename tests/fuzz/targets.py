@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz import stored_files, texts, whole_files
+from tests.fuzz import gate_tables, stored_files, texts, whole_files
 from tests.fuzz.event_texts import EventTexts
 from tests.fuzz.target import FindingError, Target
 
@@ -44,7 +44,7 @@ def all_targets(folder: Path) -> dict[str, Target]:
     made: list[Target] = [EventTexts("torch"), EventTexts("paddle"), *whole_files.targets(folder)]
     made += [stored_files.FlippedBits(folder, stage) for stage in ("trace", "recorded")]
     made += [stored_files.Cells(folder), stored_files.RecordedCells(folder), stored_files.Timelines(folder)]
-    made += texts.targets()
+    made += [*texts.targets(), gate_tables.GateTables()]
     if PLANTED in os.environ:
         made.append(_Planted())
     return {target.name: target for target in made}

@@ -14,7 +14,7 @@ from tests.support.paths import ROOT
 
 INPUTS = {
     "events-torch": 600, "events-paddle": 600, "chrome-torch": 25, "chrome-paddle": 25,
-    "stored-cells": 8, "recorded-cells": 15, "timeline-cells": 15,
+    "stored-cells": 8, "recorded-cells": 15, "timeline-cells": 15, "gate": 4000,
 }  # fmt: skip
 
 

@@ -402,8 +402,8 @@ def test_many_ranks_of_one_trace_share_its_memory() -> None:
     assert [part.meta.ranks for part in traces] == [(rank,) for rank in range(2000)]
     for part in traces[::100]:
         assert len(part) == 8
-        assert part.ints("parent").tolist() == [-1, 0, 0, 2, -1, -1, 1, 2]
-        assert part.ints("launched_by").tolist() == [-1, -1, -1, -1, 3, 3, -1, -1]
+        assert part.ints("parent").tolist() == [-1, 0, 1, 0, 3, 3, -1, -1]
+        assert part.ints("launched_by").tolist() == [-1, -1, -1, -1, -1, -1, 5, 5]
         assert part.events.column("start_ns").chunk(0).buffers()[1].address == shared.address
         assert part.column("parent").get_total_buffer_size() == 64
 

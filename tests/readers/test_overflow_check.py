@@ -45,7 +45,7 @@ def test_ranks_whose_times_would_overflow_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("last", "fits"), [(0, True), (1, False)])
 def test_the_limit_is_exact(name: str, last: int, fits: bool, tmp_path: Path) -> None:
     values = np.array([2**61, 2**61 - 1, last, 0])
-    path = stored(trace_of(4, **{name: values}), tmp_path)
+    path = stored(trace_of(4, **({"dur_ns": values} | {name: values})), tmp_path)
     if fits:
         assert int(load(path).ints(name).sum()) == overflow_check.MOST
         return

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import NO_ROW
 from perfkit_core.trace.model import schema
-from perfkit_core.trace.model.event_columns import TableColumns
 from perfkit_core.trace.model.meta import TraceMeta
 from perfkit_core.trace.model.trace import Trace
 
@@ -25,10 +24,7 @@ def trace_of(count: int, **columns: Any) -> Trace:
               "device": schema.CPU, "launched_by": NO_ROW, "parent": NO_ROW} | columns  # fmt: skip
     arrays = [_column(values.get(field.name), field, count) for field in schema.SCHEMA]
     ranks = np.unique(columns.get("rank", 0)).tolist()
-    return Trace(
-        TableColumns(pa.table(arrays, schema=schema.SCHEMA)),
-        TraceMeta(source="made", format="made", ranks=tuple(ranks)),
-    )
+    return Trace(pa.table(arrays, schema=schema.SCHEMA), TraceMeta(source="made", format="made", ranks=tuple(ranks)))
 
 
 def _column(value: Any, field: pa.Field, count: int) -> pa.Array:
@@ -67,8 +63,8 @@ def steps(count: int, ranks: int = 1) -> Trace:
     a runtime call that launches a kernel and a copy, an allocation and a free."""
     kinds = [schema.STEP, schema.OPERATOR, schema.RUNTIME, schema.KERNEL, schema.MEMCPY, schema.MEMORY]
     width = 8
-    step, part = np.arange(count * ranks) // ranks, np.arange(width)
-    first = width * np.arange(count * ranks)
+    number, part = np.arange(count * ranks), np.arange(width)
+    step, first = number % count, width * number
 
     def rows(each: Sequence[int]) -> np.ndarray:
         return np.tile(np.asarray(each), count * ranks)
@@ -81,21 +77,21 @@ def steps(count: int, ranks: int = 1) -> Trace:
     return trace_of(
         total,
         name=([f"part{number}" for number in range(width)], rows(part)),
-        kind=(kinds, rows([0, 1, 1, 2, 3, 4, 5, 5])),
-        start_ns=np.repeat(step * STEP_NS, width) + rows([0, 0, 500, 600, 650, 700, 100, 550]),
-        dur_ns=rows([STEP_NS, 400, 400, 10, 100, 100, 0, 0]),
-        self_ns=rows([200, 400, 390, 10, 0, 0, 0, 0]),
-        rank=np.repeat(np.arange(count * ranks) % ranks, width),
-        device=(["cpu", "cuda:0"], rows([0, 0, 0, 0, 1, 1, 1, 1])),
-        stream=rows([0, 0, 0, 0, 7, 8, 0, 0]),
-        correlation=np.repeat(np.arange(count * ranks), width),
-        parent=linked([-1, 0, 0, 2, -1, -1, 1, 2]),
-        launched_by=linked([-1, -1, -1, -1, 3, 3, -1, -1]),
+        kind=(kinds, rows([0, 1, 5, 1, 5, 2, 3, 4])),
+        start_ns=np.repeat(step * STEP_NS, width) + rows([0, 0, 100, 500, 550, 600, 650, 700]),
+        dur_ns=rows([STEP_NS, 400, 0, 400, 0, 10, 100, 100]),
+        self_ns=rows([200, 400, 0, 390, 0, 10, 0, 0]),
+        rank=np.repeat(number // count, width),
+        device=(["cpu", "cuda:0"], rows([0, 0, 1, 0, 1, 0, 1, 1])),
+        stream=rows([0, 0, 0, 0, 0, 0, 7, 8]),
+        correlation=np.repeat(number, width),
+        parent=linked([-1, 0, 1, 0, 3, 3, -1, -1]),
+        launched_by=linked([-1, -1, -1, -1, -1, -1, 5, 5]),
         step=np.repeat(step, width),
-        phase=(["other", "forward", "backward"], rows([0, 1, 2, 2, 2, 2, 1, 2])),
-        sequence=np.repeat(np.arange(count * ranks), width),
+        phase=(["other", "forward", "backward"], rows([0, 1, 1, 2, 2, 2, 2, 2])),
+        sequence=np.repeat(number, width),
         copy_kind=(["HtoD"], np.zeros(total, np.int32)),
-        bytes=rows([0, 0, 0, 0, 0, 64, 512, -512]),
+        bytes=rows([0, 0, 512, 0, -512, 0, 0, 64]),
         address=np.repeat(first, width),
     )
 

@@ -103,13 +103,61 @@ def test_long_private_functions_and_many_parameters(structure: ModuleType, tmp_p
     assert [example.split()[1] for example in counts["private functions with many parameters"][2]] == ["_nine"]
 
 
-def test_check_fails_where_a_limit_is_exceeded(
-    structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "perfkit_core").mkdir()
-    (tmp_path / "perfkit_core" / "api.py").write_text("x = 1\n" * 10)
+@pytest.fixture
+def tree(structure: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a small tree with limits, which the script measures instead of the product."""
     monkeypatch.setattr(structure, "ROOT", tmp_path)
+    monkeypatch.setattr(structure, "LIMITS", tmp_path / "limits.toml")
+    (tmp_path / "limits.toml").write_text(LIMITS)
+    (tmp_path / "perfkit_core" / "a" / "inner").mkdir(parents=True)
+    (tmp_path / "perfkit_core" / "api.py").write_text("x = 1\n" * 10)
+    (tmp_path / "perfkit_core" / "a" / "inner" / "m.py").write_text("x = 1\n" * 199)
+    (tmp_path / "perfkit_core" / "a" / "page.js").write_text("//\n" * 4)
+    return tmp_path
+
+
+LIMITS = """# first
+[python]
+"perfkit_core" = 20
+"perfkit_core/a + perfkit_core/b" = 300
+"perfkit_core/c" = 7  # planned
+
+[other]
+"perfkit_core/a" = 300
+
+[structure]
+"root files" = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "row"),
+    [
+        ("perfkit_core/b/m.py", 99, "perfkit_core/a + perfkit_core/b 300 300 2"),
+        ("perfkit_core/b/m.py", 100, "perfkit_core/a + perfkit_core/b 301 300 2 exceeded"),
+        ("perfkit_core/a/style.css", 295, "perfkit_core/a 301 300 2 exceeded"),
+        ("perfkit_core/unknown/m.py", 0, "perfkit_core/unknown 1 0 1 exceeded"),
+        ("perfkit_core/stray.py", 0, "root files 1 0 exceeded"),
+    ],
+)
+def test_check_fails_where_a_limit_is_exceeded(
+    structure: ModuleType, tree: Path, capsys: pytest.CaptureFixture[str], file: str, lines: int, row: str
+) -> None:
     assert structure.main(["--check"]) == 0
-    (tmp_path / "perfkit_core" / "stray.py").write_text("")
+    assert "product lines 216 627 3" in table_rows(capsys.readouterr().out)
+    (tree / file).parent.mkdir(exist_ok=True)
+    (tree / file).write_text("\n" * lines)
     assert structure.main([]) == 0
-    assert structure.main(["--check"]) == 1
+    assert structure.main(["--check"]) == row.endswith("exceeded")
+    assert row in table_rows(capsys.readouterr().out)
+
+
+def table_rows(output: str) -> list[str]:
+    return [" ".join(line.split()) for line in output.splitlines()]
+
+
+def test_write_lowers_limits_without_comments(structure: ModuleType, tree: Path) -> None:
+    (tree / "perfkit_core" / "api.py").write_text("x = 1\n" * 99)
+    structure.main(["--write"])
+    lower = LIMITS.replace('b" = 300', 'b" = 202').replace('a" = 300', 'a" = 6')
+    assert (tree / "limits.toml").read_text() == lower

@@ -226,8 +226,10 @@ def to_codes(chunks: Iterable[pa.Array], count: int) -> tuple[np.ndarray[Any, np
     for chunk in chunks:
         part = without_nulls(chunk.indices, -1).astype(np.int32, copy=False)
         if len(part) == count:
-            part.setflags(write=False)
-            return part, chunk.dictionary.to_pylist()
+            values = chunk.dictionary.to_pylist()
+            if len(set(values)) == len(values):  # Arrow allows a dictionary to have a text twice
+                part.setflags(write=False)
+                return part, values
         if last is None or not chunk.dictionary.equals(last):
             last = chunk.dictionary
             numbers = [number.setdefault(value, len(number)) for value in last.to_pylist()]

