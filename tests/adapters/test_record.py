@@ -33,7 +33,7 @@ def test_ranges_and_calls_may_end_steps(native: Framework, tmp_path: Path) -> No
             native.ones(3, 4).sum()
 
     for name, step_on, limit in (("range", "iteration", None), ("calls", calls, None), ("two", "iteration", 2)):
-        recording = native.ScriptRecording(tmp_path / name, limit, {"step_on": step_on})
+        recording = native.record_script(tmp_path / name, limit, {"step_on": step_on})
         for _ in range(5):
             iterate()
         assert recording.finish() == 1
@@ -43,7 +43,7 @@ def test_ranges_and_calls_may_end_steps(native: Framework, tmp_path: Path) -> No
 
 
 def test_a_script_without_an_optimizer_is_recorded_without_steps(native: Framework, tmp_path: Path) -> None:
-    recording = native.ScriptRecording(tmp_path, 5, {})
+    recording = native.record_script(tmp_path, 5, {})
     native.ones(2, 2) @ native.ones(2, 2)
     assert recording.finish() == 1
     assert recording.finish() == 1
@@ -115,7 +115,7 @@ def test_a_step_lies_between_two_updates_of_the_first_optimizer(native: Framewor
     """Five updates give four complete steps. Afterwards, no method is wrapped."""
     base = native.optimizers.Optimizer
     before = base.step, base.__init__
-    recording = native.ScriptRecording(tmp_path, None, {"memory": True})
+    recording = native.record_script(tmp_path, None, {"memory": True})
     updates(native, 5, optimizers=2)
     assert recording.finish() == 1
     trace = load(tmp_path)
@@ -129,7 +129,7 @@ def test_a_step_lies_between_two_updates_of_the_first_optimizer(native: Framewor
 def test_a_profiler_of_the_script_is_not_disturbed(native: Framework, tmp_path: Path, steps: int | None) -> None:
     """The recording ends before the script's profiler starts, and its events are kept. Afterwards perfkit blocks no
     profiler."""
-    recording = native.ScriptRecording(tmp_path / "run", steps, {})
+    recording = native.record_script(tmp_path / "run", steps, {})
     updates(native, 3)
     with native.profiler(on_trace_ready=native.trace_handler(tmp_path / "own")), native.label("own work"):
         updates(native, 4)
@@ -154,14 +154,14 @@ def test_unsupported_options_are_refused(native: Framework, tmp_path: Path) -> N
     """No profiler is left running."""
     option, message = UNSUPPORTED[native.name]
     with pytest.raises(UsageError) as caught:
-        native.ScriptRecording(tmp_path, None, {"shapes": True, option: True})
+        native.record_script(tmp_path, None, {"shapes": True, option: True})
     assert str(caught.value).startswith(message)
     assert native.name == "torch" or "perfkit.paddle.annotate(model)" in str(caught.value)
-    assert native.ScriptRecording(tmp_path, None, {}).finish() == 1
+    assert native.record_script(tmp_path, None, {}).finish() == 1
 
 
 def test_other_options_are_not_recorded(native: Framework, tmp_path: Path) -> None:
-    recording = native.ScriptRecording(tmp_path, None, {"shapes": False, "memory": False})
+    recording = native.record_script(tmp_path, None, {"shapes": False, "memory": False})
     updates(native, 2)
     recording.finish()
     events = load(tmp_path).to_pandas()

@@ -17,7 +17,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_core.trace.storage import store
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from perfkit_paddle import on_trace_ready, trace_handler
-from perfkit_paddle.record import ScriptRecording
+from perfkit_paddle.record import record_script
 
 Train = Callable[[int], Iterator[int]]
 
@@ -206,7 +206,7 @@ def test_runs_of_a_static_program_are_steps(paddle: Any, tmp_path: Path) -> None
         with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
             loss = paddle.mean(paddle.static.data("x", [4, 8]) * 2.0)
             run, feed = paddle.static.Executor().run, {"x": np.ones((4, 8), np.float32)}
-            recording = ScriptRecording(tmp_path, None, {})
+            recording = record_script(tmp_path, None, {})
             executor = paddle.static.Executor()
             executor.run(paddle.static.default_startup_program())
             for _ in range(4):
@@ -223,7 +223,7 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
     AttributeError."""
     other = paddle.profiler.Profiler()
     with pytest.raises(CaptureError, match="another Profiler"):
-        ScriptRecording(tmp_path, None, {})
+        record_script(tmp_path, None, {})
     del other
-    recording = ScriptRecording(tmp_path, None, {})
+    recording = record_script(tmp_path, None, {})
     assert recording.finish() == 1

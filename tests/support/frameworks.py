@@ -68,7 +68,7 @@ class Torch(Framework):
         from perfkit_torch import record
 
         self.perfkit, self.trace_handler, self.demo = perfkit_torch, perfkit_torch.trace_handler, record.DEMO
-        self.ScriptRecording, self.CallbackRecording = record.ScriptRecording, record.TorchRecording
+        self.record_script, self.CallbackRecording = record.record_script, record.TorchRecording
         self.on_host = {"activities": [self.module.profiler.ProfilerActivity.CPU]}
         action = self.module.profiler.ProfilerAction
         self.states = (action.NONE, action.WARMUP, action.RECORD, action.RECORD_AND_SAVE)
@@ -122,7 +122,7 @@ class Paddle(Framework):
         from perfkit_paddle import record
 
         self.perfkit, self.trace_handler, self.demo = perfkit_paddle, perfkit_paddle.trace_handler, record.DEMO
-        self.ScriptRecording, self.CallbackRecording = record.ScriptRecording, record.PaddleRecording
+        self.record_script, self.CallbackRecording = record.record_script, record.PaddleRecording
         self.on_host = {"targets": [self.module.profiler.ProfilerTarget.CPU]}
         state = self.module.profiler.ProfilerState
         self.states = (state.CLOSED, state.READY, state.RECORD, state.RECORD_AND_RETURN)
