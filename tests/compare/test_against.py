@@ -9,7 +9,6 @@ import pytest
 from perfkit_core.compare.against import Change, against_report, change, new_causes, new_layers
 from perfkit_core.compare.attribute.attribute import attribute
 from perfkit_core.compare.pair import CompareOptions, pair
-from perfkit_core.trace.model.report_data import Report
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.rendered import rendered
@@ -121,33 +120,3 @@ def test_single_steps_are_too_few() -> None:
 def test_without_steps_there_is_no_change_of_them() -> None:
     without = run(1, 1).slice(1, 3)
     assert change(pair([without], [without], QUIET), pair([without], [without], QUIET)) is None
-
-
-def report() -> Report:
-    base = steps(STEADY, 3)
-    pairs = ([base], [steps(STEADY, 1.5, 11.0)]), ([base], [steps(STEADY)])
-    return against_report(*pairs, QUIET, ("theirs", "ours"))
-
-
-def test_the_report_says_first_what_is_new() -> None:
-    """An operator takes 11 ms instead of 1 ms, and the step becomes 10 ms longer."""
-    found = report()
-    assert rendered(found.headline)[0].startswith(
-        "New slowdown: since the earlier pair of runs, the difference in step time (other run minus base run) rose by "
-        "10.0 ms (95% interval"
-    )
-    assert rendered(found.headline)[1] == "The largest new causes: fw::matmul +10.0 ms."
-    assert [section.name for section in found.sections][:5] == [
-        "new_waterfall", "new_step_time", "new_causes", "new_layers", "waterfall",
-    ]  # fmt: skip
-    assert [source.label.split(":")[0] for source in found.sources] == [
-        "base",
-        "other",
-        "earlier base",
-        "earlier other",
-    ]
-    drawn = found.sections[0].table
-    assert drawn["time_so_far_ns"].tolist() == [-40 * MS, -30 * MS, -30 * MS]
-    assert sum(row["difference_ns"] for row in found.data["new"]["causes"]) == 10 * MS
-    assert found.data["new"]["step_time"]["difference_ns"] == 10 * MS
-    assert found.data["step_time"]["difference"] == -30 * MS

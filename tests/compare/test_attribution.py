@@ -22,8 +22,10 @@ from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.activity import has_device_work
 from perfkit_core.views.steps.step_rows import step_rows
 from tests.support.events import device, host, trace
+from tests.support.golden import check_golden
 
 NAMES = {"mm": "matmul", "act": "relu", "cp": "copy"}
+SUMMED = ["base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns"]
 
 
 def run(rows: list[dict[str, Any]]) -> Trace:
@@ -32,24 +34,6 @@ def run(rows: list[dict[str, Any]]) -> Trace:
 
 def leaves(table: pd.DataFrame) -> pd.DataFrame:
     return table[~table.index.isin(table["parent"])]
-
-
-def node(table: pd.DataFrame, **wanted: str) -> dict[str, Any]:
-    """Return the only row with the given values; ``under`` is the name of a row above."""
-    under = wanted.pop("under", None)
-    rows = table[np.logical_and.reduce([table[key] == value for key, value in wanted.items()])]
-    if under is not None:
-        rows = rows[[under in _above(table, row) for row in rows.index]]
-    (found,) = rows.to_dict("records")
-    return found
-
-
-def _above(table: pd.DataFrame, row: int) -> list[str]:
-    names = []
-    while row >= 0:
-        names.append(table.loc[row, "name"])
-        row = table.loc[row, "parent"]
-    return names
 
 
 # 0      10 load      110      mm 20–60 (launch 30–40)      kernel 50–90       act 60–100 (launch 70–75, kernel 90–100)
@@ -79,44 +63,48 @@ OTHER = [
 ]
 
 
-def test_worked_by_hand() -> None:
-    """Of the difference of 80 ns, loading takes 30 ns, the second act takes 30 ns on the host, gemm takes 10 ns, and
-    the second relu takes 10 ns."""
-    table = attribute(run(BASE), run(OTHER))
-    assert tuple(table.columns) == COLUMNS
-    times = ["base_ns", "other_ns", "difference_ns"]
-    assert table.loc[0, ["level", *times]].tolist() == ["step", 120, 200, 80]
-    found = {
-        row["name"]: [row[name] for name in times] for row in table[table["level"] == "category"].to_dict("records")
-    }
-    assert found == {
-        "input_wait": [20, 50, 30],
-        "launch_and_host": [30, 60, 30],
-        "device_compute": [50, 70, 20],
-        "idle": [20, 20, 0],
-    }
-    host_act = node(table, level="operator", name="relu", place="host")
-    assert [host_act[name] for name in times] == [0, 30, 30]
-    assert (host_act["base_calls"], host_act["other_calls"]) == (1.0, 2.0)
-    assert node(table, level="event", name="launch", under="relu")["difference_ns"] == 5
-    assert node(table, level="event", name="act")["difference_ns"] == 25
-    gemm = node(table, level="kernel", name="gemm")
-    assert (gemm["count_effect_ns"], gemm["per_call_effect_ns"]) == (0, 10)
-    relu = node(table, level="kernel", name="relu")
-    assert (relu["count_effect_ns"], relu["per_call_effect_ns"]) == (10, 0)
-    assert node(table, level="operator", name="(nothing recorded at the end)")["base_ns"] == 20
-    assert table["explained_ratio"].iloc[-1] == 1.0
+HIDDEN = [
+    device("fill", "memset", 55, 5, stream=8),
+    device("fill", "memset", 65, 5, stream=8),
+    host("act", "operator", 22, 5, tid=2, phase="forward"),
+]
+LOST = [device("relu", "kernel", 42, 4), device("relu", "kernel", 92, 4, stream=8)]
 
 
-def test_both_effects_of_one_operator() -> None:
-    """Two calls of 10 ns become three calls of 20 ns. The count effect is (3 − 2)(10 + 20)/2 = 15 ns, and the per-call
-    effect is (20 − 10)(2 + 3)/2 = 25 ns."""
-    sides = []
-    for calls, dur in ((2, 10), (3, 20)):
-        ops = [host("mm", "operator", i * dur, dur) for i in range(calls)]
-        sides.append(run([host("step 0", "step", 0, calls * dur, step=0), *ops]))
-    matmul = node(attribute(*sides), level="operator", name="matmul")
-    assert [matmul[k] for k in ("difference_ns", "count_effect_ns", "per_call_effect_ns")] == [40, 15, 25]
+def calls(count: int, dur: int) -> Trace:
+    ops = [host("mm", "operator", at * dur, dur) for at in range(count)]
+    return run([host("step 0", "step", 0, count * dur, step=0), *ops])
+
+
+CASES = {
+    "of 80 ns, loading takes 30, the second act 30 on the host, gemm 10, and the second relu 10": (
+        run(BASE), run(OTHER),
+    ),
+    "2 calls of 10 ns and 3 of 20: count effect (3 − 2)(10 + 20)/2, per-call effect (20 − 10)(2 + 3)/2": (
+        calls(2, 10), calls(3, 20),
+    ),
+    "kernels without a launch have no phase; their calls count, even if another stream hides them": (
+        run(BASE), run([*BASE, *LOST]),
+    ),
+    "memsets run during gemm, and act during mm on another thread: calls without exclusive time": (
+        run(BASE), run([*BASE, *HIDDEN]),
+    ),
+    "without steps, the recordings are compared": (run([host("mm", "operator", 5, 10)]), run(BASE)),
+}  # fmt: skip
+
+
+def test_trees_are_the_golden_ones() -> None:
+    numbers = [*SUMMED, "base_calls", "other_calls", "explained_ratio"]
+    lines = ["level name (place): " + ", ".join(numbers)]
+    for title, sides in CASES.items():
+        table = attribute(*sides)
+        assert tuple(table.columns) == COLUMNS
+        lines += ["", f"# {title}"]
+        for row in table.to_dict("records"):
+            shown = ", ".join("-" if pd.isna(row[name]) else f"{row[name]:g}" for name in numbers)
+            place = "" if pd.isna(row["place"]) else f" ({row['place']})"
+            lines.append(f"{'  ' * row['depth']}{row['level']} {row['name']}{place}: {shown}")
+    check_golden("compare/attribution.txt", "\n".join(lines) + "\n")
 
 
 def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
@@ -138,42 +126,10 @@ def test_the_average_of_middle_steps_and_the_rest_to_the_median() -> None:
     # the middle steps take 11000, 12000 and 12030
     odd = attribute(steps(100, 11000, 12000, 12030, 90000), steps(13000))
     assert odd.loc[0, ["base_ns", "other_ns", "difference_ns"]].tolist() == [12000, 13000, 1000]
-    assert node(odd, name=BESIDE_MEDIAN)["base_ns"] == 323
+    assert odd.set_index("name").loc[BESIDE_MEDIAN, "base_ns"] == 323
     assert leaves(odd)["difference_ns"].sum() == 1000
     lengths = [1, 50, 50, 50, 100, 160, 160, 160, 160, 999]
     assert [len(middle_steps(steps(*lengths[:count]))) for count in (1, 2, 3, 7, 10)] == [1, 2, 2, 4, 5]
-
-
-def test_device_work_without_a_launch_has_calls_but_no_phase() -> None:
-    """Unlaunched device work has no phase, even between work of one phase. Its calls count, even if another stream
-    hides them."""
-    lost = [device("relu", "kernel", 42, 4), device("relu", "kernel", 92, 4, stream=8)]
-    table = attribute(run([*BASE, *lost]), run([*BASE, *lost]))
-    relu = node(table, name="relu", under="(no launch recorded)", level="kernel")
-    assert (relu["base_ns"], relu["base_calls"]) == (4, 2)
-    assert {"(no phase)", "device_compute"} <= set(
-        _above(table, table.index[table["name"] == "(no launch recorded)"][0])
-    )
-
-
-def test_calls_that_others_hide_entirely_count() -> None:
-    """The memsets run during gemm, and act runs during mm on another thread. Their calls count, although they have no
-    exclusive time."""
-    hidden = [device("fill", "memset", 55, 5, stream=8), device("fill", "memset", 65, 5, stream=8)]
-    inner = host("act", "operator", 22, 5, tid=2, phase="forward")
-    table = attribute(run(BASE), run([*BASE, *hidden, inner]))
-    fill = node(table, name="fill")
-    assert [fill[name] for name in ("base_ns", "other_ns", "base_calls", "other_calls")] == [0, 0, 0, 2]
-    assert "exposed_copy" in _above(table, table.index[table["name"] == "fill"][0])
-    relu = node(table, level="operator", name="relu", place="host")
-    assert [relu[name] for name in ("base_ns", "other_ns", "base_calls", "other_calls")] == [0, 0, 1, 2]
-    assert leaves(table)["base_ns"].sum() == 120
-
-
-def test_without_steps_the_recordings_are_compared() -> None:
-    table = attribute(run([host("mm", "operator", 5, 10)]), run(BASE))
-    assert table.loc[0, ["level", "base_ns", "other_ns"]].tolist() == ["run", 10, 100]
-    assert leaves(table)["difference_ns"].sum() == 90
 
 
 def test_nothing_recorded_gives_no_rows() -> None:
@@ -218,12 +174,10 @@ def runs(draw: st.DrawFn) -> Trace:
     return run(rows)
 
 
-SUMMED = ["base_ns", "other_ns", "difference_ns", "count_effect_ns", "per_call_effect_ns"]
-
-
 @settings(max_examples=25)
 @given(runs(), runs())
 def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
+    """Swapped sides change the sign of every difference, and nothing else. A run differs from itself in nothing."""
     table = attribute(base, other)
     for side, one in (("base", base), ("other", other)):
         durations = sorted(one.ints("dur_ns")[step_rows(one)].tolist())
@@ -242,36 +196,36 @@ def test_every_level_sums_to_the_difference(base: Trace, other: Trace) -> None:
     for row in above.index:
         assert table.loc[table["parent"] == row, "count_effect_ns"].sum() == table.loc[row, "count_effect_ns"]
 
-
-@settings(max_examples=25)
-@given(runs())
-def test_a_run_differs_from_itself_in_nothing(one: Trace) -> None:
-    table = attribute(one, one)
-    assert (table[SUMMED[2:]] == 0).all(axis=None)
-    assert (table["base_ns"] == table["other_ns"]).all()
-    assert table["explained_ratio"].isna().all()
-
-
-@settings(max_examples=25)
-@given(runs(), runs())
-def test_swapped_sides_change_their_sign_and_nothing_else(base: Trace, other: Trace) -> None:
-    there, back = attribute(base, other), attribute(other, base)
-    assert there[["depth", "level", "name", "parent"]].equals(back[["depth", "level", "name", "parent"]])
-    for name in SUMMED[2:]:
-        assert (there[name] == -back[name]).all()
-    assert there["base_ns"].tolist() == back["other_ns"].tolist()
-    assert there["base_calls"].tolist() == back["other_calls"].tolist()
-    explained = (side["explained_ratio"].to_numpy(np.float64, na_value=np.nan) for side in (there, back))
+    back = attribute(other, base)
+    assert table[["depth", "level", "name", "parent"]].equals(back[["depth", "level", "name", "parent"]])
+    assert (table[SUMMED[2:]] == -back[SUMMED[2:]]).all(axis=None)
+    assert table["base_ns"].tolist() == back["other_ns"].tolist()
+    assert table["base_calls"].tolist() == back["other_calls"].tolist()
+    explained = (side["explained_ratio"].to_numpy(np.float64, na_value=np.nan) for side in (table, back))
     assert next(explained) == pytest.approx(next(explained), nan_ok=True)
+
+    alone = attribute(base, base)
+    assert (alone[SUMMED[2:]] == 0).all(axis=None)
+    assert (alone["base_ns"] == alone["other_ns"]).all()
+    assert alone["explained_ratio"].isna().all()
 
 
 # -- recorded traces -----------------------------------------------------------------------------------------------
 
 
-def _check_with_itself(path: Path) -> None:
-    """Compare a run with itself. Nothing differs, and the categories of the middle steps equal those of the view
-    ``partition``."""
-    one = load(path)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/h100-vit.json.gz", "torch/mi300x-ddp-resnet18-train.json.gz", "torch/cpu-only-rank34.json.gz",
+        "torch/mi210-gpu-only.json.gz", "torch/mtia-inference.json.gz", "torch/b200-eager-rank0of8.json.gz",
+        "torch/pairs/resnet50-workers4.json.gz", "torch/v100-ns-resolution.json.gz",
+        "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.pb",
+        "paddle/gpu-synthetic/gpu1.pb",
+    ],
+)  # fmt: skip
+def test_a_recording_differs_from_itself_in_nothing(name: str, traces: Path) -> None:
+    """The categories of the middle steps equal those of the view ``partition``."""
+    one = load(traces / name)
     found = align(one, one)
     assert "unmatched" not in set(found.rows["level"])
     assert (found.rows[["difference_cpu_ns", "difference_device_ns"]] == 0).all(axis=None)
@@ -288,14 +242,6 @@ def _check_with_itself(path: Path) -> None:
         mine = table[(table["level"] == "category") & (table["name"] != BESIDE_MEDIAN)].set_index("name")["base_ns"]
         names = partition.ON_DEVICE if has_device_work(one) else partition.ON_HOST
         assert [mine.get(name, 0) for name in names] == pytest.approx(times.tolist(), abs=1)
-
-
-def test_every_torch_trace(torch_file: Path) -> None:
-    _check_with_itself(torch_file)
-
-
-def test_every_paddle_trace(paddle_file: Path) -> None:
-    _check_with_itself(paddle_file)
 
 
 def test_the_memory_does_not_depend_on_the_longest_name_times_the_number_of_names() -> None:

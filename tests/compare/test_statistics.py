@@ -24,6 +24,7 @@ from perfkit_core.compare.statistics import (
     step_statistics,
 )
 from perfkit_core.trace.model.trace import concat_traces, with_rank
+from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
 
 MS = 1_000_000
@@ -199,59 +200,40 @@ def test_process_noise_depends_on_where_the_step_is_spent() -> None:
 
 def test_busy_neighbours_do_not_lengthen_the_quickest_steps() -> None:
     """Another process doubles the time of three steps in four. The fourth step is as fast as before."""
-    base = np.array([100, 101, 99, 100] * 4) * MS
-    busy = np.array([100, 202, 198, 200] * 4) * MS
-    alone = step_statistics(base, busy, between=0.02)
+    alone = step_statistics(QUIET, BUSY, between=0.02)
     assert (alone.verdict, alone.quickest) == (PERHAPS_SLOWER, 1 * MS)  # the fastest four take 99 or 100 ms
-    told = str(step_sentence(alone, Between(0.02, GIVEN)))
-    assert told.startswith("Possibly slower: the median recorded step takes 199 ms instead of 100 ms, 99% longer (95%")
-    assert told.endswith(
-        ": the spread of the steps, and noise given as 2%, and the fastest steps, which other processes disturb "
-        "least, differ by no more than that (+1%); record three captures of each run."
-    )
-    assert step_statistics(base, 2 * base, between=0.02).verdict == SLOWER
-    assert step_statistics([base] * 3, [busy] * 3).verdict == SLOWER
-    wide = [base, base + 5 * MS, base - 5 * MS]
+    assert step_statistics(QUIET, 2 * QUIET, between=0.02).verdict == SLOWER
+    assert step_statistics([QUIET] * 3, [BUSY] * 3).verdict == SLOWER
+    wide = [QUIET, QUIET + 5 * MS, QUIET - 5 * MS]
     assert step_statistics(wide, [one + 100 * MS for one in wide]).verdict == SLOWER
-    several = step_statistics(wide, [busy + 5 * MS, busy, busy - 5 * MS])
-    assert several.verdict == PERHAPS_SLOWER
-    assert str(step_sentence(several, Between(0.02))).endswith("; record more captures of each run.")
+    assert step_statistics(wide, [BUSY + 5 * MS, BUSY, BUSY - 5 * MS]).verdict == PERHAPS_SLOWER
 
 
-@pytest.mark.parametrize(
-    ("base", "other", "between", "told"),
-    [
-        (
-            [100] * 8, [60] * 8, Between(0.1),
-            "Faster: the median recorded step takes 60.0 ms instead of 100 ms, 40% shorter (95% interval of the "
-            "change: -40% to -40%); equal runs may differ by up to 21.5%: the spread of the steps, and noise assumed "
-            "for single captures of host-bound steps.",
-        ),
-        (
-            [100] * 8, [120] * 8, Between(0.1, MEASURED, None, 9),
-            "Possibly slower: the median recorded step takes 120 ms instead of 100 ms, 20% longer (95% interval of the "
-            "change: +20% to +20%), but equal runs may differ by up to 30.5%: the spread of the steps, and noise "
-            "measured in 9 equal runs on this machine; record three captures of each run.",
-        ),
-        (
-            [40, 41, 39, 40] * 2, [270, 30, 290, 10] * 2, Between(0.02, ASSUMED, 0.8),
-            "Cannot tell: the median recorded step takes 150 ms instead of 40.0 ms, 275% longer (95% interval of the ",
-        ),
-        (
-            [100, 110] * 8, [101, 111] * 8, Between(0.02, ASSUMED, 0.8),
-            "No difference found: the median recorded step takes 106 ms instead of 105 ms, 0.95% longer",
-        ),
-        (
-            [100], [120], Between(0.1),
-            "Too few steps to tell: the median recorded step takes 120 ms instead of 100 ms, 20% longer; a single "
-            "step cannot show the noise.",
-        ),
-    ],
-)  # fmt: skip
-def test_a_verdict_never_reads_as_its_opposite(base: list[int], other: list[int], between: Between, told: str) -> None:
+NORMAL, DISTURBED = [100, 101, 99, 100] * 4, [100, 202, 198, 200] * 4
+QUIET, BUSY = np.array(NORMAL) * MS, np.array(DISTURBED) * MS
+SENTENCES: dict[str, tuple[list[list[int]], list[list[int]], Between]] = {
+    "100 ms become 60 ms": ([[100] * 8], [[60] * 8], Between(0.1)),
+    "100 ms become 120 ms, within the measured noise": ([[100] * 8], [[120] * 8], Between(0.1, MEASURED, None, 9)),
+    "40 ms become 10 to 290 ms": (
+        [[40, 41, 39, 40] * 2], [[270, 30, 290, 10] * 2], Between(0.02, ASSUMED, 0.8),
+    ),
+    "100 or 110 ms become 101 or 111 ms": ([[100, 110] * 8], [[101, 111] * 8], Between(0.02, ASSUMED, 0.8)),
+    "one step of 100 ms becomes one of 120 ms": ([[100]], [[120]], Between(0.1)),
+    "three steps in four are disturbed": ([NORMAL], [DISTURBED], Between(0.02, GIVEN)),
+    "three steps in four are disturbed in three captures that differ by 5 ms": (
+        *([[ms + more for ms in steps] for more in (0, 5, -5)] for steps in (NORMAL, DISTURBED)), Between(0.02),
+    ),
+}  # fmt: skip
+
+
+def test_a_verdict_never_reads_as_its_opposite() -> None:
     """What is measured or assumed about noise is in the sentence of the verdict."""
-    steps = step_statistics(np.array(base) * MS, np.array(other) * MS, between=between.ratio)
-    assert str(step_sentence(steps, between)).startswith(told)
+    lines = []
+    for title, (*sides, between) in SENTENCES.items():
+        base, other = ([np.multiply(capture, MS) for capture in side] for side in sides)
+        steps = step_statistics(base, other, between=between.ratio)
+        lines += [f"# {title}", str(step_sentence(steps, between)), ""]
+    check_golden("compare/step_sentences.txt", "\n".join(lines))
 
 
 def test_the_fastest_steps_are_ignored_if_they_have_no_time() -> None:

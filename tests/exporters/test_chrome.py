@@ -6,27 +6,26 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from perfkit_core import export, load
 from perfkit_core.api import summarize
 from perfkit_core.errors import SourceError, UsageError
 from perfkit_core.testing.traces import check_trace
-from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.model.trace import Trace
+from tests.exporters.decoded import assert_same
 from tests.support import chrome_check
 from tests.support.chrome import raw
 from tests.support.events import device, host, trace
+from tests.support.paths import DATA
 from tests.support.small_trace import HOSTILE, small_trace
 
 REAL = (
     "torch/h100-vit.json.gz",
-    "torch/mi300x-ddp-resnet18-train.json.gz",
     "torch/mtia-inference.json.gz",
     "torch/cupti-counters.json.gz",
     "torch/mi210-gpu-only.json.gz",
     "torch/alexnet-cuda-sync.json.gz",
-    "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz",
     "paddle/gpu-synthetic/gpu1.pb",
     "paddle/gpu-synthetic/gpu1_by_gpu2.6.2.json.gz",
 )
@@ -37,26 +36,8 @@ def exported(found: Trace, path: Path) -> list[chrome_check.Event]:
     return chrome_check.events(path)
 
 
-def assert_same(read: Trace, written: Trace) -> None:
-    """Compare every column of every row, the findings, and the metadata except for the file name."""
-    for name in written.events.column_names:
-        mine, theirs = (one.events[name].to_pylist() for one in (read, written))
-        if name == "args":
-            mine, theirs = ([text and msgspec.json.decode(text) for text in texts] for texts in (mine, theirs))
-        assert mine == theirs, name
-    same = {"source": "", "format": ""}
-    assert msgspec.structs.replace(read.meta, **same) == msgspec.structs.replace(written.meta, **same)
-    assert read.quality == written.quality
-
-
 def boxes(found: list[chrome_check.Event]) -> list[chrome_check.Event]:
     return [event for event in found if event["ph"] == "X"]
-
-
-def row_names(found: list[chrome_check.Event]) -> dict[str, str]:
-    """Return the name of the row of each box."""
-    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
-    return {e["name"]: rows[e["pid"], e["tid"]] for e in boxes(found)}
 
 
 @pytest.mark.parametrize("file", REAL)
@@ -85,6 +66,18 @@ def test_names_and_durations_are_those_that_torch_wrote(file: str, traces: Path,
     assert len(expected) > 1000
 
 
+def test_python_and_cpp_rows_are_those_of_paddle(tmp_path: Path) -> None:
+    """Paddle writes the row of each event as its tid."""
+    native = chrome_check.events(DATA / "paddle-mlp.json.gz")
+    expected = Counter((e["cat"], e["tid"].partition("(")[2]) for e in native if e.get("ph") == "X")
+    export(load(DATA / "paddle-mlp.json.gz"), tmp_path / "t.json")
+    events = chrome_check.events(tmp_path / "t.json")
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    mine = Counter((e["cat"], rows[e["pid"], e["tid"]].partition("(")[2]) for e in events if e["ph"] == "X")
+    assert mine == expected
+    assert {row for _, row in expected} == {"Python)", "C++)"}
+
+
 def test_times_are_written_to_the_nanosecond(tmp_path: Path) -> None:
     start = 1_700_000_000_123_456_789
     found = trace([host("a", "operator", start, 2_000_007), host("b", "operator", start + 1_000_001, 9)])
@@ -93,88 +86,6 @@ def test_times_are_written_to_the_nanosecond(tmp_path: Path) -> None:
     assert f'"baseTimeNanoseconds":{start},' in text
     assert '"ts":0.000,"dur":2000.007,' in text
     assert '"ts":1000.001,"dur":0.009,' in text
-
-
-def test_arrows_lead_from_launches_and_to_gradients(tmp_path: Path) -> None:
-    found = trace([
-        host("linear", "operator", 0, 100, sequence=5, phase="forward"),
-        host("addmm", "operator", 10, 80, sequence=5),
-        host("launch", "runtime", 20, 10, correlation=1),
-        device("kernel", "kernel", 50, 500, 1),
-        device("second", "kernel", 600, 5, 1),
-        host("AddmmBackward", "operator", 1000, 50, sequence=5, phase="backward", tid=2),
-        host("mm in it", "operator", 1010, 5, sequence=5, tid=2),
-    ])  # fmt: skip
-    events = exported(found, tmp_path / "t.json")
-    chrome_check.check(events)
-    at = {chrome_check.ns(e["ts"]): e["name"] for e in boxes(events)}
-    ends = {}
-    for event in events:
-        if event["ph"] in "sf":
-            ends.setdefault((event["name"], event["id"]), []).append(at[chrome_check.ns(event["ts"])])
-    drawn = Counter((name, tail, tip) for (name, _), (tail, tip) in ends.items())
-    expected = [("launch", "launch", "kernel"), ("launch", "launch", "second"), ("gradient", "addmm", "AddmmBackward")]
-    assert drawn == Counter(expected)
-
-
-def test_a_launch_stands_before_work_of_the_same_instant(tmp_path: Path) -> None:
-    found = trace([host("launch", "runtime", 20, 10, correlation=1), device("kernel", "kernel", 20, 500, 1)])
-    events = exported(found, tmp_path / "t.json")
-    chrome_check.check(events)
-    assert [e["ph"] for e in events if e["ph"] in "sf"] == ["s", "f"]
-
-
-def test_work_before_its_launch_has_a_launch_but_no_arrow(tmp_path: Path) -> None:
-    rows = [host("launch", "runtime", 20, 10, correlation=1), device("early", "kernel", 5, 50, 1)]
-    found = trace(rows)
-    events = exported(found, tmp_path / "t.json")
-    assert not [e for e in events if e["ph"] in "sf"]
-    assert_same(load(tmp_path / "t.json"), found)
-
-
-def test_what_overlaps_has_rows_of_its_own(tmp_path: Path) -> None:
-    found = trace([
-        device("a", "kernel", 0, 100), device("b", "kernel", 50, 100), device("c", "kernel", 120, 10),
-        device("label", "annotation", 0, 200), device("d", "kernel", 60, 200),
-    ])  # fmt: skip
-    events = exported(found, tmp_path / "t.json")
-    chrome_check.check(events)
-    assert row_names(events) == {
-        "a": "stream 7", "b": "stream 7 2", "c": "stream 7", "d": "stream 7 3", "label": "stream 7 (annotations)",
-    }  # fmt: skip
-    assert_same(load(tmp_path / "t.json"), found)
-
-
-def test_python_and_cpp_of_a_thread_are_separate_named_rows(tmp_path: Path) -> None:
-    found = trace([
-        host("train.py(3): step", "python", 0, 100), host("add", "operator", 10, 20),
-        host("load", "dataloader", 0, 5, tid=2),
-    ])  # fmt: skip
-    meta = msgspec.structs.replace(found.meta, thread_names={"-:1:2": "reader"})
-    events = exported(Trace(found.events, meta), tmp_path / "t.json")
-    assert row_names(events) == {"train.py(3): step": "1 (Python)", "add": "1 (C++)", "load": "2 reader (Python)"}
-
-
-def test_ranks_with_equal_process_and_device_ids_stay_apart(tmp_path: Path) -> None:
-    found = concat_traces([with_rank(small_trace(), rank) for rank in (0, 1)])
-    events = exported(found, tmp_path / "t.json")
-    chrome_check.check(events)
-    processes = [e["args"]["name"] for e in events if e["name"] == "process_name"]
-    assert processes == [f"rank {rank}: {what}" for rank in (0, 1) for what in ("process 1", "cuda:0 Small GPU")]
-    assert_same(load(tmp_path / "t.json"), found)
-
-
-def test_memory_is_a_curve_and_steps_are_marks(tmp_path: Path) -> None:
-    found = trace([
-        host("step 4", "step", 0, 100, step=4), host("add", "operator", 5, 40),
-        host("m", "memory", 10, 0, bytes=512, total_bytes=512), host("m", "memory", 20, 0, bytes=-512, total_bytes=0),
-        host("m", "memory", 30, 0, bytes=8),
-    ])  # fmt: skip
-    events = exported(found, tmp_path / "t.json")
-    curve = [(chrome_check.ns(e["ts"]), e["name"], e["args"]) for e in events if e["ph"] == "C"]
-    assert curve == [(10, "memory cpu", {"allocated bytes": 512}), (20, "memory cpu", {"allocated bytes": 0})]
-    assert [e["name"] for e in events if e["ph"] == "i" and e["s"] == "p"] == ["step 4"]
-    assert_same(load(tmp_path / "t.json"), found)
 
 
 @pytest.mark.parametrize("name", [HOSTILE, '"},{"ph":"X"', "\\", "a\ud83d\ude00b".encode("utf-16", "surrogatepass")

@@ -17,6 +17,7 @@ from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import concat_traces, with_rank
 from tests.support.chrome import raw
 from tests.support.events import codes
+from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare
@@ -63,64 +64,56 @@ def lane(**values: Any) -> Callable[[Content], None]:
     return lambda content: content["perfkit"]["lanes"][0].update(values)
 
 
-IMPOSSIBLE: dict[str, tuple[Callable[[Content], None], str]] = {
-    "parent of itself": (cell(7, "parent", 7), "the column parent of row 7 is 7, which is not an earlier row"),
-    "parent is the last row": (cell(2, "parent", ROWS - 1), "the column parent of row 2 is 31"),
-    "parent far outside": (cell(7, "parent", 10**12), "the column parent of row 7 is 1000000000000"),
-    "smallest parent": (cell(7, "parent", -(2**63)), "the column parent of row 7 is -9223372036854775808"),
-    "parent below -1": (cell(7, "parent", -2), "the column parent of row 7 is -2"),
-    "launched outside": (cell(5, "launched_by", ROWS), "the column launched_by of row 5 is 32, which is not a row"),
-    "launched by a kernel": (cell(7, "launched_by", 5), "row 7 is launched by row 5, which is no event of the host"),
-    "a parent beyond 64 bits": (cell(7, "parent", 2**64), "the parent of an event does not fit int64"),
-    "unknown kind": (cell(3, "kind", "kernels"), "the column kind has an unknown word in row 3: 'kernels'"),
-    "no kind": (cell(3, "kind", None), "the column kind is empty in row 3"),
-    "unknown phase": (cell(3, "phase", "x"), "the column phase has an unknown word in row 3: 'x'"),
-    "no name": (member(3, "name", None), "the column name is empty in row 3"),
-    "a number as name": (member(3, "name", 5), "the name of an event is '5', which is no text"),
-    "a list as category": (member(3, "cat", ["x"]), "the category of an event is"),
-    "negative duration": (member(3, "dur", -1), "the column dur_ns is negative in row 3: -1000"),
-    "negative self time": (cell(3, "self_ns", -1), "the column self_ns is negative in row 3: -1"),
-    "a row twice": (cell(3, "row", 4), "two events have the same row"),
-    "negative row": (cell(3, "row", -1), "the row of an event is negative"),
-    "no row": (cell(3, "row", None), "an event has no row"),
-    "no arguments": (member(3, "args", 7), "an event has no row"),
-    "a process without a lane": (member(3, "pid", 77), "the header has no lane for the pid 77"),
-    "a thread as text": (member(3, "tid", "1"), "the tid of an event is '1', which is no integer"),
-    "no lanes": (lambda content: content["perfkit"].update(lanes=[]), "the header has no lane for the pid 1"),
-    "two equal lanes": (
-        lambda content: content["perfkit"]["lanes"].append(content["perfkit"]["lanes"][0]),
-        "two lanes of the header have the same numbers",
-    ),
-    "a huge rank": (lane(rank=2**62), "damaged perfkit header (Expected `int` <= 1048576 - at `$.lanes[0].rank`)"),
-    "a negative rank": (lane(rank=-1), "damaged perfkit header (Expected `int` >= 0"),
-    "a rank that the metadata lacks": (lane(rank=5), "the events of rank 5 contradict the metadata"),
-    "a stream beyond 64 bits": (lane(stream=2**63), "damaged perfkit header"),
-    "ranks of the metadata": (meta(ranks=[0, 2**62]), "damaged perfkit header"),
-    "the window": (meta(window_ns=[0, 2**63]), "damaged perfkit header"),
-    "a sample without a stack": (
-        lambda content: content["perfkit"]["tables"]["frame_samples"].update(stack=[None, None]),
-        "the column stack has an empty cell",
-    ),
-    "a side table that is no table": (
-        lambda content: content["perfkit"]["tables"].update(account={"became": [1], "count": ["x"]}),
-        "not a timeline as perfkit exports it",
-    ),
-    "a base that is no number": (
-        lambda content: content.update(baseTimeNanoseconds="0"),
-        "damaged perfkit header (Expected `int`, got `str`)",
-    ),
+def side_table(name: str, **columns: list[Any]) -> Callable[[Content], None]:
+    return lambda content: content["perfkit"]["tables"].setdefault(name, {}).update(columns)
+
+
+IMPOSSIBLE: dict[str, Callable[[Content], None]] = {
+    "parent of itself": cell(7, "parent", 7),
+    "parent is the last row": cell(2, "parent", ROWS - 1),
+    "parent far outside": cell(7, "parent", 10**12),
+    "smallest parent": cell(7, "parent", -(2**63)),
+    "parent below -1": cell(7, "parent", -2),
+    "launched outside": cell(5, "launched_by", ROWS),
+    "launched by a kernel": cell(7, "launched_by", 5),
+    "a parent beyond 64 bits": cell(7, "parent", 2**64),
+    "unknown kind": cell(3, "kind", "kernels"),
+    "no kind": cell(3, "kind", None),
+    "unknown phase": cell(3, "phase", "x"),
+    "no name": member(3, "name", None),
+    "a number as name": member(3, "name", 5),
+    "a list as category": member(3, "cat", ["x"]),
+    "negative duration": member(3, "dur", -1),
+    "negative self time": cell(3, "self_ns", -1),
+    "a row twice": cell(3, "row", 4),
+    "negative row": cell(3, "row", -1),
+    "no row": cell(3, "row", None),
+    "no arguments": member(3, "args", 7),
+    "a process without a lane": member(3, "pid", 77),
+    "a thread as text": member(3, "tid", "1"),
+    "no lanes": lambda content: content["perfkit"].update(lanes=[]),
+    "two equal lanes": lambda content: content["perfkit"]["lanes"].append(content["perfkit"]["lanes"][0]),
+    "a huge rank": lane(rank=2**62),
+    "a negative rank": lane(rank=-1),
+    "a rank that the metadata lacks": lane(rank=5),
+    "a stream beyond 64 bits": lane(stream=2**63),
+    "ranks of the metadata": meta(ranks=[0, 2**62]),
+    "the window": meta(window_ns=[0, 2**63]),
+    "a sample without a stack": side_table("frame_samples", stack=[None, None]),
+    "a side table that is no table": side_table("account", became=[1], count=["x"]),
+    "a base that is no number": lambda content: content.update(baseTimeNanoseconds="0"),
 }
 
 
-@pytest.mark.parametrize(("change", "why"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_impossible_cells_are_refused(
-    timeline: Callable[[Callable[[Content], None]], Path], change: Callable[[Content], None], why: str
-) -> None:
-    with pytest.raises(SourceError) as refused:
-        load(timeline(change))
-    assert why in refused.value.message
-    assert "t.json: " in refused.value.message
-    assert refused.value.hint == "export the run again"
+def test_impossible_cells_are_refused(timeline: Callable[[Callable[[Content], None]], Path]) -> None:
+    lines = []
+    for name, change in IMPOSSIBLE.items():
+        path = timeline(change)
+        with pytest.raises(SourceError) as refused:
+            load(path)
+        assert refused.value.hint == "export the run again"
+        lines.append(f"{name}\n  {refused.value.message.replace(str(path), 't.json')}")
+    check_golden("exporters/impossible_cells.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -137,11 +130,11 @@ def test_a_cell_of_another_type_is_refused(timeline: Callable[..., Path], name: 
         load(timeline(change))
 
 
-@pytest.mark.parametrize("case", ["parent of itself", "unknown kind", "no name", "no lanes", "a huge rank"])
+@pytest.mark.parametrize("case", ["parent of itself", "a huge rank"])
 def test_every_command_refuses_in_one_line(
     timeline: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
 ) -> None:
-    path = str(timeline(IMPOSSIBLE[case][0]))
+    path = str(timeline(IMPOSSIBLE[case]))
     out = ["-o", str(tmp_path / "out.json")]
     commands = (["summary"], ["export", *out], ["scrub", *out], ["compare", path], ["advise"], ["report", *out])
     for command in (*([*command, path] for command in commands), ["sql", path, "select * from events"]):

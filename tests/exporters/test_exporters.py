@@ -26,27 +26,11 @@ from tests.support.events import host, trace
 from tests.support.small_trace import HOSTILE, small_trace
 
 FORMATS = {one.name: one for one in EXPORTERS}
-FEW = (
-    "torch/event-sync-multi-stream.json.gz",
-    "torch/cupti-counters.json.gz",
-    "torch/mi210-gpu-only.json.gz",
-    "torch/h100-bert-small.json.gz",
-    "paddle/cpu-3.3.1/static_pir/cycle0.pb",
-    "paddle/gpu-synthetic/gpu1.pb",
-)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_exporter_keeps_its_contract(name: str) -> None:
     check_exporter(FORMATS[name], small_trace(HOSTILE))
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("file", FEW)
-def test_real_traces_export_in_every_format(name: str, file: str, traces: Path, tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    said = export(load(traces / file), path, name)
-    assert path.stat().st_size > 0, said
 
 
 def silent(trace: Trace, file: BinaryIO, options: ExportOptions) -> str:

@@ -14,16 +14,10 @@ from tests.support import chrome_check
 from tests.support.trace_processor import query
 
 DROPPED = {
-    "torch/alexnet-cuda-sync.json.gz": 8,
-    "torch/b200-eager-rank0of8.json.gz": 42,
-    "torch/cpu-only-rank34.json.gz": 0,
-    "torch/h100-vit.json.gz": 1,
     "torch/mi300x-ddp-resnet18-train.json.gz": 10,
-    "torch/mi300x-resnet-act-checkpoint-steps.json.gz": 15,
     "torch/mtia-inference.json.gz": 14,
     "torch/v100-ns-resolution.json.gz": 774,
     "paddle/gpu-synthetic/gpu1_by_gpu2.6.2.json.gz": 149,
-    "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.json.gz": 1522,
 }
 """Recordings, and the number of slices that Perfetto 52 drops when it opens what the framework's profiler wrote."""
 LOST = "select sum(value) from stats where name like 'slice_drop%'"

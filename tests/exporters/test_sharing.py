@@ -187,7 +187,6 @@ def test_a_scrubbed_trace_names_nobody_and_keeps_all_numbers(tmp_path: Path) -> 
 
 REAL = (
     "torch/h100-vit.json.gz",
-    "torch/mi300x-ddp-resnet18-train.json.gz",
     "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz",
 )
 

@@ -58,6 +58,7 @@ def shown() -> Iterator[Callable[[Any], dict[str, str]]]:
     shell.history_manager.end_session()
 
 
+@pytest.fixture(scope="module")
 def objects() -> dict[str, Any]:
     trace = perfkit.load(EXAMPLES / "torch-mlp-loader.perfkit.parquet")
     return {
@@ -76,8 +77,10 @@ PARTS = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_each_result_is_html_that_needs_nothing_else(name: str, shown: Callable[[Any], dict[str, str]]) -> None:
-    data = shown(objects()[name])
+def test_each_result_is_html_that_needs_nothing_else(
+    name: str, objects: dict[str, Any], shown: Callable[[Any], dict[str, str]]
+) -> None:
+    data = shown(objects[name])
     assert set(data) == {"text/plain", "text/html"}
     content = Content(data["text/html"])
     assert set(content.tags).isdisjoint({"script", "link", "img", "iframe", "object"})
@@ -99,19 +102,20 @@ def test_the_style_applies_only_to_the_fragment() -> None:
         assert all(".perfkit" in selector for selector in selectors.split(", ")), rule
 
 
-def test_the_verdict_is_that_of_the_command(shown: Callable[[Any], dict[str, str]]) -> None:
-    values = objects()
+def test_the_verdict_is_that_of_the_command(objects: dict[str, Any], shown: Callable[[Any], dict[str, str]]) -> None:
     for name in ("trace", "summary"):
-        text = "".join(Content(shown(values[name])["text/html"]).texts)
+        text = "".join(Content(shown(objects[name])["text/html"]).texts)
         assert "Input-bound" in text
-    text = "".join(Content(shown(values["advice"])["text/html"]).texts)
-    assert all(str(advice.title) in text for advice in values["advice"].advice[:3])
-    text = "".join(Content(shown(values["comparison"])["text/html"]).texts)
+    text = "".join(Content(shown(objects["advice"])["text/html"]).texts)
+    assert all(str(advice.title) in text for advice in objects["advice"].advice[:3])
+    text = "".join(Content(shown(objects["comparison"])["text/html"]).texts)
     assert "From base to other" in text
 
 
-def test_the_bar_has_the_shares_of_the_partition(shown: Callable[[Any], dict[str, str]]) -> None:
-    trace = objects()["trace"]
+def test_the_bar_has_the_shares_of_the_partition(
+    objects: dict[str, Any], shown: Callable[[Any], dict[str, str]]
+) -> None:
+    trace = objects["trace"]
     table = perfkit.summarize(trace, "partition")
     wanted = [round(100 * time / table["total_ns"].sum(), 2) for time in table["total_ns"] if time]
     content = Content(shown(trace)["text/html"])

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from perfkit_core.output.renderers.html.page import render
+from perfkit_core.trace.model.report_data import Report, Section, Source
 from tools.browser import launch
 
 _LOCAL: Final = ("file:", "blob:", "data:")
@@ -61,3 +63,20 @@ def opened(tab: Any) -> Iterator[Callable[..., Any]]:
     for event, watch in watching.items():
         tab.context.remove_listener(event, watch)
     assert wrong == []
+
+
+@pytest.fixture
+def show_page(opened: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that opens the page of a report with the given sections, and waits for the first element of a
+    selector to be ready. ``head`` has other fields of the report."""
+
+    def show(*sections: Section, ready: str = "", **head: Any) -> Any:
+        file = tmp_path / "page.html"
+        head = {"title": "Report", "sources": (Source("run", "run"),), **head}
+        file.write_text(render(Report(sections=sections, **head)), encoding="utf-8")
+        page = opened(file)
+        if ready:
+            page.wait_for_selector(f"{ready}[data-ready]")
+        return page
+
+    return show

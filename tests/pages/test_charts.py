@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-import perfkit_core
-from perfkit_core.output.renderers.html.page import render
-from perfkit_core.pages.profile import run_report
-from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
+from perfkit_core.trace.model.report_data import Chart, Section
 
 HOSTILE = "<b>bold</b></script><img src=x onerror=1>"
 TREE = pd.DataFrame(
@@ -28,16 +24,8 @@ SIZES = ("total_cpu_ns", "total_device_ns")
 
 
 @pytest.fixture
-def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[Chart, pd.DataFrame], Any]:
-    def show(chart: Chart, table: pd.DataFrame) -> Any:
-        file = tmp_path / "page.html"
-        section = Section("s", "Layers", table, chart=chart)
-        file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
-        page = opened(file)
-        page.wait_for_selector(".chart[data-ready]")
-        return page
-
-    return show
+def show(show_page: Callable[..., Any]) -> Callable[[Chart, pd.DataFrame], Any]:
+    return lambda chart, table: show_page(Section("s", "Layers", table, chart=chart), ready=".chart")
 
 
 def test_a_chart_is_as_wide_as_its_place(show: Callable[..., Any]) -> None:
@@ -84,20 +72,6 @@ def test_shares_are_of_the_whole(show: Callable[..., Any]) -> None:
     table = pd.DataFrame({"name": ["compute", "idle", "none"], "total_ns": [750, 250, 0]})
     page = show(Chart("share", "name", ("total_ns",)), table)
     assert page.locator(".chart .bartext").all_text_contents() == ["75%", "25%"]
-
-
-@pytest.mark.parametrize("file", ["torch/h100-vit.json.gz", "paddle/cpu-3.3.1/cnn_small/cycle0.pb"])
-def test_every_picture_of_a_real_report_is_drawn(
-    opened: Callable[[Path], Any], traces: Path, tmp_path: Path, file: str
-) -> None:
-    page_file = tmp_path / "page.html"
-    page_file.write_text(render(run_report(perfkit_core.load(traces / file))), encoding="utf-8")
-    page = opened(page_file)
-    charts = page.locator(".chart")
-    assert charts.count() >= 4
-    for index in range(charts.count()):
-        charts.nth(index).scroll_into_view_if_needed()
-        expect(charts.nth(index).locator(".main-svg").first).to_be_visible()
 
 
 FAMILIES = pd.DataFrame(
@@ -199,14 +173,12 @@ def test_any_number_of_steps_is_a_picture(show: Callable[..., Any], count: int, 
     assert 1 <= page.locator(".chart .xaxislayer-above text").count() <= 25
 
 
-def test_all_pictures_are_drawn_before_printing(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_all_pictures_are_drawn_before_printing(show_page: Callable[..., Any]) -> None:
     table = pd.DataFrame({"name": ["a", "b"], "total_device_ns": [2000, 1000]})
     sections = [
         Section(f"s{at}", "Kernels", table, chart=Chart("ranking", "name", ("total_device_ns",))) for at in range(12)
     ]
-    file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (Source("run", "run"),), tuple(sections))), encoding="utf-8")
-    page = opened(file)
+    page = show_page(*sections)
     page.emulate_media(color_scheme="dark")
     page.wait_for_selector(".chart[data-ready]")
     assert page.locator(".chart[data-ready]").count() < 12

@@ -174,15 +174,6 @@ def test_names_are_text(opened: Opened, tmp_path: Path) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-@pytest.mark.parametrize("width", [1300, 700])
-def test_nothing_is_wider_than_the_window(opened: Opened, loaders: Path, width: int) -> None:
-    page = opened(loaders)
-    page.set_viewport_size({"width": width, "height": 900})
-    drawn(page, "From base to other")
-    drawn(page, "Every step")
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-
-
 def test_a_list_of_runs_is_a_page(opened: Opened, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     for name in ("a", f"b {HOSTILE.replace('/', '∕')}"):

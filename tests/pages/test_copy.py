@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from playwright.sync_api import expect
 
-from perfkit_core.output.renderers.html.page import render
-from perfkit_core.trace.model.report_data import Report, Section, Source
+from perfkit_core.trace.model.report_data import Section
 from tests.support.page_moments import hold, release
 
 CODE = "loader = DataLoader(num_workers=4)\nmodel = '</script><b>'\n"
 
 
-def test_copying_a_fix(opened: Callable[[Path], Any], tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    section = Section("advice-1", "1. Load data in worker processes", pd.DataFrame(), code=CODE)
-    file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
-    page = opened(file)
+def test_copying_a_fix(show_page: Callable[..., Any]) -> None:
+    page = show_page(Section("advice-1", "1. Load data in worker processes", pd.DataFrame(), code=CODE))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button = page.get_by_role("button", name="Copy")
     hold(page)

@@ -20,7 +20,6 @@ from perfkit_core.ranks import profile
 
 FILES = (
     "torch/pairs/resnet50-workers0.json.gz",
-    "torch/h100-vit.json.gz",
     "torch/cpu-only-rank34.json.gz",
     "torch/dlrm-8xv100",
     "paddle/cpu-3.3.1/cnn_small/cycle0.pb",

@@ -12,27 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.output.renderers.cells import visible
-from perfkit_core.output.renderers.html.page import render
 from perfkit_core.trace.model.meta import Finding
-from perfkit_core.trace.model.report_data import Chart, Fact, Report, Section, Source
+from perfkit_core.trace.model.report_data import Chart, Fact, Section, Source
 from tests.support.hostile_files import EVIL, named, sound
 
-Open = Callable[[Path], Any]
 SHOWN = visible(EVIL)
 BEGINS = '<img src=x onerror="document.title'
-
-
-@pytest.fixture
-def show(opened: Open, tmp_path: Path) -> Callable[..., Any]:
-    """Return a function that opens a page with the given sections."""
-
-    def show(*sections: Section, **head: Any) -> Any:
-        file = tmp_path / "page.html"
-        head = {"title": "Report", "sources": (Source("run", "run"),), **head}
-        file.write_text(render(Report(sections=sections, **head)), encoding="utf-8")
-        return opened(file)
-
-    return show
 
 
 def table(count: int = 10) -> pd.DataFrame:
@@ -46,10 +31,10 @@ def table(count: int = 10) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def test_the_head(show: Callable[..., Any]) -> None:
+def test_the_head(show_page: Callable[..., Any]) -> None:
     finding, facts = Finding(named("code"), named("message")), {named("fact"): Fact(EVIL)}
     source = Source(named("label"), named("path"), (finding,), facts)
-    page = show(title=named("title"), sources=(source, source), headline=(named("sentence"),))
+    page = show_page(title=named("title"), sources=(source, source), headline=(named("sentence"),))
     sound(page)
     assert page.title() == f"title {SHOWN}"
     head = page.locator("header").inner_text()
@@ -58,10 +43,10 @@ def test_the_head(show: Callable[..., Any]) -> None:
     assert f"code {SHOWN}" in page.locator("#findings").inner_text()
 
 
-def test_the_words_of_a_section(show: Callable[..., Any]) -> None:
+def test_the_words_of_a_section(show_page: Callable[..., Any]) -> None:
     nothing = Section("empty", named("other"), pd.DataFrame({"a": []}), empty=named("reason"))
     words = Section("s", named("heading"), pd.DataFrame(), named("note"), lines=(named("line"),), code=named("code"))
-    page = show(words, nothing)
+    page = show_page(words, nothing)
     sound(page)
     for what in ("note", "line", "code", "heading", "other"):
         assert f"{what} {SHOWN}" in page.locator("main").inner_text(), what
@@ -69,9 +54,8 @@ def test_the_words_of_a_section(show: Callable[..., Any]) -> None:
     assert f"heading {SHOWN}" in page.locator("nav").inner_text()
 
 
-def test_cells_headings_and_choices_of_a_table(show: Callable[..., Any]) -> None:
-    page = show(Section("s", named("heading"), table().drop(columns="depth"), limit=10))
-    page.wait_for_selector("table[data-ready]")
+def test_cells_headings_and_choices_of_a_table(show_page: Callable[..., Any]) -> None:
+    page = show_page(Section("s", named("heading"), table().drop(columns="depth"), limit=10), ready="table")
     sound(page)
     page.locator("td.long").first.click()
     assert page.locator("td.long .full").first.inner_text() == f"0 {SHOWN}"
@@ -86,9 +70,8 @@ def test_cells_headings_and_choices_of_a_table(show: Callable[..., Any]) -> None
     sound(page)
 
 
-def test_saved_and_copied_tables_have_the_whole_name_once(show: Callable[..., Any], tmp_path: Path) -> None:
-    page = show(Section("s", "Names", table().drop(columns="depth"), limit=10))
-    page.wait_for_selector("table[data-ready]")
+def test_saved_and_copied_tables_have_the_whole_name_once(show_page: Callable[..., Any], tmp_path: Path) -> None:
+    page = show_page(Section("s", "Names", table().drop(columns="depth"), limit=10), ready="table")
     with page.expect_download() as waiting:
         page.get_by_role("button", name="CSV").click()
     waiting.value.save_as(tmp_path / "saved.csv")
@@ -99,28 +82,28 @@ KINDS = ("bar", "line", "ranking", "share", "icicle", "sunburst")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_of_a_picture(show: Callable[..., Any], kind: Any) -> None:
+def test_labels_of_a_picture(show_page: Callable[..., Any], kind: Any) -> None:
     data = table() if kind in ("icicle", "sunburst") else table().drop(columns="depth")
-    page = show(Section("s", "Picture", data, chart=Chart(kind, "name", ("total_ns",)), limit=10))
-    page.wait_for_selector(".chart[data-ready]")
+    page = show_page(Section("s", "Picture", data, chart=Chart(kind, "name", ("total_ns",)), limit=10), ready=".chart")
     sound(page)
     labels = page.locator(".chart text").all_text_contents()
     assert any(BEGINS[:10] in label or "<script>" in label for label in labels), labels
 
 
 @pytest.mark.parametrize("kind", ["ranking", "share"])
-def test_the_tooltip_of_a_bar(show: Callable[..., Any], kind: Any) -> None:
-    page = show(Section("s", "Picture", table(3).drop(columns="depth"), chart=Chart(kind, "name", ("total_ns",))))
-    page.wait_for_selector(".chart[data-ready]")
+def test_the_tooltip_of_a_bar(show_page: Callable[..., Any], kind: Any) -> None:
+    page = show_page(
+        Section("s", "Picture", table(3).drop(columns="depth"), chart=Chart(kind, "name", ("total_ns",))),
+        ready=".chart",
+    )
     page.locator(".chart").hover(position={"x": 640, "y": 60})
     expect(page.locator(".hoverlayer .hovertext").first).to_contain_text(BEGINS)
     sound(page)
 
 
-def test_a_saved_table_has_no_formula(show: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_saved_table_has_no_formula(show_page: Callable[..., Any], tmp_path: Path) -> None:
     names, values = ["=1+1", "@x", "-a", "a=b", *"cdefgh"], [-5, *range(9)]
-    page = show(Section("s", "Names", pd.DataFrame({"name": names, "total_ns": values}), limit=10))
-    page.wait_for_selector("table[data-ready]")
+    page = show_page(Section("s", "Names", pd.DataFrame({"name": names, "total_ns": values}), limit=10), ready="table")
     with page.expect_download() as waiting:
         page.get_by_role("button", name="CSV").click()
     waiting.value.save_as(tmp_path / "saved.csv")

@@ -65,20 +65,6 @@ def test_the_timeline_of_a_recording(opened: Open, recordings: tuple[Path, Path]
     sound(page)
 
 
-def test_a_comparison(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
-    page = opened(made(tmp_path, "compare", *map(str, recordings)))
-    sound(page)
-    shown = page.locator("body").evaluate("(body) => body.textContent")
-    assert f"kernel {SHOWN}" in shown
-    assert visible(str(recordings[1])) in shown
-
-
-def test_advice(opened: Open, recordings: tuple[Path, Path], tmp_path: Path) -> None:
-    page = opened(made(tmp_path, "advise", str(recordings[0])))
-    sound(page)
-    assert visible(FILE) in page.title()
-
-
 @pytest.mark.parametrize("kind", ["paddle", "run folder"])
 def test_all_pages_of_other_sources(opened: Open, recordings: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
     """A recording of Paddle, and a run folder with a hostile name: the report, the comparison, the advice, and what a

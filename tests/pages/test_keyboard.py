@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.output.renderers.html.page import render
 from perfkit_core.output.report.timeline import timeline_section
-from perfkit_core.trace.model.report_data import Chart, Report, Section
+from perfkit_core.trace.model.report_data import Chart, Section
 from tests.support.timeline_page import small
 
 CONTROLS = "a[href], button, select, input, canvas, td.long, summary, th [role=button], .dt-paging-button"
@@ -22,7 +20,7 @@ TREE = pd.DataFrame({"depth": [0, 1] * 5, "name": NAMES[:10], "total_cpu_ns": ra
 
 
 @pytest.fixture
-def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
+def page(show_page: Callable[..., Any]) -> Any:
     """Return a page with one control of each kind."""
     table = pd.DataFrame({"name": NAMES, "kind": ["a", "b"] * 20, "total_ns": range(40)})
     sections = (
@@ -31,9 +29,7 @@ def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
         timeline_section(small()),
         Section("table", "Operators", table, limit=10),
     )
-    file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (), sections)), encoding="utf-8")
-    found = opened(file)
+    found = show_page(*sections)
     found.set_viewport_size({"width": 1300, "height": 6000})
     for one in ("table[data-first]", ".chart", ".timeline"):
         for place in found.locator(one).all():

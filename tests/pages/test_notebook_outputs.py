@@ -29,20 +29,26 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_outputs_are_readable_without_scripts_and_network(tab: Any, theme: str) -> None:
-    trace = perfkit.load(EXAMPLES / "torch-mlp-loader.perfkit.parquet")
+@pytest.fixture(scope="module")
+def outputs() -> str:
+    run = perfkit.load(EXAMPLES / "torch-mlp-loader.perfkit.parquet")
     other = perfkit.load(EXAMPLES / "torch-mlp-base.perfkit.parquet")
-    shown = [
-        displays.trace(trace),
-        perfkit.summarize(trace)._repr_html_(),
-        displays.advices(perfkit.advise(trace, outcomes=[])) or "",
-        displays.comparison(perfkit.compare(trace, other)),
-    ]
+    return "".join(
+        [
+            displays.trace(run),
+            perfkit.summarize(run)._repr_html_(),
+            displays.advices(perfkit.advise(run, outcomes=[])) or "",
+            displays.comparison(perfkit.compare(run, other)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_outputs_are_readable_without_scripts_and_network(tab: Any, outputs: str, theme: str) -> None:
     start, dark = THEMES[theme]
     requests: list[str] = []
     tab.on("request", lambda request: requests.append(request.url))
-    document = escape(f"<!DOCTYPE html>{start}{''.join(shown)}")
+    document = escape(f"<!DOCTYPE html>{start}{outputs}")
     tab.set_content(
         f'<iframe sandbox="allow-same-origin" style="width:1000px;height:700px" srcdoc="{document}"></iframe>'
     )

@@ -12,13 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from perfkit_core.cli.main import main
-from perfkit_core.output.renderers.html.page import render
 from perfkit_core.output.report.pictures import with_ranks
-from perfkit_core.trace.model.report_data import Report, Section, Source
+from perfkit_core.trace.model.report_data import Section
 
 
 @pytest.fixture
-def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[int, int], Any]:
+def show(show_page: Callable[..., Any]) -> Callable[[int, int], Any]:
     """Return a function that opens a page with a number of ranks and steps. Steps take 1.3 ms on rank 1, and 1 ms on
     the other ranks."""
 
@@ -28,12 +27,7 @@ def show(opened: Callable[[Path], Any], tmp_path: Path) -> Callable[[int, int], 
         table = pd.DataFrame({"rank": rank, "step": step, "dur_ns": 2_000_000, "dur_over_median_ns": 0})
         table = table.assign(own_time_ns=own, own_time_over_median_ns=own - 1_000_000 - step, device_compute_ns=own)
         table = table.assign(exposed_communication_ns=2_000_000 - own)
-        section = with_ranks(Section("ranks", "Ranks side by side", table), {})
-        file = tmp_path / "page.html"
-        file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
-        page = opened(file)
-        page.wait_for_selector(".chart[data-ready]")
-        return page
+        return show_page(with_ranks(Section("ranks", "Ranks side by side", table), {}), ready=".chart")
 
     return show
 

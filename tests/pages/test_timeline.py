@@ -10,22 +10,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-import perfkit_core
-from perfkit_core.output.renderers.html.page import render
 from perfkit_core.output.report.timeline import timeline_section
-from perfkit_core.pages.profile import run_report
-from perfkit_core.trace.model.report_data import Report
 from tests.support.events import host, trace
 from tests.support.timeline_page import NAMES, details, point, seen, small
 
 
 @pytest.fixture
-def page(opened: Callable[[Path], Any], tmp_path: Path) -> Any:
-    file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (), (timeline_section(small()),))), encoding="utf-8")
-    found = opened(file)
-    found.wait_for_selector(".timeline[data-ready]")
-    return found
+def page(show_page: Callable[..., Any]) -> Any:
+    return show_page(timeline_section(small()), ready=".timeline")
 
 
 def test_a_click_shows_all_of_an_event(page: Any) -> None:
@@ -96,31 +88,18 @@ def test_what_is_saved_can_be_read_again(page: Any, tmp_path: Path) -> None:
     assert arrows == [("s", "1", 600), ("f", "stream 7", 650), ("s", "1", 1600), ("f", "stream 7", 1650)]
 
 
-def test_the_longest_box_of_a_pixel_is_the_one_drawn(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_the_longest_box_of_a_pixel_is_the_one_drawn(show_page: Callable[..., Any]) -> None:
     """A step of 1 s has 10,000 events of 10 ns and one event of 900 ns. A click on their pixel selects the event of 900
     ns."""
     events = [host("Step#0", "step", 0, 10**9, step=0)]
     events += [host("short", "operator", 500_000_000 + 20 * i, 10) for i in range(5000)]
     events += [host("long", "operator", 500_100_000, 900)]
     events += [host("short", "operator", 500_101_000 + 20 * i, 10) for i in range(5000)]
-    file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (), (timeline_section(trace(events)),))), encoding="utf-8")
-    page = opened(file)
-    page.wait_for_selector(".timeline[data-ready]")
+    page = show_page(timeline_section(trace(events)), ready=".timeline")
     page.locator(".timeline").scroll_into_view_if_needed()
     assert page.evaluate("document.querySelector('.timeline').timeline.drawn") <= 3
     page.mouse.click(*point(page, "long"))
     assert details(page)[0] == "long"
-
-
-def test_a_real_trace_of_many_events(opened: Callable[..., Any], traces: Path, tmp_path: Path) -> None:
-    found = perfkit_core.load(traces / "torch/v100-ns-resolution.json.gz")
-    file = tmp_path / "page.html"
-    file.write_text(render(run_report(found)), encoding="utf-8")
-    page = opened(file, "#timeline")
-    page.wait_for_selector(".timeline[data-ready]")
-    assert page.locator(".timeline option").count() == 5
-    assert page.evaluate("document.querySelector('.timeline').timeline.view.data.count") == 44_378
 
 
 def test_colours_are_explained(page: Any) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from perfkit_core.output.renderers.html.page import render
 from perfkit_core.output.report.timeline import timeline_section
-from perfkit_core.trace.model.report_data import Report
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
 from tests.support.timeline_page import NAMES, details, point, scrolled, seen, small
@@ -20,14 +17,11 @@ Show = Callable[[Trace], Any]
 
 
 @pytest.fixture
-def show(opened: Callable[[Path], Any], tmp_path: Path) -> Show:
+def show(show_page: Callable[..., Any]) -> Show:
     """Return a function that opens a page with only a timeline, which has the focus."""
 
-    def show(found: Trace) -> Any:
-        file = tmp_path / "page.html"
-        file.write_text(render(Report("Report", (), (timeline_section(found),))), encoding="utf-8")
-        page = opened(file)
-        page.wait_for_selector(".timeline[data-ready]")
+    def show(run: Trace) -> Any:
+        page = show_page(timeline_section(run), ready=".timeline")
         page.locator(".timeline canvas").focus()
         return page
 

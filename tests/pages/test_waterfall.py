@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from perfkit_core.compare.report import COLUMNS
-from perfkit_core.output.renderers.html.page import render
-from perfkit_core.trace.model.report_data import Chart, Report, Section, Source
+from perfkit_core.trace.model.report_data import Chart, Section
 
 TABLE = pd.DataFrame(
     {
@@ -22,13 +20,10 @@ TABLE = pd.DataFrame(
 _LEVELS = "chart => chart.calcdata[0].map((bar) => [bar.s1, Boolean(bar.isSum)])"
 
 
-def test_bars_lead_from_total_to_total(opened: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_bars_lead_from_total_to_total(show_page: Callable[..., Any]) -> None:
     chart = Chart("waterfall", "name", ("difference_ns", "time_so_far_ns"))
     section = Section("waterfall", "From base to other", TABLE, chart=chart, columns=COLUMNS)
-    file = tmp_path / "page.html"
-    file.write_text(render(Report("Report", (Source("run", "run"),), (section,))), encoding="utf-8")
-    page = opened(file)
-    page.wait_for_selector(".chart[data-ready]")
+    page = show_page(section, ready=".chart")
     assert page.locator(".chart .waterfalllayer .point").count() == 4
     assert page.locator(".chart b").count() == 0
     drawn = page.eval_on_selector(".chart", _LEVELS)

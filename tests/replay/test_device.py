@@ -6,31 +6,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.replay.build import build
-from perfkit_core.replay.device_work import DEPTH
 from perfkit_core.replay.graph import play
 from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Remove, Scale, Transform, Unblock, transformed
+from perfkit_core.replay.transforms import Remove, Scale, Unblock, transformed
 from perfkit_core.replay.waits import sync_records
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
+from tests.support.replayed import played_us, rows
 
 US = 1_000
-
-
-def rows(trace: Trace, name: str) -> IntArray:
-    return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
-
-
-def played(trace: Trace, *changes: Transform) -> list[int]:
-    """Return the step times in µs after some changes."""
-    replay = build(trace)
-    return (steps(replay).played_ns(play(transformed(replay, changes))) // US).tolist()
 
 
 def call(name: str, start: int, dur: int, correlation: int | None = None, kind: str = "runtime") -> dict[str, Any]:
@@ -71,11 +59,11 @@ def two_streams() -> Trace:
 
 def test_a_stream_waits_for_the_event_of_another() -> None:
     found = two_streams()
-    assert played(found) == [170]
+    assert played_us(found) == [170]
     # a ends at 60 instead of 110. b runs from 62 to 112. The host returns 3 later, at 115, and works for 5.
-    assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
+    assert played_us(found, Scale(rows(found, "a"), 0.5)) == [120]
     # a ends at 210, b runs from 212 to 262, the host returns at 265 and works for 5
-    assert played(found, Scale(rows(found, "a"), 2.0)) == [270]
+    assert played_us(found, Scale(rows(found, "a"), 2.0)) == [270]
 
 
 def test_without_a_record_the_awaited_stream_is_inferred_from_its_end() -> None:
@@ -83,8 +71,8 @@ def test_without_a_record_the_awaited_stream_is_inferred_from_its_end() -> None:
     table = [row for row in two_streams().events.to_pylist() if row["kind"] != "sync" or row["device"] == "cpu"]
     keep = ("name", "kind", "start_ns", "dur_ns", "device", "stream", "correlation", "pid", "tid", "step")
     found = trace([{key: row[key] for key in keep} for row in table])
-    assert played(found) == [170]
-    assert played(found, Scale(rows(found, "a"), 0.5)) == [120]
+    assert played_us(found) == [170]
+    assert played_us(found, Scale(rows(found, "a"), 0.5)) == [120]
 
 
 def both_streams(name: str, **args: int) -> Trace:
@@ -107,10 +95,10 @@ def both_streams(name: str, **args: int) -> Trace:
 
 def test_a_device_synchronisation_waits_for_all_streams() -> None:
     found = both_streams("cudaDeviceSynchronize")
-    assert played(found) == [110]
+    assert played_us(found) == [110]
     # a ends at 60. The call returns 5 later, the default where the recording shows no delay. The host then works for 7.
-    assert played(found, Scale(rows(found, "b"), 0)) == [72]
-    assert played(found, Scale(rows(found, "a"), 0)) == [110]  # the call waited for b
+    assert played_us(found, Scale(rows(found, "b"), 0)) == [72]
+    assert played_us(found, Scale(rows(found, "a"), 0)) == [110]  # the call waited for b
 
 
 @pytest.mark.parametrize("stream", [-1, 2**32 - 1, 7])
@@ -119,8 +107,8 @@ def test_the_stream_of_a_device_synchronisation_is_ignored(stream: int) -> None:
     told = record("Context Sync", 20, 80, 3, stream)
     found = both_streams("cudaDeviceSynchronize")
     found = trace([*_as_rows(found), told])
-    assert played(found) == [110]
-    assert played(found, Scale(rows(found, "b"), 0)) == [72]
+    assert played_us(found) == [110]
+    assert played_us(found, Scale(rows(found, "b"), 0)) == [72]
 
 
 def test_every_number_for_no_stream_is_recognised() -> None:
@@ -130,11 +118,11 @@ def test_every_number_for_no_stream_is_recognised() -> None:
 
 def test_a_stream_synchronisation_waits_for_one_stream() -> None:
     found = both_streams("cudaStreamSynchronize", wait_on_stream=7)
-    assert played(found) == [70]
+    assert played_us(found) == [70]
     # the other stream does not matter
-    assert played(found, Scale(rows(found, "b"), 3)) == [70]
+    assert played_us(found, Scale(rows(found, "b"), 3)) == [70]
     # a ends at 110, the call returns 3 later, the host works for 7
-    assert played(found, Scale(rows(found, "a"), 2)) == [120]
+    assert played_us(found, Scale(rows(found, "a"), 2)) == [120]
 
 
 def _as_rows(found: Trace) -> list[dict[str, Any]]:
@@ -167,12 +155,12 @@ def events(told: bool) -> Trace:
 @pytest.mark.parametrize("told", [True, False], ids=["recorded", "by-its-end"])
 def test_an_event_synchronisation_does_not_wait_for_later_work(told: bool) -> None:
     found = events(told)
-    assert played(found) == [70]
+    assert played_us(found) == [70]
     # a ends at 110, the call returns 2 later, the host works for 8
-    assert played(found, Scale(rows(found, "a"), 2)) == [120]
-    assert played(found, Scale(rows(found, "b"), 3)) == [70]
+    assert played_us(found, Scale(rows(found, "a"), 2)) == [120]
+    assert played_us(found, Scale(rows(found, "b"), 3)) == [70]
     # the host works for 30 before the call and for 8 after it
-    assert played(found, Remove(rows(found, "cudaEventSynchronize"))) == [38]
+    assert played_us(found, Remove(rows(found, "cudaEventSynchronize"))) == [38]
 
 
 def copying(kind: str, name: str, until: int) -> Trace:
@@ -184,11 +172,11 @@ def copying(kind: str, name: str, until: int) -> Trace:
 
 def test_a_copy_of_pageable_memory_blocks_its_caller() -> None:
     found = copying("HtoD pageable", "cudaMemcpyAsync", 92)
-    assert played(found) == [192]
+    assert played_us(found) == [192]
     # 40 before the copy, 25 for the copy, 2 until the call returns, 100 after it
-    assert played(found, Scale(rows(found, "Memcpy HtoD"), 0.5)) == [167]
+    assert played_us(found, Scale(rows(found, "Memcpy HtoD"), 0.5)) == [167]
     # 10 before the call, 5 for the call, 100 after it
-    assert played(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]
+    assert played_us(found, Unblock(rows(found, "cudaMemcpyAsync"), 5 * US)) == [115]
 
 
 def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
@@ -198,49 +186,21 @@ def test_a_copy_after_a_kernel_waits_and_stages_nothing() -> None:
     found = trace(
         [step(80), call("launch", 0, 5, 1), work("kernel", 5, 55, 1), call("cudaMemcpyAsync", 10, 63, 2), copy]
     )
-    assert played(found) == [80]
+    assert played_us(found) == [80]
     # The kernel ends at 15. The copy begins 1 later and takes 10. The call returns at 28, and the host works for 7.
-    assert played(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
+    assert played_us(found, Scale(rows(found, "kernel"), 10 / 55)) == [35]
 
 
 def test_a_copy_of_pinned_memory_does_not_block_its_caller() -> None:
     """The copy ends at 90, but the call returns at 15, so the duration of the copy does not delay the host."""
     found = copying("HtoD pinned", "cudaMemcpyAsync", 15)
-    assert played(found) == [115]
-    assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [115]
+    assert played_us(found) == [115]
+    assert played_us(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [115]
 
 
 def test_a_pinned_copy_that_ends_early_was_not_waited_for() -> None:
     found = copying("HtoD pinned", "cudaMemcpyAsync", 92)
-    assert played(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [192]
-
-
-def launches(count: int) -> Trace:
-    """Return consecutive launches of 1 µs with kernels of 10 µs. The queue has room for DEPTH kernels. So each launch
-    from number DEPTH on waits until one more kernel has begun."""
-    found: list[dict[str, Any]] = []
-    now = 0
-    for n in range(count):
-        room = 1 + 10 * (n - DEPTH) if n >= DEPTH else 0
-        end = max(now + 1, room + 1)
-        found += [call("launch", now, end - now, n + 1), work("kernel", 1 + 10 * n, 10, n + 1)]
-        now = end
-    return trace([step(now), *found])
-
-
-def test_a_full_queue_blocks_the_host() -> None:
-    """The last launch waits until kernel 199 begins. With kernels of 5 µs, the queue is never full, and each launch
-    takes 1 µs."""
-    found = launches(DEPTH + 200)
-    assert played(found) == [1992]
-    assert played(found, Scale(rows(found, "kernel"), 2)) == [1992 + 199 * 10]
-    assert played(found, Scale(rows(found, "kernel"), 0.5)) == pytest.approx([DEPTH + 200], abs=3)
-
-
-def test_a_queue_with_room_does_not_block_the_host() -> None:
-    found = launches(DEPTH)
-    assert played(found) == [DEPTH]
-    assert played(found, Scale(rows(found, "kernel"), 2)) == [DEPTH]
+    assert played_us(found, Scale(rows(found, "Memcpy HtoD"), 4)) == [192]
 
 
 def ahead(launched: bool = True) -> Trace:
@@ -325,6 +285,6 @@ def test_a_copy_to_the_host_stages_nothing() -> None:
     copy = work("Memcpy DtoH", 60, 10, 2, kind="memcpy") | {"copy_kind": "DtoH pageable", "bytes": 4}
     other = work("other", 6, 52, 1, stream=8)
     found = trace([step(80), call("launch", 0, 5, 1), other, call("cudaMemcpyAsync", 10, 63, 2), copy])
-    assert played(found) == [80]
+    assert played_us(found) == [80]
     # the other stream ends at 32, the copy runs from 34 to 44, the call returns 3 later at 47, and the host works for 7
-    assert played(found, Scale(rows(found, "other"), 0.5)) == [54]
+    assert played_us(found, Scale(rows(found, "other"), 0.5)) == [54]

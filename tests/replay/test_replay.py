@@ -3,34 +3,12 @@ hand."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from perfkit_core.base.algorithms.arrays import IntArray
-from perfkit_core.readers.load import load
-from perfkit_core.replay.build import build
-from perfkit_core.replay.graph import play
-from perfkit_core.replay.played_steps import steps
-from perfkit_core.replay.transforms import Insert, Load, Remove, Scale, Transform, transformed
+from perfkit_core.replay.transforms import Insert, Load, Remove, Scale
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
-
-
-def rows(trace: Trace, name: str) -> IntArray:
-    return np.flatnonzero(trace.rows("name", name)).astype(np.int64)
-
-
-def played(trace: Trace, *changes: Transform) -> list[int]:
-    """Return the step times after some changes."""
-    replay = build(trace)
-    return steps(replay).played_ns(play(transformed(replay, changes))).tolist()
-
-
-def test_every_torch_file_is_repeated(torch_file: Path) -> None:
-    replay = build(load(torch_file))
-    assert (play(replay.graph) == replay.graph.start_ns).all()
+from tests.support.replayed import played_ns, rows
 
 
 def launching(dur: int = 1000) -> Trace:
@@ -49,26 +27,30 @@ def launching(dur: int = 1000) -> Trace:
 
 def test_synchronisation_waits_for_the_device() -> None:
     found = launching()
-    assert played(found) == [170_000]
+    assert played_ns(found) == [170_000]
     # the device needs 50 µs less, so the host waits 50 µs less
-    assert played(found, Scale(rows(found, "a"), 0.5)) == [120_000]
-    assert played(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
+    assert played_ns(found, Scale(rows(found, "a"), 0.5)) == [120_000]
+    assert played_ns(found, Insert(rows(found, "b"), device_ns=7_000)) == [177_000]
 
 
 def test_slower_launches_are_hidden_while_the_device_works() -> None:
     found = launching()
-    assert played(found, Scale(rows(found, "launch b"), 5, device=False)) == [170_000]  # 40 µs more, hidden by kernel a
+    assert played_ns(found, Scale(rows(found, "launch b"), 5, device=False)) == [
+        170_000
+    ]  # 40 µs more, hidden by kernel a
 
 
 def test_without_the_synchronisation_nobody_waits() -> None:
     found = launching()
-    assert played(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [30_000]  # two launches, and 10 µs after them
+    assert played_ns(found, Remove(rows(found, "cudaDeviceSynchronize"))) == [
+        30_000
+    ]  # two launches, and 10 µs after them
 
 
 def test_without_a_kernel_the_next_one_begins_with_its_launch() -> None:
     # The launch of b now begins at 0, so b runs from 5 to 55. The call returns 4 µs later, and 10 µs follow.
     found = launching()
-    assert played(found, Remove(rows(found, "launch a"))) == [5_000 + 50_000 + 4_000 + 10_000]
+    assert played_ns(found, Remove(rows(found, "launch a"))) == [5_000 + 50_000 + 4_000 + 10_000]
 
 
 def loading(made_ns: int) -> Trace:
@@ -86,14 +68,14 @@ def loading(made_ns: int) -> Trace:
 
 def test_workers_make_batches_while_the_training_computes() -> None:
     found = loading(60_000)
-    assert played(found, Load(rows(found, "next"), workers=2)) == [40_000] * 4
+    assert played_ns(found, Load(rows(found, "next"), workers=2)) == [40_000] * 4
 
 
 def test_too_few_workers_are_waited_for() -> None:
     found = loading(80_000)  # making a batch takes 80 µs, computing takes 20 µs
-    assert played(found, Load(rows(found, "next"), workers=1))[1:] == [80_000] * 3
-    assert played(found, Load(rows(found, "next"), workers=2))[1:] == [40_000] * 3
-    assert played(found, Load(rows(found, "next"), workers=8))[1:] == [20_000] * 3
+    assert played_ns(found, Load(rows(found, "next"), workers=1))[1:] == [80_000] * 3
+    assert played_ns(found, Load(rows(found, "next"), workers=2))[1:] == [40_000] * 3
+    assert played_ns(found, Load(rows(found, "next"), workers=8))[1:] == [20_000] * 3
 
 
 def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
@@ -106,9 +88,9 @@ def test_a_thread_that_is_waited_for_and_one_that_is_not() -> None:
             host("beside", "operator", 120_000, 900_000, tid=3),
         ]
     )
-    assert played(found) == [1_000_000]
-    assert played(found, Scale(rows(found, "node 1"), 0)) == [700_000]
-    assert played(found, Scale(rows(found, "beside"), 0)) == [1_000_000]
+    assert played_ns(found) == [1_000_000]
+    assert played_ns(found, Scale(rows(found, "node 1"), 0)) == [700_000]
+    assert played_ns(found, Scale(rows(found, "beside"), 0)) == [1_000_000]
 
 
 WORKERS, THREAD = "_MultiProcessingDataLoaderIter.__next__", "_DataLoaderIterSingleProcess"
@@ -133,54 +115,54 @@ def waiting(*batches: tuple[int, int], name: str = WORKERS, within: str = "", wo
 @pytest.mark.parametrize(("name", "within"), [(WORKERS, ""), (WORKERS, "poll"), (THREAD, "")])
 def test_a_batch_asked_for_earlier_arrives_no_earlier(name: str, within: str) -> None:
     found = waiting((20, 0), (20, 0), (20, 0), name=name, within=within)
-    half = played(found, Scale(rows(found, "work"), 0.5))
-    assert played(found) == [30 * MS] * 3
+    half = played_ns(found, Scale(rows(found, "work"), 0.5))
+    assert played_ns(found) == [30 * MS] * 3
     assert half == [25 * MS, 30 * MS, 30 * MS]  # from the second step on, the wait is 5 ms longer
     # the batch is ready, and getting it takes 2 ms
-    assert played(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2
+    assert played_ns(found, Scale(rows(found, "work"), 5))[1:] == [52 * MS] * 2
 
 
 def test_a_batch_that_the_training_makes_itself_is_ready_earlier() -> None:
     found = waiting((20, 0), (20, 0), name="_SingleProcessDataLoaderIter.__next__")
-    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS] * 2
+    assert played_ns(found, Scale(rows(found, "work"), 0.5)) == [25 * MS] * 2
 
 
 def test_a_batch_that_was_not_waited_for_was_ready() -> None:
     found = waiting((1, 0), (1, 0), (30, 0), (1, 0), (1, 0))
-    assert played(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
+    assert played_ns(found, Scale(rows(found, "work"), 0.5)) == [6 * MS, 6 * MS, 45 * MS, 6 * MS, 6 * MS]
 
 
 def test_a_batch_is_begun_when_it_is_requested() -> None:
     """Two workers make at most four batches in advance. So the ninth batch is requested at the end of the fifth call,
     73 ms before it arrives."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0))
-    assert played(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
+    assert played_ns(found, Scale(rows(found, "work"), 0.5))[8] == (73 - 5 - 3 * 6 + 5) * MS
 
 
 def test_the_interval_between_late_batches_is_kept() -> None:
     """The eleventh batch arrives 51 ms after the ninth batch. This interval stays the same if the ninth batch arrives
     at another time."""
     found = waiting(*[(1, 0)] * 8, (30, 0), (1, 0), (30, 0), (1, 0))
-    assert sum(played(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
+    assert sum(played_ns(found, Scale(rows(found, "work"), 0.5))[9:11]) == 51 * MS
 
 
 def test_workers_that_are_behind_keep_their_pace() -> None:
     """With eight workers, every eighth step waits. The time between arrivals stays as recorded."""
     found = waiting(*([(30, 0)] + [(1, 0)] * 7) * 4)
-    half = played(found, Scale(rows(found, "work"), 0.5))
-    assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played(found)[at : at + 8]) for at in (9, 17)]
+    half = played_ns(found, Scale(rows(found, "work"), 0.5))
+    assert [sum(half[at : at + 8]) for at in (9, 17)] == [sum(played_ns(found)[at : at + 8]) for at in (9, 17)]
 
 
 def test_workers_that_an_epoch_starts_begin_when_it_begins() -> None:
     """The first batch of the second epoch waits for the start of the workers, and the next batch for the workers."""
     found = waiting((20, 0), (20, 0), (20, 5), (20, 0))
-    assert played(found, Scale(rows(found, "work"), 0.5)) == [25 * MS, 30 * MS, 30 * MS, 30 * MS]
+    assert played_ns(found, Scale(rows(found, "work"), 0.5)) == [25 * MS, 30 * MS, 30 * MS, 30 * MS]
 
 
 def test_more_workers_change_when_batches_arrive() -> None:
     found = waiting((20, 0), (20, 0), (20, 0))
-    assert played(found, Load(rows(found, WORKERS), 1, batch_ns=12 * MS))[1:] == [12 * MS] * 2
-    assert played(found, Remove(rows(found, WORKERS))) == [10 * MS] * 3
+    assert played_ns(found, Load(rows(found, WORKERS), 1, batch_ns=12 * MS))[1:] == [12 * MS] * 2
+    assert played_ns(found, Remove(rows(found, WORKERS))) == [10 * MS] * 3
 
 
 def test_more_workers_rebuild_batches_no_sooner() -> None:
@@ -196,7 +178,7 @@ def test_more_workers_rebuild_batches_no_sooner() -> None:
             host("work", "operator", begin + 25 * MS, 10 * MS),
         ]
     recording = trace(found)
-    assert played(recording, Load(rows(recording, WORKERS), 1, batch_ns=MS, handover_ns=MS)) == [16 * MS] * 3
+    assert played_ns(recording, Load(rows(recording, WORKERS), 1, batch_ns=MS, handover_ns=MS)) == [16 * MS] * 3
 
 
 def test_making_a_batch_does_not_depend_on_the_wait_for_it() -> None:
@@ -212,5 +194,5 @@ def test_making_a_batch_does_not_depend_on_the_wait_for_it() -> None:
             host("read", "operator", 12 * MS, 17 * MS, tid=2),
         ]
     )
-    assert played(found, Scale(rows(found, "before"), 0)) == [60 * MS]
-    assert played(found, Load(rows(found, THREAD), 1, batch_ns=MS)) == [40 * MS]
+    assert played_ns(found, Scale(rows(found, "before"), 0)) == [60 * MS]
+    assert played_ns(found, Load(rows(found, THREAD), 1, batch_ns=MS)) == [40 * MS]

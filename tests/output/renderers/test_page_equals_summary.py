@@ -27,8 +27,6 @@ from tests.support.page_tables import Cell, Shown, page_sections
 
 TRACES = (
     "torch/mi250-minitoy-train.json.gz",
-    "torch/h100-vit.json.gz",
-    "torch/cpu-only-rank34.json.gz",
     "torch/dlrm-8xv100",
     "paddle/cpu-3.3.1/cnn_small/cycle0.pb",
 )

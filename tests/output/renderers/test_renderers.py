@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -50,74 +51,54 @@ def test_text_has_no_escape_codes_except_on_a_terminal() -> None:
     assert set(re.findall(r"\x1b\[(\d+)m", on_terminal)) == {"0", "1", "2", "33", "36"}, "bold, dim, yellow, cyan"
 
 
-def test_text_cuts_names_around_the_function_and_never_numbers() -> None:
-    report = one(pd.DataFrame({"name": [KERNEL], "dur_ns": [123_456_789_012_345_678]}))
+def layouts() -> Iterator[tuple[str, pd.DataFrame, int | None, dict[str, object]]]:
+    """Return a title, a table, the width of the terminal, and more of its section."""
+    kernel = pd.DataFrame({"name": [KERNEL], "dur_ns": [123_456_789_012_345_678]})
     for width in (None, 40, 100):
-        shown = text.render(report, width)
-        assert "123,456,789" in shown
-        assert "Kernel2" in shown
-        assert "…" in shown
-
-
-def test_text_fits_the_terminal() -> None:
-    report = one(pd.DataFrame({"name": ["long_" * 30], "kind": ["kernel"], "dur_ns": [1]}))
-    shown = re.sub(r"\x1b\[\dm", "", text.render(report, 90))
-    assert 85 <= max(map(len, shown.splitlines())) <= 90
-
-
-def test_text_keeps_numbers_before_long_text_beside_the_name() -> None:
-    table = pd.DataFrame(
+        yield "names are cut around the function, numbers never", kernel, width, {}
+    yield "the width of a terminal", pd.DataFrame({"name": ["long_" * 30], "kind": ["kernel"], "dur_ns": [1]}), 90, {}
+    files = pd.DataFrame(
         {"name": ["f" * 40], "file": ["/a/long/path/" * 5], "device": ["cuda:0"], "total_cpu_ns": [5], "calls": [7]}
     )
-    shown = re.sub(r"\x1b\[\dm", "", text.render(one(table), 80))
-    (head,) = (line for line in shown.splitlines() if line.startswith("Name"))
-    assert head.split("  ")[0].strip() == "Name"
-    assert head.split()[1:] == ["Device", "Total", "CPU", "(ns)", "Calls"]
-    assert "No room for: File (--format markdown shows all columns)" in shown
-    assert "/a/long/path/" in text.render(one(table), 120)
-    numbered = re.sub(r"\x1b\[\dm", "", text.render(one(pd.concat([table[["calls"]], table], axis=1).iloc[:, :5]), 60))
-    assert "Total CPU (ns)  Name" in numbered, "the first long text is the name, wherever it stands"
-
-
-def test_text_names_columns_that_do_not_fit_the_terminal() -> None:
-    report = one(pd.DataFrame({"name": ["a"]} | {f"column_{i}_ns": [123_456] for i in range(20)}))
-    shown = re.sub(r"\x1b\[\dm", "", text.render(report, 100))
-    assert 80 <= max(map(len, shown.splitlines())) <= 100
-    table, _, told = shown.partition("No room for: ")
-    told = " ".join(told.split())
-    named = [f"Column {i} (" in table for i in range(20)]
-    assert named == [f"Column {i} (µs)" not in told for i in range(20)]
-    assert 5 < sum(named) < 10
-    assert "No room" not in text.render(report)
-
-
-def test_groupings_fit_before_numbers() -> None:
-    """Rows of one operator may differ only in their layer."""
-    table = pd.DataFrame(
+    yield "numbers before long text beside the name", files, 80, {}
+    yield "room for the long text", files, 120, {}
+    numbered = pd.concat([files[["calls"]], files], axis=1).iloc[:, :5]
+    yield "the first long text is the name, wherever it stands", numbered, 60, {}
+    many = pd.DataFrame({"name": ["a"]} | {f"column_{i}_ns": [123_456] for i in range(20)})
+    yield "columns that do not fit are named", many, 100, {}
+    yield "all columns in a pipe", many, None, {}
+    layers = pd.DataFrame(
         {"name": ["fw::" + "m" * 40] * 2, "op_name": ["o" * 30] * 2, "module": ["net/" + "a" * 30] * 2}
-    )
-    table = table.assign(**{f"{part}_ns": [10**7, 10**7] for part in ("self_cpu", "total_cpu", "avg_cpu", "max_cpu")})
-    columns = (OP_NAME, Column("module", "Module", by=("module",)))
-    head = text.render(one(table, columns=columns), width=80)
-    assert "Module" in head.partition("No room for: ")[0]
-    assert "Op name" in head.partition("No room for: ")[2]
+    ).assign(**{f"{part}_ns": [10**7, 10**7] for part in ("self_cpu", "total_cpu", "avg_cpu", "max_cpu")})
+    grouped = {"columns": (OP_NAME, Column("module", "Module", by=("module",)))}
+    yield "groupings fit before numbers, since rows may differ only there", layers, 80, grouped
+    cut = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
+    yield "rows after the limit, and a column without values", cut, None, {"limit": 2}
+    yield "no rows", cut.head(0), None, {"empty": "nobody looked"}
+    lost = pd.DataFrame({"name": list("abc"), "module": [None, None, "m"], "flops": pd.array([None] * 3, "Int64")})
+    yield "columns without values in the table, and in the first rows", lost, None, {"limit": 2}
+    nothing = pd.array([None], "Float64")
+    device = {"name": ["a"], "self_device_ns": [1], "self_device_ratio": nothing, "rank": nothing}
+    yield "no share where there is a time, no rank and no error", pd.DataFrame(device).assign(error=None), None, {}
+    shares = {"name": ["a"], "self_device_ns": nothing, "self_device_ratio": nothing, "device_ratio": nothing}
+    yield "a share without a time says that it is one", pd.DataFrame(shares), None, {}
+    sentence = "a reason that is longer than any name may be, " * 4
+    yield "notes are whole in a pipe", pd.DataFrame({"name": [sentence], "note": [sentence]}), None, {}
 
 
-def test_text_reports_cut_rows_unknown_columns_empty_sections() -> None:
-    table = pd.DataFrame({"name": ["a", "b", "c"], "bytes": pd.array([None] * 3, "Int64")})
-    shown = text.render(one(table, limit=2))
-    assert "… 1 more row (--limit 0 shows all)" in shown
-    assert "No values for: Size" in shown
-    assert "Nobody looked." in text.render(one(table.head(0), empty="nobody looked"))
+def test_layouts_of_text_are_the_golden_ones() -> None:
+    lines = []
+    for title, table, width, more in layouts():
+        shown = re.sub(r"\x1b\[\dm", "", text.render(one(table, **more), width))
+        assert max(map(len, shown.splitlines())) <= (width or 400)
+        lines += [f"# {title}; width {width}", *shown.partition("Data quality")[2].splitlines()[3:], ""]
+    check_golden("output/layouts.txt", "\n".join(lines))
 
 
 def test_not_recorded_is_what_the_whole_table_lacks() -> None:
     table = pd.DataFrame({"name": list("abc"), "module": [None, None, "m"], "flops": pd.array([None] * 3, "Int64")})
-    for render in (text.render, markdown.render):
-        shown = render(one(table, limit=2))
-        assert "No values for: FLOPs\n" in shown
-        assert "No values in these rows: Module\n" in shown
-        assert "No values in these rows" not in render(one(table))
+    assert "No values for: FLOPs\n" in markdown.render(one(table, limit=2))
+    assert "No values in these rows: Module\n" in markdown.render(one(table, limit=2))
     page = html.render(one(table, limit=2))
     assert "No values for: FLOPs<" in page
     assert "No values in these rows" not in page, "a page holds all rows"
@@ -135,23 +116,6 @@ def test_not_recorded_is_decided_before_rows_are_chosen() -> None:
     of_some = text.render(summary_report(small_trace(), views, ViewRequest(pattern="fw::add"), Display()))
     assert "No values for" not in of_some, "what a filter left out may hold it"
     assert "No values in these rows: Op name, Self CPU memory" in of_some
-
-
-def test_not_recorded_follows_the_column_of_the_same_name() -> None:
-    nothing = pd.array([None], "Float64")
-    table = pd.DataFrame({"name": ["a"], "self_device_ns": [1], "self_device_ratio": nothing, "rank": nothing})
-    shown = text.render(one(table.assign(error=None)))
-    assert "No values for: Self device (%)\n" in shown
-    assert "Rank" not in shown
-    assert "Error" not in shown
-
-
-def test_a_share_that_is_not_recorded_says_that_it_is_one() -> None:
-    nothing = pd.array([None], "Float64")
-    both = pd.DataFrame(
-        {"name": ["a"], "self_device_ns": nothing, "self_device_ratio": nothing, "device_ratio": nothing}
-    )
-    assert "No values for: Self device, Device (%)\n" in text.render(one(both))
 
 
 def test_what_events_hold_is_recorded_in_any_view() -> None:
@@ -324,13 +288,6 @@ def _library() -> str:
     from perfkit_core.output.renderers.html import packing
 
     return packing.library("plotting")
-
-
-def test_notes_are_whole_in_a_pipe() -> None:
-    sentence = "a reason that is longer than any name may be, " * 4
-    table = pd.DataFrame({"name": [sentence], "note": [sentence]})
-    shown = text.render(Report("t", (), (Section("view", "View", table),)))
-    assert shown.count(sentence.strip()) == 1
 
 
 def test_a_wrapped_command_breaks_no_quotes() -> None:

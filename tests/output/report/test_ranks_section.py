@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 import perfkit_core
 from perfkit_core.output.report.headline import stragglers
@@ -13,6 +12,7 @@ from perfkit_core.output.report.pictures import with_ranks
 from perfkit_core.pages.profile import run_report
 from perfkit_core.ranks.profile import opened
 from perfkit_core.trace.model.report_data import Section
+from tests.support.golden import check_golden
 from tests.support.rendered import rendered
 
 NOTHING = pd.DataFrame()
@@ -39,84 +39,36 @@ def waiting(caused: list[int], doubtful: int = 0, of_nobody: int = 0, incomplete
     return pd.DataFrame(rows).sort_values("caused_wait_ns", ascending=False, ignore_index=True)
 
 
-def test_the_rank_that_causes_most_waiting_is_named_first() -> None:
-    told = stragglers(steps([500, 600, 500, 500, 500, 500]), waiting([0, 900, 300, 0, 0, 0]))
-    assert told.ranks == (1, 2)
-    assert (
-        "Rank 1 keeps the other ranks waiting: it was the last rank in 5 of 10 collectives" in rendered(told.lines)[0]
-    )
-    assert "900 ns for it, which is 75% of all" in rendered(told.lines)[0]
-    assert "20% more than a step of the median rank" in rendered(told.lines)[2]
-    assert "rank 2 takes 500 ns, which is not more than a step of the median rank" in rendered(told.lines)[3]
+EQUAL = [500] * 4
+STRAGGLERS: dict[str, tuple[list[int], pd.DataFrame]] = {
+    "rank 1 causes most waiting, then rank 2": ([500, 600, *EQUAL], waiting([0, 900, 300, 0, 0, 0])),
+    "two ranks take turns": (EQUAL[:2], waiting([500, 500])),
+    "many ranks take turns": ([500] * 12, waiting([100] * 12)),
+    "clock errors may explain 80 % of the waiting": (EQUAL, waiting([0, 900, 0, 0], doubtful=80)),
+    "clock errors may explain 40 % of the waiting": (EQUAL, waiting([0, 900, 0, 0], doubtful=40)),
+    "the waiting for two ranks is unknown": (EQUAL, waiting([10, 10, 0, 0], of_nobody=2)),
+    "the waiting for one rank is unknown": (EQUAL, waiting([0, 900, 0, 0], of_nobody=1)),
+    "a rank misses in 3 of 40 collectives, and may be the last": (EQUAL, waiting([10] * 4, incomplete=3)),
+    "a rank misses in 3 of 40 collectives, and another is waited for": (EQUAL, waiting([0, 900, 0, 0], incomplete=3)),
+    "a rank misses in 1 of 40 collectives, at the edge of the recording": (EQUAL, waiting([10] * 4, incomplete=1)),
+    "no collectives; own time shows rank 3": ([500, 500, 524, 525], NOTHING),
+    "no collectives; 524 of 500 ns is not slow": ([500, 500, 524], NOTHING),
+    "no collectives; all ranks differ": ([500, 480, 520, 460, 540], NOTHING),
+    "no collectives; all ranks differ, and rank 5 more": ([500, 480, 520, 460, 540, 800], NOTHING),
+}
 
 
-@pytest.mark.parametrize("caused", [[500, 500], [100] * 12])
-def test_ranks_that_take_turns_are_no_stragglers(caused: list[int]) -> None:
-    told = stragglers(steps([500] * len(caused)), waiting(caused))
-    assert told.ranks == ()
-    assert rendered(told.lines)[0].startswith("No single rank is the straggler")
+def test_stragglers_are_the_golden_ones() -> None:
+    lines = []
+    for title, (own, waits) in STRAGGLERS.items():
+        told = stragglers(steps(own), waits)
+        lines += [f"# {title}", f"stragglers: {list(told.ranks)}", *rendered(told.lines), ""]
+    check_golden("output/stragglers.txt", "\n".join(lines))
 
 
 def test_little_waiting_makes_no_straggler() -> None:
     assert stragglers(steps([500] * 4, dur=100_000), waiting([7000, 0, 0, 0])).ranks == ()
     assert stragglers(steps([500] * 4, dur=100_000), waiting([9000, 0, 0, 0])).ranks == (0,)
-
-
-def test_doubtful_waits_make_no_straggler() -> None:
-    """If clock errors could explain 80 % of the waiting that rank 1 causes, it is no straggler; with 40 % it is."""
-    told = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=80))
-    assert told.ranks == ()
-    assert rendered(told.lines) == (
-        "It is unknown whether other ranks wait for rank 1: clock errors could explain most of the apparent wait of "
-        "900 ns.",
-    )
-    assert stragglers(steps([500] * 4), waiting([0, 900, 0, 0], doubtful=40)).ranks == (1,)
-
-
-def test_ranks_with_unknown_waiting_are_named() -> None:
-    nobody = rendered(stragglers(steps([500] * 4), waiting([10, 10, 0, 0], of_nobody=2)).lines)
-    assert nobody == (
-        "No single rank is the straggler among the 2 ranks with known waiting times. Together these ranks waited 20 ns "
-        "for each other, which is 0.50% of their step time.",
-        "The waiting times of 2 of 4 ranks are unknown (ranks 2, 3), because their clocks cannot be compared with the "
-        "clocks of other ranks.",
-    )
-    named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], of_nobody=1))
-    assert named.ranks == (1,)
-    assert rendered(named.lines)[-1].startswith("The waiting times of 1 of 4 ranks are unknown (rank 3)")
-
-
-def test_with_missing_ranks_waits_are_lower_bounds() -> None:
-    """A rank that is missing in 3 of 40 collectives may be the last one. The edge of the recording can explain why a
-    rank is missing in 1 of 40 collectives."""
-    (nobody,) = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=3)).lines)
-    assert nobody == (
-        "The straggler is unknown, because some ranks cannot be compared or were not read. Together the ranks that "
-        "can be compared waited at least 40 ns for each other, which is 0.50% of their step time."
-    )
-    named = stragglers(steps([500] * 4), waiting([0, 900, 0, 0], incomplete=3))
-    assert named.ranks == (1,)
-    assert rendered(named.lines)[0] == (
-        "Among the ranks that can be compared, rank 1 keeps the other ranks waiting: it was the last rank in 5 of 10 "
-        "collectives. The other ranks waited at least 900 ns for it, which is 100% of all known waiting."
-    )
-    edge = rendered(stragglers(steps([500] * 4), waiting([10, 10, 10, 10], incomplete=1)).lines)
-    assert edge[0].startswith("No single rank is the straggler")
-
-
-def test_without_collectives_own_time_shows_slow_ranks() -> None:
-    told = stragglers(steps([500, 500, 524, 525]), NOTHING)
-    assert told.ranks == (3,)
-    assert rendered(told.lines) == (
-        "Rank 3 is slower than the other ranks: without exposed communication, its steps take 525 ns, which is 5% more "
-        "than the steps of the median rank.",
-    )
-    assert stragglers(steps([500, 500, 524]), NOTHING).ranks == ()
-
-
-def test_ranks_that_all_differ_are_not_slow() -> None:
-    assert stragglers(steps([500, 480, 520, 460, 540]), NOTHING).ranks == ()
-    assert stragglers(steps([500, 480, 520, 460, 540, 800]), NOTHING).ranks == (5,)
 
 
 def test_one_step_is_drawn_by_its_parts_several_by_steps() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.devices import roofline
 from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators.operator_work import operator_work
@@ -82,9 +83,17 @@ def in_our_terms(name: str, shapes: list[Any], flops: float, size: float) -> tup
     return flops, size
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_flops_and_bytes_equal_those_of_tracelens(case: str, traces: Path) -> None:
-    trace = load(traces / "torch" / CASES[case])
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def trace(case: str, traces: Path) -> Trace:
+    return load(traces / "torch" / CASES[case])
+
+
+def test_flops_and_bytes_equal_those_of_tracelens(case: str, trace: Trace, traces: Path) -> None:
     work, names, shapes = operator_work(trace), trace.codes("name"), trace.codes("shapes")
     ours: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
     for row, number in zip(work.row.tolist(), work.distinct.tolist(), strict=True):
@@ -100,9 +109,8 @@ def test_flops_and_bytes_equal_those_of_tracelens(case: str, traces: Path) -> No
     print(f"{case}: FLOPs and bytes of {len(expected)} operators and shapes, {expected.total()} calls, equal")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_times_equal_those_of_tracelens(case: str, traces: Path) -> None:
-    table = table_of(roofline.VIEW, load(traces / "torch" / CASES[case]), ViewRequest())
+def test_times_equal_those_of_tracelens(case: str, trace: Trace, traces: Path) -> None:
+    table = table_of(roofline.VIEW, trace, ViewRequest())
     ours = table.groupby(["name", "shapes"])["time_ns"].sum()
     expected: Counter[Any] = Counter()
     for row in listed(traces / "oracle/tracelens" / case):
