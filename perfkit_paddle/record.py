@@ -79,6 +79,7 @@ class PaddleStepProfiler:
         self._of_script = of_script
         self._profiler: Any = None
         self._state: Any = None
+        self._before: frozenset[int] = frozenset()  # number of what was recorded before the first step
         self._no_steps: frozenset[int] = frozenset()
         self._findings = tuple[Finding, ...]()
         self._estimate = EventEstimate(*EVENTS)
@@ -88,6 +89,7 @@ class PaddleStepProfiler:
 
     def start(self, step: int | None) -> None:
         recording = framework.profiler().ProfilerState.RECORD
+        self._before = frozenset({0} if step is None else ())
         if self._profiler is None:
             self._begin(recording, step or 0)
         else:
@@ -101,13 +103,13 @@ class PaddleStepProfiler:
             self._profiler.step()
 
     def hold(self, ending: Ending) -> Held:
-        running = self._profiler.step_num
+        running, before = self._profiler.step_num, self._before
         partial = tuple(map(findings.partial_step, (running,))) if ending is Ending.INTERRUPTED else ()
         self._profiler.step_num = running + 1  # otherwise take() reports the running step as partial
         profiler = self._stop()
 
         def write(*more: Finding) -> None:
-            self._no_steps = frozenset() if ending is Ending.ENDED else frozenset({running})
+            self._no_steps = before if ending is Ending.ENDED else before | {running}
             self._findings = (*partial, *more)
             self.writer(profiler)
 

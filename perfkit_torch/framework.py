@@ -37,7 +37,11 @@ def refuse_second_profiler() -> None:
 
 class Updates:
     """Calls ``after`` after each step of one optimizer: the first that steps in this process. Calls ``made`` when the
-    script has made an optimizer; ``optimizers`` counts them."""
+    script has made an optimizer; ``optimizers`` counts them.
+
+    torch calls its hooks within the range with which it labels ``step()``. ``after`` must not run within this range: it
+    may stop or start a profiler. So the method is wrapped, too. Of an optimizer whose method was copied before, for
+    example by a scheduler of an earlier cell of a notebook, it runs within the range."""
 
     def __init__(self, after: Callable[[], None], made: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer
@@ -45,25 +49,65 @@ class Updates:
         self.optimizers = 0
         self._first: int | None = None
         self._after = after
+        self._depth, self._ended = 0, False  # of step() in itself; whether the first optimizer has stepped
         self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
-        self._class = optimizer.Optimizer
-        original = self._original = self._class.__init__
+        self._undo: list[Callable[[], None]] = []
+        base = optimizer.Optimizer
+        original = base.__init__
 
         @functools.wraps(original)
         def init(instance: Any, *args: Any, **kwargs: Any) -> None:
             original(instance, *args, **kwargs)
+            self._wrap(type(instance))
             self.optimizers += 1
             made()
 
-        self._class.__init__ = init
+        self._replace(base, "__init__", init)
+        classes: list[type] = [base]
+        while classes:
+            cls = classes.pop()
+            if getattr(vars(cls).get("step"), "hooked", False):  # torch has labelled it, for an earlier object
+                self._wrap(cls)
+            classes += type.__subclasses__(cls)
 
     def end(self) -> None:
         self._hook.remove()
-        self._class.__init__ = self._original
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, cls: type, name: str, value: Any) -> None:
+        self._undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
+        setattr(cls, name, value)
+
+    def _wrap(self, cls: type) -> None:
+        method = vars(cls).get("step")
+        if not callable(method) or hasattr(method, "_perfkit"):
+            return
+        compiling = torch().compiler.is_compiling
+
+        @functools.wraps(method)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return method(*args, **kwargs)
+            self._depth += 1
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self._depth -= 1
+                if self._ended and not self._depth:
+                    self._ended = False
+                    self._after()
+
+        step._perfkit = True  # type: ignore[attr-defined]
+        self._replace(cls, "step", step)
 
     def _updated(self, optimizer: Any, *_: Any) -> None:
         self._first = self._first or id(optimizer)
-        if self._first == id(optimizer):
+        if self._first != id(optimizer):
+            return
+        if self._depth:
+            self._ended = True
+        else:
             self._after()
 
 

@@ -143,7 +143,7 @@ class ScriptRecording:
 
     def _other_starts(self) -> bool:
         """End the recording because a profiler starts, unless it is perfkit's."""
-        if self._recording.inside:
+        if self._recording.inside or (self._begun and not self._recording.recording):  # ours, or ours has ended
             return False
         self._stop()
         return True

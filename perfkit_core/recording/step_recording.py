@@ -173,6 +173,11 @@ class StepRecording:
         """The number of complete steps that were recorded in this training."""
         return self._recorded
 
+    @property
+    def recording(self) -> bool:
+        """Whether the profiler is recording."""
+        return self._action is Action.RECORD
+
     def begin(self, step: int, recording: bool = False) -> None:
         """Begin a training with this step. If the previous training did not end, first write its recording.
         ``recording``: the profiler of the training is recording already, and goes on."""

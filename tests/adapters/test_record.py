@@ -36,7 +36,7 @@ def test_ranges_and_calls_may_end_steps(native: Framework, tmp_path: Path) -> No
         recording = native.record_script(tmp_path / name, limit, {"step_on": step_on})
         for _ in range(5):
             iterate()
-        assert recording.finish() == 1
+        assert recording.finish().files == 1
         assert steps_of(load(tmp_path / name)) == ([1, 2] if limit else [1, 2, 3, 4])
         del recording
         gc.collect()
@@ -45,8 +45,8 @@ def test_ranges_and_calls_may_end_steps(native: Framework, tmp_path: Path) -> No
 def test_a_script_without_an_optimizer_is_recorded_without_steps(native: Framework, tmp_path: Path) -> None:
     recording = native.record_script(tmp_path, 5, {})
     native.ones(2, 2) @ native.ones(2, 2)
-    assert recording.finish() == 1
-    assert recording.finish() == 1
+    assert recording.finish().files == 1
+    assert recording.finish().files == 1
     trace = load(tmp_path)
     assert trace.rows("op_name", "matmul").any()
     assert steps_of(trace) == []
@@ -117,10 +117,10 @@ def test_a_step_lies_between_two_updates_of_the_first_optimizer(native: Framewor
     before = base.step, base.__init__
     recording = native.record_script(tmp_path, None, {"memory": True})
     updates(native, 5, optimizers=2)
-    assert recording.finish() == 1
+    assert recording.finish().files == 1
     trace = load(tmp_path)
     assert steps_of(trace) == [1, 2, 3, 4]
-    assert native.name == "paddle" or "partial-step" in {finding.code for finding in trace.quality}
+    assert "partial-step" not in {finding.code for finding in trace.quality}
     assert trace.rows("kind", "memory").any()
     assert (base.step, base.__init__) == before
 
@@ -140,7 +140,7 @@ def test_a_profiler_of_the_script_is_not_disturbed(native: Framework, tmp_path: 
         with pytest.raises(CaptureError, match="recording ended when the script started its own profiler"):
             recording.finish()
     else:
-        assert recording.finish() == 1
+        assert recording.finish().files == 1
     assert steps_of(load(tmp_path / "run")) == [1, 2][:steps]
 
 
@@ -157,7 +157,7 @@ def test_unsupported_options_are_refused(native: Framework, tmp_path: Path) -> N
         native.record_script(tmp_path, None, {"shapes": True, option: True})
     assert str(caught.value).startswith(message)
     assert native.name == "torch" or "perfkit.paddle.annotate(model)" in str(caught.value)
-    assert native.record_script(tmp_path, None, {}).finish() == 1
+    assert native.record_script(tmp_path, None, {}).finish().files == 1
 
 
 def test_other_options_are_not_recorded(native: Framework, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_runs_of_a_static_program_are_steps(paddle: Any, tmp_path: Path) -> None
             executor.run(paddle.static.default_startup_program())
             for _ in range(4):
                 executor.run(feed=feed, fetch_list=[loss])
-            assert recording.finish() == 1
+            assert recording.finish().files == 1
             assert type(executor).run is run.__func__
     finally:
         paddle.disable_static()
@@ -226,4 +226,4 @@ def test_two_profilers_at_once_are_refused_clearly(paddle: Any, tmp_path: Path) 
         record_script(tmp_path, None, {})
     del other
     recording = record_script(tmp_path, None, {})
-    assert recording.finish() == 1
+    assert recording.finish().files == 1

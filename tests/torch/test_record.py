@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'perfkit[torch]'")
 
 from perfkit_core.readers.load import load  # noqa: E402
-from perfkit_torch.record import ScriptRecording, start_section  # noqa: E402
+from perfkit_torch.record import record_script, start_section  # noqa: E402
 
 
 def updates(count: int) -> None:
@@ -37,10 +37,10 @@ def test_no_label_outlives_its_recording(tmp_path: Path, monkeypatch: pytest.Mon
             super().__exit__(*error)
 
     monkeypatch.setattr(torch.profiler, "record_function", Label)
-    recording = ScriptRecording(tmp_path, steps, {})
+    recording = record_script(tmp_path, steps, {})
     updates(5)
     assert bool(opened) is (steps is None)
-    assert recording.finish() == 1
+    assert recording.finish().files == 1
     assert not opened
     if steps:  # the script went on, and the recording has the start of the update at which it stopped
         assert 3 <= load(tmp_path).rows("name", "Optimizer.step#SGD.step").sum() <= 4
@@ -57,9 +57,9 @@ def test_a_warning_of_older_torch_is_hidden(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(torch.profiler.profile, "prepare_trace", warning)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        recording = ScriptRecording(tmp_path, None, {})
+        recording = record_script(tmp_path, None, {})
         updates(2)
-        assert recording.finish() == 1
+        assert recording.finish().files == 1
         assert len(start_section({})()) > 0
         with pytest.raises(UserWarning):
             torch.profiler.profile().start()
