@@ -175,7 +175,10 @@ def test_mistakes_are_one_line(transcript, perfkit, folder: Path) -> None:
     (where / "empty").mkdir()
     for rank in (0, 1):
         (where / "empty" / f"host_{rank}.json").write_bytes(b"")
-    lines += ["summary empty --partial"]
+    for number in (1, 2):
+        partial = ("--shard", f"{number}/2", "--partial", "-o", where / f"none-{number}.perfkit.partial")
+        assert perfkit("summary", where / "empty", *partial).code == 0
+    lines += ["summary empty --partial", "summary none-1.perfkit.partial none-2.perfkit.partial"]
     transcript("ranks-mistakes", *lines)
 
 
