@@ -27,6 +27,7 @@ def test_tables_in_text(transcript, run: Path) -> None:
     """Warnings come first, then the default views. Rows are sorted by device time. fw::matmul has 2 calls of 5 ms each,
     and fw::add takes 2 ms in total. People who read a comparison try the names of its tables."""
     views = "summary run --view phases,step_parts,quality"
+    transcript("summary-limit", "summary run --limit 2", "summary run --view kernels,memcpy --limit 1")
     transcript("summary", "summary run", "summary run --view overview --limit ' 2 '", "summary run --filter zzz", views)
     operators = "summary run --view operators --columns calls,total_cpu_ns,self_cpu_ns"
     options = ["--sort self_cpu_ns", "--sort self_cpu_ns --ascending", "--min total_cpu_ns=1e-2s"]
