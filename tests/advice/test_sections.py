@@ -3,7 +3,6 @@ page."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import pandas as pd
 import pytest
 
 from perfkit_core.advice import explain, reports
-from perfkit_core.advice.advice import Prediction
+from perfkit_core.advice.advice import Advices, Prediction
 from perfkit_core.advice.engine import advise
 from perfkit_core.advice.rule_input import Candidate
 from perfkit_core.advice.text import expected
@@ -29,6 +28,7 @@ from perfkit_core.trace.model.report_data import Report, Section
 from perfkit_core.trace.model.trace import Trace, with_rank
 from perfkit_core.trace.storage.store import write_cycle
 from tests.support.events import host, trace
+from tests.support.golden import check_golden
 from tests.support.rendered import rendered
 from tests.support.small_trace import HOSTILE
 
@@ -123,105 +123,67 @@ def test_ranks_that_are_never_in_memory_together(tmp_path: Path) -> None:
     assert "for advice on all ranks run perfkit advise SOURCE" in section.empty
 
 
-def test_a_saving_that_may_be_a_loss_says_so() -> None:
-    def reported(factor: Quantity) -> list[Report]:
-        found = loading()
-        rows = np.flatnonzero(found.rows("name", "fw::matmul"))
-        rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, rows, transforms=(Scale(rows, factor),))])
-        result = advise(found, plugins=SimpleNamespace(rules=lambda: {"r": rule}, framework=lambda name: Framework("")))
-        return [reports.report(result, found), reports.brief(result, found)]
-
-    def told(factor: Quantity) -> str:
-        return " ".join(line for one in reported(factor)[0].sections for line in rendered(one.lines))
-
-    surely, perhaps = Quantity(0.4, 0.5, 0.9, "x"), Quantity(0.4, 0.5, 1.1, "x")
-    # savings of 24, 20 or 4 ms of 40 ms, and an interval that is wide without earlier outcomes (experience.py)
-    assert "Saving: 20.0 ms (4.00 ms to 26.5 ms)" in told(surely)
-    assert "may also cost time" not in told(surely)
-    assert "Detected problems whose changes may also cost time: r-" in told(perhaps)
-    assert "Saving:" not in told(perhaps)
-    brief = reported(perhaps)[1]
-    assert "changes may also cost time: r-" in rendered(brief.sections[-1].lines)[0]
-    assert re.search(r"--explain r-\w+$", brief.next)
+def advised(recording: Trace, *candidates: Candidate, **thresholds: float) -> tuple[Advices, Trace]:
+    """Return the advice with one rule for each candidate."""
+    rules = {f"r{n}": Rule(f"r{n}", n, 1, "T", lambda facts, one=one: [one]) for n, one in enumerate(candidates)}
+    plugins = SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework(""))
+    return advise(recording, plugins=plugins, thresholds=thresholds), recording
 
 
-def test_small_savings_are_listed() -> None:
-    found = loading()
-    report = reports.report(advise(found, thresholds={"least_saving": 0.9}), found)
-    told = " ".join(rendered(report.sections[-1].lines))
-    assert "Detected problems whose changes" in told
-    assert "loader-workers-" in told
-    assert rendered(report.headline) == ("No change was found that would save time.",)
+def step_of(*parts: int) -> Trace:
+    """Return a step of 100 µs with operators op0, op1, … of these times in ns."""
+    rows = [host(f"op{n}", "operator", n * 10_000, part) for n, part in enumerate(parts)]
+    return trace([host("step", "step", 0, 100_000, step=0), *rows])
 
 
-def told(*parts: int) -> Report:
-    """Return the report on a step of 100 µs, with one advice for each number of ``parts``: the time in ns that the
-    advice removes. The noise is 5 µs in both directions."""
-    rows = [host("step", "step", 0, 100_000, step=0)]
-    rows += [host(f"op{n}", "operator", n * 10_000, part) for n, part in enumerate(parts)]
-    recording = trace(rows)
-
-    def rule(n: int) -> Rule:
-        at = np.flatnonzero(recording.rows("name", f"op{n}"))
-        return Rule(f"r{n}", n, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Remove(at),))])
-
-    rules = {f"r{n}": rule(n) for n in range(len(parts))}
-    found = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework("")))
-    return reports.report(found, recording)
+def removing(recording: Trace) -> list[Candidate]:
+    """Return a candidate for each operator, which removes it."""
+    rows = np.flatnonzero(recording.rows("kind", "operator"))
+    return [Candidate("c", {}, rows[n : n + 1], transforms=(Remove(rows[n : n + 1]),)) for n in range(len(rows))]
 
 
-def test_one_two_and_many_changes() -> None:
-    one, two, three = told(10_000), told(10_000, 9_000), told(10_000, 9_000, 1_000)
-    assert rendered(one.headline) == (
-        "One change: a step takes 100 µs now, and should take 90.0 µs (85.5 µs to 94.5 µs).",
-    )
-    assert rendered(two.headline)[0].endswith("and should take 81.0 µs (77.0 µs to 85.0 µs) with both changes.")
-    assert rendered(three.headline)[0].endswith("and should take 80.0 µs (76.0 µs to 84.0 µs) with all changes.")
-    assert not [line for line in rendered(one.sections[-1].lines) if "changes together" in line]
-    for report, begin in (
-        (two, "Both changes together: step: 100 µs"),
-        (three, "All 3 changes together: step: 100"),
-    ):
-        (line,) = (line for line in rendered(report.sections[-1].lines) if "changes together" in line)
-        assert line.startswith(begin)
-        assert "never more" not in line
+def shown(title: str, report: Report) -> str:
+    """Return a report as text, without what is said of the recording."""
+    return f"# {title}\n{text.render(replace(report, sources=()))}"
 
 
-def test_the_headline_counts_changes_with_a_known_saving() -> None:
-    recording = trace([host("step", "step", 0, 100_000, step=0), host("op", "operator", 0, 90_000)])
-    at = np.flatnonzero(recording.rows("name", "op"))
+def test_reports_of_one_two_and_three_changes() -> None:
+    """The noise of one step is 5 µs in both directions. The ceiling of an operator of 10 µs is left out, because the
+    interval reaches it."""
+    parts = {"one change": (10_000,), "two changes": (10_000, 9_000), "three changes": (10_000, 9_000, 1_000)}
+    recordings = {title: step_of(*times) for title, times in parts.items()}
+    found = {title: advised(recording, *removing(recording)) for title, recording in recordings.items()}
+    reported = [shown(title, reports.report(*advices)) for title, advices in found.items()]
+    check_golden("advice/reports.txt", "\n".join(reported))
 
-    def headline(*found: Candidate) -> tuple[str, ...]:
-        rules = {f"r{n}": Rule(f"r{n}", n, 1, "T", lambda facts, one=one: [one]) for n, one in enumerate(found)}
-        told = advise(recording, plugins=SimpleNamespace(rules=lambda: rules, framework=lambda name: Framework("")))
-        return rendered(reports.report(told, recording).headline)
 
-    unknown = Candidate("c", {}, at, method="none")
-    (one,) = headline(Candidate("c", {}, at, transforms=(Scale(at, 0.5),)), unknown)
-    assert one.startswith("One change with a known saving: a step takes 100 µs now, and should take ")
-    (none,) = headline(unknown)
-    assert none == "No change was found that would save time; the saving of the advice below is unknown."
+def test_reports_of_savings_that_are_not_sure() -> None:
+    """Savings are 24, 20 or 4 ms of 40 ms of a batch, or 24 to -4 ms, which may be a loss."""
+    batches, whole = loading(), step_of(90_000)
+    rows, at = np.flatnonzero(batches.rows("name", "fw::matmul")), np.flatnonzero(whole.rows("name", "op0"))
+    surely, perhaps = (Scale(rows, Quantity(0.4, 0.5, most, "x")) for most in (0.9, 1.1))
+    unknown, half = Candidate("c", {}, at, method="none"), Candidate("c", {}, at, transforms=(Scale(at, 0.5),))
+    pieces = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
+    both = np.flatnonzero(pieces.rows("name", "op"))
+    without_steps = advised(pieces, Candidate("c", {}, both, transforms=(Scale(both, 0.5),)))
+    loss = advised(batches, Candidate("c", {}, rows, transforms=(perhaps,)))
+    cases = {
+        "a saving": advised(batches, Candidate("c", {}, rows, transforms=(surely,))),
+        "a saving that may be a loss": loss,
+        "small savings": (advise(batches, rules=["loader-workers"], thresholds={"least_saving": 0.9}), batches),
+        "a saving and an unknown saving": advised(whole, half, unknown),
+        "an unknown saving": advised(whole, unknown),
+        "no steps were recorded": without_steps,
+    }
+    reported = [shown(title, reports.report(*found)) for title, found in cases.items()]
+    reported.append(shown("a page with a saving that may be a loss", reports.brief(*loss)))
+    explained = explain.report(without_steps[0].advice[0], *without_steps)
+    reported.append(shown("no steps were recorded, explained", explained))
+    check_golden("advice/reports-unsure.txt", "\n".join(reported))
 
 
 def test_a_ceiling_is_that_of_one_change_by_itself() -> None:
-    """The replay without the operator of 10 µs saves 10 µs. This ceiling is left out, because the interval reaches it:
-    fixes may save more than the replay knows."""
-    assert "Saving: 10.0 µs (5.70 µs to 13.8 µs)" in rendered(told(10_000).sections[0].lines)
     half = Prediction("replay", 100, p50_ns=90, saving_ns=10, saving_p10_ns=5, saving_p90_ns=15, ceiling_ns=16)
     for ceiling, more in ((16, "; at most 16 ns by itself"), (15, ""), (None, "")):
         lines = rendered(tuple(expected(replace(half, ceiling_ns=ceiling), "step")))
         assert lines[-1] == f"Saving: 10 ns (5 ns to 15 ns){more}"
-
-
-def test_without_steps_no_step_is_mentioned() -> None:
-    recording = trace([host("op", "operator", 0, 50_000), host("op", "operator", 60_000, 40_000)])
-    at = np.flatnonzero(recording.rows("name", "op"))
-    rule = Rule("r", 1, 1, "T", lambda facts: [Candidate("c", {}, at, transforms=(Scale(at, 0.5),))])
-    found = advise(recording, plugins=SimpleNamespace(rules=lambda: {"r": rule}, framework=lambda name: Framework("")))
-    told = reports.report(found, recording)
-    assert rendered(told.headline)[0].startswith("One change: the recording takes 100 µs now")
-    assert "The replay of the unchanged recording has an error of 0%." in rendered(told.sections[-1].lines)
-    (sure,) = (part for part in explain.report(found.advice[0], found, recording).sections if part.name == "trust")
-    assert rendered(sure.lines)[1].startswith(
-        "No steps were recorded, so the variation between steps is unknown; ±5% is assumed"
-    )

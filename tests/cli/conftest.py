@@ -1,7 +1,8 @@
-"""Fixtures for tests of commands: a run folder, and a function that runs a command."""
+"""Fixtures for tests of commands: a run folder, and functions that run commands."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import pytest
 
 from perfkit_core.cli.main import main
 from perfkit_core.trace.storage.store import write_cycle
+from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
 
 
@@ -27,6 +29,7 @@ class Result(NamedTuple):
 
 
 Perfkit = Callable[..., Result]
+Transcript = Callable[..., None]
 
 
 @pytest.fixture
@@ -41,6 +44,26 @@ def perfkit(capsys: pytest.CaptureFixture[str]) -> Perfkit:
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def transcript(perfkit: Perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transcript:
+    """Return a function that compares command lines and their outputs with ``tests/golden/cli/NAME.txt``. The commands
+    run in ``folder``, by default that of the test, so that outputs hardly have its path. Where they have it, in errors,
+    it becomes FOLDER."""
+
+    def check(name: str, *lines: str, folder: Path = tmp_path) -> None:
+        monkeypatch.chdir(folder)
+        monkeypatch.delenv("COLUMNS", raising=False)
+        parts = []
+        for line in lines:
+            result = perfkit(*shlex.split(line))
+            end = f"[exit code {result.code}]\n" if result.code else ""
+            shown = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in line)
+            parts.append(f"$ perfkit {shown}\n{result.out}{result.err}{end}")
+        check_golden(f"cli/{name}.txt", "\n".join(parts).replace(str(folder), "FOLDER"))
+
+    return check
 
 
 @pytest.fixture

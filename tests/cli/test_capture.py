@@ -15,7 +15,6 @@ import pytest
 
 from perfkit_core.recording import on_demand
 from perfkit_core.recording.writer import CycleWriter, DetachedCycle, trace_handler
-from tests.cli.conftest import Perfkit
 from tests.support.demanded_loop import Loop, handler, while_running
 
 pytestmark = [
@@ -93,31 +92,7 @@ def test_the_command_ends_with_the_training(writer: CycleWriter[Any]) -> None:
     assert f": the training ended before step {first + 1} was complete; capture again" in told[2]
 
 
-def test_a_window_has_at_most_10000_steps(perfkit: Perfkit) -> None:
-    result = perfkit("capture", os.getpid(), "--steps", "10001")
-    text = "perfkit: error: --steps 10001 is too large, the maximum is 10000; example: --steps 20\n"
-    assert (result.code, result.err) == (2, text)
-
-
-def test_errors_cannot_control_the_terminal(perfkit: Perfkit) -> None:
-    result = perfkit("capture", "run\x1b[2J")
-    assert result.code == 2
-    assert result.err.startswith("perfkit: error: run\\x1b[2J: no such folder")
-
-
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("none", "none: no such folder; give the run folder of a running training, or its process id"),
-        (".", ".: no training records on demand into this folder; its training needs trace_handler"),
-        ("999999999", "there is no process 999999999: it has ended, or runs on another machine"),
-    ],
-)
-def test_targets_that_cannot_be_asked(
-    perfkit: Perfkit, target: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = perfkit("capture", target)
-    assert result.code == 2
-    assert result.err.startswith(f"perfkit: error: {says}")
-    assert result.err.count("\n") == 1
+def test_mistakes_are_one_line(transcript) -> None:
+    """Errors cannot control the terminal."""
+    lines = ("capture 1 --steps 10001", "capture 'run\x1b[2J'", "capture none", "capture .", "capture 999999999")
+    transcript("capture-mistakes", *lines)

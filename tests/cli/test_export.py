@@ -74,27 +74,16 @@ def test_to_a_pipe(run: Path) -> None:
     assert table.stdout.endswith(b"PAR1")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "choose one with --to"),
-        (["-o", "x"], "the file name does not determine a format"),
-        (["--to", "nope", "-o", "x"], "known: chrome, folded, speedscope, pprof, csv, parquet"),
-        (["-o", "x.csv", "--weight", "cpu"], "csv has no weight 'cpu'"),
-        (["-o", "x.folded", "--weight", "kg"], "known: cpu, device, calls, bytes"),
-        (["-o", "x.json", "--step", "9"], "recorded steps: 0, 1"),
-        (["-o", "x.json", "--step", "no"], "--step 5"),
-        (["-o", "/proc/nowhere/x.json"], "cannot be written"),
-    ],
-)
-def test_a_mistake_is_one_line_and_no_file(
-    perfkit, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mistake_is_one_line_and_no_file(transcript, run: Path, tmp_path: Path) -> None:
+    (stored,) = run.glob("*.perfkit.parquet")
+    stored.rename(run / "cycle.perfkit.parquet")
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "rank0.json").write_text('{"traceEvents":[]}', encoding="utf-8")
     before = set(tmp_path.iterdir())
-    code, out, err = perfkit("export", run, *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    options = ["", "-o x", "--to nope -o x", "-o x.csv --weight cpu", "-o x.folded --weight kg", "-o x.json --step 9"]
+    options += ["-o x.json --step no", "-o /proc/nowhere/x.json"]
+    streamed = [f"export {name} -o out.perfkit.parquet --stream" for name in ("run/cycle.perfkit.parquet", "traces")]
+    transcript("export-mistakes", *(f"export run {option}" for option in options), *streamed)
     assert set(tmp_path.iterdir()) == before
 
 
@@ -106,15 +95,3 @@ def test_partial_reads_a_damaged_file(perfkit, run: Path, tmp_path: Path) -> Non
     assert perfkit("export", tmp_path / "cut.json", "-o", tmp_path / "a.json", "--partial").code == 0
     rows = [e for e in json.loads((tmp_path / "a.json").read_bytes())["traceEvents"] if e["ph"] == "X"]
     assert 0 < len(rows) < len(small_trace())
-
-
-def test_what_cannot_be_streamed_says_what_to_name(perfkit, run: Path, tmp_path: Path) -> None:
-    stored = next(run.glob("*.perfkit.parquet"))
-    (tmp_path / "traces").mkdir()
-    (tmp_path / "traces" / "rank0.json").write_text('{"traceEvents":[]}', encoding="utf-8")
-    for source, text in (
-        (stored, "already in Parquet; omit --stream"),
-        (tmp_path / "traces", "a folder cannot be streamed; give one trace file, or omit --stream"),
-    ):
-        code, _, err = perfkit("export", source, "-o", tmp_path / "out.perfkit.parquet", "--stream")
-        assert (code, err) == (2, f"perfkit: error: {source}: {text}\n")

@@ -1,4 +1,5 @@
-"""perfkit summary and report for many ranks: folders, workers, shards and partials."""
+"""perfkit summary and report for many ranks: folders, workers, shards and partials. The outputs
+of mistakes are in ``tests/golden/cli``."""
 
 from __future__ import annotations
 
@@ -144,20 +145,6 @@ def test_unreadable_ranks_of_all_shards_are_reported_together(perfkit, folder: P
     found = shares(perfkit, folder, "--partial", count=3)  # the second shard has no readable rank
     assert perfkit("summary", *found) == perfkit("summary", folder, *DEFAULT, "--partial")
     assert "1 of 3 ranks could not be read" in perfkit("summary", *found).out
-    (folder / "host_0.json").write_bytes(b"")
-    (folder / "host_2.json").write_bytes(b"")
-    shares(perfkit, folder, "--partial", count=3)
-    assert perfkit("summary", *found).err.endswith("host_0.json: the file is empty; no rank could be read\n")
-
-
-def test_shards_of_different_profiles_do_not_mix(perfkit, folder: Path) -> None:
-    first, _ = shares(perfkit, folder)
-    other, second = folder.with_name("other"), folder.with_name("second.perfkit.partial")
-    shutil.copytree(folder, other)
-    assert perfkit("summary", other, "--shard", "2/2", "-o", second).code == 0
-    code, _, err = perfkit("summary", first, second)
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"{second} ({other}, 3 ranks) and {first} ({folder}, 3 ranks) are of different profiles" in err
 
 
 def test_a_page_leaves_out_a_rank_that_cannot_be_read(perfkit, folder: Path, tmp_path: Path) -> None:
@@ -192,58 +179,34 @@ def test_with_more_shards_than_ranks_some_are_empty(perfkit, folder: Path) -> No
     assert perfkit("summary", *shares(perfkit, folder, count=4)) == perfkit("summary", folder, *DEFAULT)
 
 
-def test_a_missing_shard_is_named(perfkit, folder: Path) -> None:
-    first, _ = shares(perfkit, folder)
-    code, _, err = perfkit("summary", first)
-    assert (code, err) == (2, "perfkit: error: shard 2/2 is missing; give all shards, or add --partial to "
-                              "merge only the given ones\n")  # fmt: skip
-    assert "[shares-missing]" in perfkit("summary", first, "--partial").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--shard", "3/2", "-o", "x.perfkit.partial"), "--shard '3/2' is not I/N; for four shards, use 1/4 to 4/4"),
-        (("--shard", "0/2", "-o", "x.perfkit.partial"), "--shard '0/2' is not I/N; for four shards, use 1/4 to 4/4"),
-        (("--shard", "1", "-o", "x.perfkit.partial"), "--shard '1' is not I/N; for four shards, use 1/4 to 4/4"),
-        (("--shard", "1/2"), "--shard requires an output file for partial results; use -o NAME.perfkit.partial"),
-        (("--shard", "1/2", "-o", "x.csv"),
-         "--shard requires an output file for partial results; use -o NAME.perfkit.partial"),
-        (("--workers", "2", "--scheduler", "tcp://x:1"),
-         "--workers and --scheduler cannot be combined; a Dask cluster has its own workers"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_line(perfkit, folder: Path, arguments: tuple[str, ...], told: str) -> None:
-    assert perfkit("summary", folder, *arguments) == (2, "", f"perfkit: error: {told}\n")
-
-
-def test_shards_only_answer_the_request_they_were_made_for(perfkit, folder: Path) -> None:
-    found = shares(perfkit, folder, "--view", "operators")
-    for arguments, told in (
-        (("--view", "kernels"), "the partial results lack the view kernels; choose from operators (--view)"),
-        (("--by", "shape"), "the partial results were written with other options; give the same --by, --step, "
-            "--filter, … as for the shards, or omit these options"),
-        (("--average",), "the partial results were written with other options; give the same --by, --step, "
-            "--filter, … as for the shards, or omit these options"),
-    ):  # fmt: skip
-        assert perfkit("summary", *found, *arguments) == (2, "", f"perfkit: error: {told}\n")
-    assert perfkit("report", *found, "-o", folder / "page.html").code == 2
-
-
-def test_shards_of_different_commands_do_not_mix(perfkit, folder: Path) -> None:
-    first, second = shares(perfkit, folder)
-    assert perfkit("summary", folder, "--shard", "2/2", "-o", second, "--by", "shape").code == 0
-    assert "were written by different commands" in perfkit("summary", first, second).err
-    assert "shard 1/2 is given twice" in perfkit("summary", first, _copy(first)).err
-    assert "cannot be mixed" in perfkit("summary", first, folder).err
-
-
-def test_an_unreadable_rank_is_a_one_line_error(perfkit, folder: Path) -> None:
-    (folder / "host_1.json").write_bytes(b"")
-    code, _, err = perfkit("summary", folder)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "host_1.json: the file is empty" in err
-    assert "[ranks-left-out]" in perfkit("summary", folder, "--partial").out
+def test_mistakes_are_one_line(transcript, perfkit, folder: Path) -> None:
+    """Shards answer only the request that they were made for, and do not mix with those of other profiles or
+    commands."""
+    lines = [f"summary run --shard {shard} -o x.perfkit.partial" for shard in ("3/2", "0/2", "1")]
+    lines += ["summary run --shard 1/2", "summary run --shard 1/2 -o x.csv"]
+    lines += ["summary run --workers 2 --scheduler tcp://x:1"]
+    first, second = shares(perfkit, folder, "--view", "operators")
+    both, where = f"{first.name} {second.name}", folder.parent
+    lines += [f"summary {both} {options}" for options in ("--view kernels", "--by shape", "--average")]
+    lines += [f"report {both} -o page.html", f"compare {first.name} run", f"export {first.name} -o x.json"]
+    lines += [f"summary {first.name}", f"summary {first.name} --partial", f"summary {first.name} run"]
+    shutil.copy(first, where / "again.perfkit.partial")
+    shutil.copytree(folder, where / "others")
+    for name, options in (("by", "--by shape"), ("other", "")):
+        source = "others" if name == "other" else "run"
+        arguments = ("--view", "operators", "--shard", "2/2", *options.split())
+        assert perfkit("summary", where / source, *arguments, "-o", where / f"{name}.perfkit.partial").code == 0
+    lines += [f"summary {first.name} {name}.perfkit.partial" for name in ("again", "by", "other")]
+    (where / "others" / "host_1.json").write_bytes(b"")
+    lines += ["summary others", "summary others --partial --view findings"]
+    (where / "empty").mkdir()
+    for rank in (0, 1):
+        (where / "empty" / f"host_{rank}.json").write_bytes(b"")
+    for number in (1, 2):
+        partial = ("--shard", f"{number}/2", "--partial", "-o", where / f"none-{number}.perfkit.partial")
+        assert perfkit("summary", where / "empty", *partial).code == 0
+    lines += ["summary empty --partial", "summary none-1.perfkit.partial none-2.perfkit.partial"]
+    transcript("ranks-mistakes", *lines)
 
 
 def test_a_damaged_file_of_partials_is_a_source_error(perfkit, folder: Path, tmp_path: Path) -> None:
@@ -256,12 +219,6 @@ def test_a_damaged_file_of_partials_is_a_source_error(perfkit, folder: Path, tmp
             damaged.write_bytes(content)
             with pytest.raises(SourceError):
                 files.read_all([damaged], partial=False)
-
-
-def _copy(path: Path) -> Path:
-    other = path.with_name(f"again-{path.name}")
-    other.write_bytes(path.read_bytes())
-    return other
 
 
 def test_recorded_cycles_of_one_process_go_through_every_command(perfkit, tmp_path: Path) -> None:
@@ -299,23 +256,6 @@ def test_findings_name_their_ranks() -> None:
     finding = (Finding("odd", "3 odd"), Finding("odd", "4 odd"))
     found = united([((rank,), finding[:held]) for rank, held in ((0, 2), (1, 1), (2, 2), (3, 0))])
     assert [each.message for each in found] == ["3 odd (ranks 0–2)", "4 odd (ranks 0, 2)"]
-
-
-def test_partials_are_for_summary_and_report(perfkit, folder: Path, tmp_path: Path) -> None:
-    (share,) = shares(perfkit, folder, count=1)
-    told = (
-        f"perfkit: error: {share}: contains reduced tables instead of events; only perfkit summary and perfkit report "
-        "read it; give the run from which the file was made\n"
-    )
-    assert perfkit("compare", share, folder) == (2, "", told)
-    assert perfkit("export", share, "-o", tmp_path / "x.json") == (2, "", told)
-
-
-def test_a_page_of_partials_of_other_views_says_how_to_make_them(perfkit, folder: Path, tmp_path: Path) -> None:
-    found = shares(perfkit, folder)
-    code, _, err = perfkit("report", *found, "-o", tmp_path / "page.html")
-    assert (code, err.count("\n")) == (2, 1)
-    assert err.endswith("; create the partial results with perfkit report --shard\n")
 
 
 def test_an_unreadable_rank_is_left_out_and_a_damaged_one_is_cut(perfkit, folder: Path) -> None:

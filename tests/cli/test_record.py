@@ -1,19 +1,25 @@
-"""perfkit record runs a script as Python would, and keeps the recording even if the script fails."""
+"""perfkit record runs a script as Python would, and keeps the recording even if the script fails. What most scripts
+print is in ``tests/golden/cli/record.txt``."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from perfkit_core.cli.record import imported_by, profiles_itself
 from perfkit_core.trace.storage.store import SUFFIX
+from tests.support.golden import check_golden
 
 FRAMEWORK = "import sys\nsys.modules[__name__].imported = True\n"
 RUNNER = """
+import json
+import os
 import sys
 from pathlib import Path
 from perfkit_core.cli import record
@@ -50,17 +56,103 @@ class Plugins:
     def framework(self, name): return Framework(name, recorder=lambda: recorder(name))
 
 record.get_plugins = Plugins
-sys.exit(main(["record", *sys.argv[1:]]))
+for folder, arguments in json.loads(sys.stdin.read()):
+    child = os.fork()
+    if not child:  # one interpreter with the imported command for all scripts
+        os.chdir(folder)
+        sys.path.insert(1, os.path.join(folder, "lib"))
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
+        sys.exit(main(["record", "-o", "run", "--steps", "3", *arguments]))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with open(os.path.join(folder, "code"), "w") as file:
+        file.write(str(code))
 """
+TWO = "import faketwo, fakeone\n"
+OWN = FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "runner.py").write_text(RUNNER, encoding="utf-8")
-    (tmp_path / "lib").mkdir()
-    for name in ("fakeone", "faketwo"):
-        (tmp_path / "lib" / f"{name}.py").write_text(FRAMEWORK, encoding="utf-8")
-    return tmp_path
+class Script(NamedTuple):
+    """A script with options of the command before it, arguments after it, and other files. A name in ``lib`` is
+    importable."""
+
+    text: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    files: dict[str, str] | None = None
+
+
+SCRIPTS = {
+    "the end says what was recorded": Script("import faketwo\nprint('hello')\n"),
+    "nothing is imported before the script does it, and the framework is the one that it imports itself": Script(
+        "import sys\nprint({'numpy', 'fakeone'}.intersection(sys.modules))\nimport helper, faketwo\n",
+        files={"helper.py": "import fakeone\n"},
+    ),
+    "an error that the script catches": Script(
+        "try:\n    import fakeone\nexcept Exception:\n    print('caught')\n", ("--flops",)
+    ),
+    "the framework is noticed when it is imported": Script(
+        "import helper\n", files={"helper.py": f"print('before')\n{TWO}print('after')\n"}
+    ),
+    "only requested options reach the recorder": Script("import fakeone\n", ("--shapes", "--stacks")),
+    "an unsupported option": Script("import fakeone\n", ("--flops",)),
+    "an unsupported option of a framework that is imported late": Script(
+        "import helper\nprint('after')\n", ("--flops",), files={"helper.py": "import fakeone\n"}
+    ),
+    "options after the script belong to the script": Script(
+        "import fakeone, sys\nprint(sys.argv[1:])\n", after=("--shapes", "-o", "--steps", "--")
+    ),
+    "a framework that is not installed is passed over": Script(
+        "try:\n    import missing\nexcept ImportError:\n    import faketwo\n"
+    ),
+    "the script sees what Python would give it": Script(
+        "import os, sys, fakeone\nprint(__name__, sys.argv, sys.path[0] == os.getcwd(), __file__)\n", after=("x",)
+    ),
+    "a code at the end": Script("import fakeone, sys\nsys.exit(7)\n"),
+    "an end without a code": Script("import fakeone, sys\nsys.exit()\n"),
+    "a text at the end": Script("import fakeone, sys\nsys.exit('bye')\n"),
+    "a folder with an older recording": Script("import fakeone\n", files={f"run/old{SUFFIX}": ""}),
+    "no framework": Script("print('ran')\n"),
+    "the script starts two profilers itself": Script(
+        "import fakeone\nfor _ in range(2): fakeone.Profiler().start()\nprint('trained')\n",
+        files={"lib/fakeone.py": OWN},
+    ),
+    "an interrupt": Script("import fakeone\nraise KeyboardInterrupt\n"),
+    "an exception": Script("import fakeone\ndef f():\n    raise ValueError('own')\nf()\n"),
+    "a syntax error": Script("import fakeone\nx = = 1\n"),
+}
+FAILING = ("an interrupt", "an exception", "a syntax error")
+"""Scripts with tracebacks, which differ between versions of Python."""
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+    recorded: bool
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """Run all scripts, and return what they did."""
+    folders = {title: tmp_path_factory.mktemp("script") for title in SCRIPTS}
+    calls = []
+    for title, script in SCRIPTS.items():
+        libraries = {f"lib/{name}.py": FRAMEWORK for name in ("fakeone", "faketwo")}
+        for name, text in {"script.py": script.text, **libraries, **(script.files or {})}.items():
+            path = folders[title] / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        calls.append((str(folders[title]), [*script.before, "script.py", *script.after]))
+    subprocess.run([sys.executable, "-c", RUNNER], input=json.dumps(calls), text=True, check=True, env=_plain())
+    return {
+        title: Ran(
+            int((folder / "code").read_text()),
+            *((folder / name).read_text(encoding="utf-8") for name in ("out", "err")),
+            (folder / "run" / "recorded").is_file(),
+        )
+        for title, folder in folders.items()
+    }
 
 
 def _plain() -> dict[str, str]:
@@ -68,135 +160,29 @@ def _plain() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONWARNDEFAULTENCODING"}
 
 
-def record(
-    folder: Path, script: str, *arguments: str, before: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(script, encoding="utf-8")
-    command = [sys.executable, "runner.py", "-o", "run", "--steps", "3", *before, "script.py", *arguments]
-    environment = {**_plain(), "PYTHONPATH": str(folder / "lib")}
-    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=environment)
+def test_what_scripts_print(ran: dict[str, Ran]) -> None:
+    lines = []
+    for title, script in SCRIPTS.items():
+        if title not in FAILING:
+            result = ran[title]
+            errors = f"[errors]\n{result.err}" if result.err else ""
+            lines += [f"# {title}", "$ perfkit record " + " ".join([*script.before, "script.py", *script.after])]
+            lines += [result.out + errors + f"[exit code {result.code}, recorded: {result.recorded}]", ""]
+    check_golden("cli/record.txt", "\n".join(lines))
 
 
-def recorded(folder: Path) -> bool:
-    return (folder / "run" / "recorded").is_file()
+def test_failing_scripts_keep_their_recording_and_their_traceback(ran: dict[str, Ran]) -> None:
+    interrupt, error, syntax = (ran[title] for title in FAILING)
+    assert (interrupt.code, interrupt.recorded) == (130, True)
+    assert (error.code, error.recorded, "ValueError: own" in error.err) == (1, True, True)
+    assert (syntax.code, "SyntaxError" in syntax.err) == (1, True)
+    for own in (error.err, syntax.err):
+        assert "perfkit_core" not in own
+        assert "runpy" not in own
 
 
-def test_the_end_says_what_was_recorded_and_the_next_command(folder: Path) -> None:
-    ran = record(folder, "import faketwo\nprint('hello')\n")
-    assert (ran.returncode, ran.stdout) == (0, "recording faketwo 3\nhello\n")
-    assert ran.stderr.splitlines() == [
-        "perfkit: recorded 3 steps in run",
-        "perfkit: a step takes 1.00 µs without the profiler, 2.00 µs with the profiler",
-        "perfkit: next: perfkit summary run",
-    ]
-    assert recorded(folder)
-
-
-def test_no_framework_is_imported_before_the_script_does_it(folder: Path) -> None:
-    """A library may import another framework first, which the script does not use itself."""
-    (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
-    text = "import sys\nprint(*sorted({'fakeone', 'numpy'}.intersection(sys.modules)))\nimport helper, faketwo\n"
-    assert record(folder, text).stdout == "\nrecording faketwo 3\n"
-
-
-def test_an_option_that_the_script_catches_is_still_an_error(folder: Path) -> None:
-    text = "try:\n    import fakeone\nexcept Exception:\n    print('caught')\n"
-    ran = record(folder, text, before=("--flops",))
-    assert (ran.returncode, ran.stderr) == (2, "perfkit: error: fakeone records no flops; leave it\n")
-
-
-def test_the_framework_is_noticed_when_it_is_imported(folder: Path) -> None:
-    (folder / "helper.py").write_text("print('before')\nimport faketwo, fakeone\nprint('after')\n", encoding="utf-8")
-    ran = record(folder, "import helper\n")
-    assert ran.stdout.splitlines() == ["before", "recording faketwo 3", "after"]
-    assert recorded(folder)
-
-
-def test_only_requested_options_reach_the_recorder(folder: Path) -> None:
-    ran = record(folder, "import fakeone\n", before=("--shapes", "--stacks"))
-    assert ran.stdout == "recording fakeone 3 ('shapes', True) ('stacks', True)\n"
-
-
-@pytest.mark.parametrize("script", ["import fakeone\n", "import helper\nprint('after')\n"])
-def test_an_unsupported_option_is_a_one_line_error(folder: Path, script: str) -> None:
-    """The error is one line even if the script imports the framework late."""
-    (folder / "helper.py").write_text("import fakeone\n", encoding="utf-8")
-    ran = record(folder, script, before=("--flops",))
-    assert (ran.returncode, ran.stderr) == (2, "perfkit: error: fakeone records no flops; leave it\n")
-    assert "after" not in ran.stdout
-    assert not (folder / "run").exists()
-
-
-def test_options_after_the_script_belong_to_the_script(folder: Path) -> None:
-    ran = record(folder, "import fakeone, sys\nprint(sys.argv[1:])\n", "--shapes", "--memory")
-    assert ran.stdout.splitlines() == ["recording fakeone 3", "['--shapes', '--memory']"]
-
-
-def test_a_framework_that_is_not_installed_is_passed_over(folder: Path) -> None:
-    (folder / "lib" / "fakeone.py").unlink()
-    ran = record(folder, "try:\n    import fakeone\nexcept ImportError:\n    import faketwo\n")
-    assert ran.stdout == "recording faketwo 3\n"
-
-
-def test_the_script_sees_what_python_would_give_it(folder: Path) -> None:
-    script = "import sys, fakeone\nprint(__name__, sys.argv, sys.path[0] == sys.argv[-1], __file__)\n"
-    ran = record(folder, script, "-o", "--steps", "--", str(folder))
-    assert ran.stdout.splitlines()[1] == f"__main__ ['script.py', '-o', '--steps', '--', '{folder}'] True script.py"
-
-
-def test_an_exception_prints_its_own_traceback(folder: Path) -> None:
-    ran = record(folder, "import fakeone\ndef f():\n    raise ValueError('own')\nf()\n")
-    assert ran.returncode == 1
-    assert "ValueError: own" in ran.stderr
-    assert "perfkit_core" not in ran.stderr
-    assert "runpy" not in ran.stderr
-    assert recorded(folder)
-
-
-def test_a_syntax_error_is_the_scripts_own(folder: Path) -> None:
-    ran = record(folder, "import fakeone\nx = = 1\n")
-    assert ran.returncode == 1
-    assert "SyntaxError" in ran.stderr
-    assert "perfkit_core" not in ran.stderr
-
-
-@pytest.mark.parametrize(("end", "code", "said"), [("7", 7, ""), ("", 0, ""), ("'bye'", 1, "bye\n")])
-def test_exit_codes_pass_through(folder: Path, end: str, code: int, said: str) -> None:
-    ran = record(folder, f"import fakeone, sys\nsys.exit({end})\n")
-    assert ran.returncode == code
-    assert ran.stderr.startswith(said + "perfkit: recorded 3 steps in run\n")
-    assert recorded(folder)
-
-
-def test_a_folder_with_an_older_recording_is_named(folder: Path) -> None:
-    (folder / "run").mkdir()
-    (folder / "run" / f"old{SUFFIX}").touch()
-    ran = record(folder, "import fakeone\n")
-    text = "perfkit: run already has a recording, and reports read only the latest of a folder\n"
-    assert ran.stderr.startswith(f"{text}perfkit: recorded 3 steps in run\n")
-
-
-def test_an_interrupt_keeps_the_recording(folder: Path) -> None:
-    ran = record(folder, "import fakeone\nraise KeyboardInterrupt\n")
-    assert ran.returncode == 130
-    assert recorded(folder)
-
-
-def test_no_framework_is_an_error_after_the_script(folder: Path) -> None:
-    ran = record(folder, "print('ran')\n")
-    assert (ran.returncode, ran.stdout) == (2, "ran\n")
-    assert ran.stderr.count("\n") == 1
-    assert "imported no framework that perfkit can record (known frameworks: fakeone, faketwo)" in ran.stderr
-
-
-def test_a_missing_script_is_one_line(folder: Path) -> None:
-    command = [sys.executable, "-m", "perfkit", "record", "none.py"]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False, env=_plain())
-    assert (ran.returncode, ran.stdout, ran.stderr) == (
-        2,
-        "",
-        "perfkit: error: none.py: no such file; check the path\n",
-    )
+def test_a_missing_script_is_one_line(transcript) -> None:
+    transcript("record-mistakes", "record none.py")
 
 
 def test_imports_of_a_script(tmp_path: Path) -> None:
@@ -244,20 +230,6 @@ def test_a_profiler_that_may_never_start_is_no_reason_to_refuse(tmp_path: Path, 
     script = tmp_path / "train.py"
     script.write_text(text, encoding="utf-8")
     assert not profiles_itself(script, ["torch", "paddle"])
-
-
-def test_a_recording_ended_by_the_scripts_profiler_is_an_error(folder: Path) -> None:
-    """The fake framework has a profiler class, and the script starts a second profiler."""
-    (folder / "lib" / "fakeone.py").write_text(
-        FRAMEWORK + "class Profiler:\n    def start(self): print('profiling')\n", encoding="utf-8"
-    )
-    ran = record(folder, "import fakeone\nfor _ in range(2): fakeone.Profiler().start()\nprint('trained')\n")
-    assert ran.stdout == "recording fakeone 3\nended\nprofiling\nprofiling\ntrained\n"
-    assert ran.returncode == 2
-    assert ran.stderr == (
-        "perfkit: error: recording ended when the script started its own profiler, because a process can have only "
-        "one; run the script with python, and pass perfkit's trace_handler to its profiler as on_trace_ready\n"
-    )
 
 
 def test_an_unwritable_folder_is_reported_before_the_script_runs(perfkit, tmp_path: Path) -> None:

@@ -54,9 +54,3 @@ def test_compare_one_table_as_csv(perfkit, run: Path) -> None:
     code, out, _ = perfkit("compare", run, run, "--view", "operators", "--format", "csv")
     assert code == 0
     assert out.startswith("name,")
-
-
-@pytest.mark.parametrize("arguments", [["--view", "nope"], ["--format", "nope"], ["--format", "csv"]])
-def test_mistakes_are_one_line(perfkit, run: Path, arguments: list[str]) -> None:
-    code, out, err = perfkit("compare", run, run, *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1)

@@ -1,9 +1,11 @@
-"""perfkit summary: choosing, sorting and shortening tables, the JSON format, and one-line errors."""
+"""perfkit summary: choosing, sorting and shortening tables, the JSON format, and one-line errors. The outputs of
+commands are in ``tests/golden/cli``."""
 
 from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -15,18 +17,29 @@ from perfkit_core.errors import UsageError
 from perfkit_core.output.report.summary import choose_views
 from perfkit_core.trace.model.trace import with_rank
 from perfkit_core.trace.storage.store import write_cycle
+from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
 pytestmark = pytest.mark.bare
 
 
-def test_default_views_in_text(perfkit, run: Path) -> None:
-    code, out, err = perfkit("summary", run)
-    assert (code, err) == (0, "")
-    titles = ("Step time by category", "Phases", "Operators", "Kernels")
-    assert [title for title in titles if title in out] == [*titles[:3]]
-    assert out.index("Data quality") < out.index(titles[0])
-    assert "\x1b" not in out
+def test_tables_in_text(transcript, run: Path) -> None:
+    """Warnings come first, then the default views. Rows are sorted by device time. fw::matmul has 2 calls of 5 ms each,
+    and fw::add takes 2 ms in total. People who read a comparison try the names of its tables."""
+    views = "summary run --view phases,step_parts,quality"
+    transcript("summary-limit", "summary run --limit 2", "summary run --view kernels,memcpy --limit 1")
+    transcript("summary", "summary run", "summary run --view overview --limit ' 2 '", "summary run --filter zzz", views)
+    operators = "summary run --view operators --columns calls,total_cpu_ns,self_cpu_ns"
+    options = ["--sort self_cpu_ns", "--sort self_cpu_ns --ascending", "--min total_cpu_ns=1e-2s"]
+    lines = [f"{operators} {option}" for option in (*options, "--min total_cpu_ns=10001us")]
+    shapes = "summary run --view operators --step 1 --filter mat --by shape --columns calls"
+    transcript("summary-operators", *lines, shapes)
+
+
+def test_a_grouping_of_one_view(transcript, tmp_path: Path) -> None:
+    shutil.copy(DATA / "torch-mlp.json.gz", tmp_path)
+    command = "summary torch-mlp.json.gz --view families,operators --limit 3 --columns calls --by"
+    transcript("summary-by", *(f"{command} {by}" for by in ("phase", "families.phase", "families.shape")))
 
 
 def test_json_has_exact_numbers_and_the_names_of_the_columns(perfkit, run: Path) -> None:
@@ -58,29 +71,6 @@ def test_machines_get_all_rows_unless_they_ask(perfkit, run: Path) -> None:
     assert rows("--limit", "2") == 2
 
 
-def test_people_are_told_how_many_rows_are_left_out(perfkit, run: Path) -> None:
-    assert "more rows (--limit 0 shows all)" in perfkit("summary", run, "--limit", "2").out
-    assert "more row" not in perfkit("summary", run, "--limit", "0").out
-
-
-def test_sort_and_ascending(perfkit, run: Path) -> None:
-    def names(*more: str) -> list[str]:
-        out = perfkit("summary", run, "--view", "operators", "--format", "csv", *more).out
-        names: list[str] = pd.read_csv(io.StringIO(out))["name"].tolist()
-        return [name for name in names if not name.startswith("(")]
-
-    assert names() == ["fw::add", "fw::matmul"], "by device time"
-    assert names("--sort", "self_cpu_ns") == ["fw::matmul", "fw::add"]
-    assert names("--sort", "self_cpu_ns", "--ascending") == ["fw::add", "fw::matmul"]
-
-
-def test_step_filter_and_by(perfkit, run: Path) -> None:
-    arguments = ("--view", "operators", "--step", "1", "--filter", "mat", "--by", "shape", "--format", "json")
-    content = json.loads(perfkit("summary", run, *arguments).out)
-    (row,) = content["views"]["operators"]
-    assert (row["name"], row["calls"], row["shapes"]) == ("fw::matmul", 1, "[[2, 3], [3, 4]]")
-
-
 @pytest.mark.parametrize(
     ("text", "least"),
     [("calls=10", 10), ("flops=1e6", 10**6), ("flops=1.5E+3", 1500), ("flops=100M", 10**8), ("calls=2K", 2000),
@@ -92,81 +82,26 @@ def test_a_minimum_may_have_an_exponent_and_a_unit(text: str, least: float) -> N
     assert _minimum(text, choose_views(["all"])) == (text.split("=")[0], pytest.approx(least, rel=1e-12))
 
 
-def test_a_minimum_in_a_command(perfkit, run: Path) -> None:
-    """fw::matmul has 2 calls of 5 ms each, and fw::add takes 2 ms in total."""
-    arguments = ("--view", "operators", "--columns", "total_cpu_ns", "--format", "csv", "--min")
-    for least in ("total_cpu_ns=1e-2s", "total_cpu_ns=10M", "total_cpu_ns=10000us"):
-        assert perfkit("summary", run, *arguments, least).out.splitlines()[1:] == ["fw::matmul,10000000"]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("calls", "--min 'calls' is not COLUMN=VALUE; example: --min flops=1e6"),
-        ("calls=", "--min 'calls=' is not COLUMN=VALUE; example: --min flops=1e6"),
-        ("=1", "--min '=1' is not COLUMN=VALUE; example: --min flops=1e6"),
-        ("calls=x", "--min calls: 'x' is not a number; example: 1.5 M; units: K, M, G, T"),
-        ("calls=1e", "--min calls: '1e' is not a number; example: 1.5 M; units: K, M, G, T"),
-        ("a=nan", "--min a: 'nan' is not a number; example: 1.5 M; units: K, M, G, T"),
-        ("flops=5Q", "--min flops: '5Q' is not a number of operations; example: 4 GFLOP; units: FLOP, kFLOP, "
-         "MFLOP, GFLOP, TFLOP, PFLOP, K, M, G, T"),
-        ("bytes=1 ZiB", "--min bytes: '1 ZiB' is not a size; example: 64 MiB; units: B, KiB, MiB, GiB, TiB, KB, "
-         "MB, GB, TB, K, M, G, T"),
-        ("self_cpu_ns=5 MiB", "--min self_cpu_ns: '5 MiB' is not a duration; example: 20 ms; units: ns, µs, ms, "
-         "s, us, K, M, G, T"),
-    ],
-)  # fmt: skip
-def test_no_minimum_is_one_line_that_lists_the_units(perfkit, run: Path, text: str, told: str) -> None:
-    assert perfkit("summary", run, "--min", text) == (2, "", f"perfkit: error: {told}\n")
-
-
-def test_a_filter_without_matches_says_so(perfkit, run: Path) -> None:
-    out = perfkit("summary", run, "--filter", "zzz").out
-    assert "No events match --step, --filter, --kind and --device." in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--view", "nope"], "known: steps, partition"),
-        (["--view", "operator"], "did you mean operators or operator_tree? known: steps, partition"),
-        (["--format", "nope"], "known: text, markdown, json, csv"),
-        (["--format", "html"], "use perfkit report for HTML"),
-        (["--sort", "nope"], "columns: category, steps, total_ns"),
-        (["--by", "nope"], "known: step, rank, shape, stack, overload, thread"),
-        (["--by", "shape", "--view", "kernels"], "kernels cannot be grouped by 'shape'"),
-        (["--step", "9"], "recorded steps: 0, 1"),
-        (["--step", "x"], "--step 5"),
-        (["--step", "5-1"], "--step 5-8"),
-        (["--step", "0-99999999999"], "--step 5-8"),
-        (["--filter", "("], "not a regular expression"),
-        (["--format", "csv"], "choose a table with --view"),
-        (["--limit", "-1"], "--limit '-1' is not a whole number of 0 or more; example: --limit 5"),
-        (["--nope"], "No such option"),
-    ],
-)
-def test_a_mistake_is_one_line(perfkit, run: Path, arguments: list[str], said: str) -> None:
-    code, out, err = perfkit("summary", run, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("perfkit: error: ")
-    assert err.count("\n") == 1
-    assert said in err
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8b\x00", b"hello\n", b'{"traceEvents": [{"ph"'])
-def test_a_bad_file_is_one_line(perfkit, tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "bad.json"
-    path.write_bytes(content)
-    code, out, err = perfkit("summary", path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert str(path) in err
-    assert "Traceback" not in err
-
-
-def test_a_missing_file_is_one_line(perfkit, tmp_path: Path) -> None:
-    code, _, err = perfkit("summary", tmp_path / "none")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "no such file" in err
+def test_mistakes_are_one_line(transcript, run: Path, tmp_path: Path) -> None:
+    minimums = ("calls", "calls=", "=1", "calls=x", "calls=1e", "a=nan", "flops=5Q", "'bytes=1 ZiB'")
+    options = [f"--min {minimum}" for minimum in (*minimums, "'self_cpu_ns=5 MiB'")]
+    options += ["--view nope", "--view operator", "--format nope", "--format html", "--sort nope", "--by nope"]
+    options += ["--by shape --view kernels", "--step 9", "--step x", "--step 5-1", "--step 0-99999999999"]
+    options += ["--filter '('", "--format csv", "--limit -1", "--nope"]
+    contents = {
+        "empty": b"",
+        "brace": b"{",
+        "gzip": b"\x1f\x8b\x00",
+        "text": b"hello\n",
+        "cut": b'{"traceEvents": [{"ph"',
+    }
+    for name, content in contents.items():
+        (tmp_path / f"{name}.json").write_bytes(content)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    files = [f"summary {name}.json" for name in (*contents, "none")]
+    transcript("summary-mistakes", *(f"summary run {option}" for option in options), *files,
+               "summary run -o file/out.txt", "summary none.json -o new/x.txt")  # fmt: skip
+    assert not (tmp_path / "new").exists()
 
 
 def test_output_goes_to_a_file_in_a_new_folder(perfkit, run: Path, tmp_path: Path) -> None:
@@ -223,13 +158,6 @@ def test_every_command_makes_the_folder_of_its_output(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_an_unwritable_output_is_one_line(perfkit, run: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    code, _, err = perfkit("summary", run, "-o", tmp_path / "file" / "out.txt")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "cannot be written" in err
-
-
 def test_summarize_from_python(run: Path) -> None:
     table = perfkit_core.summarize(run, "operators", by="thread", steps=[0], sort="calls", limit=1)
     assert len(table) == 1
@@ -254,14 +182,5 @@ def test_an_unwritable_output_fails_before_anything_is_read(
     assert err == f"perfkit: error: {to}: cannot be written ({why}); choose another path with -o\n"
 
 
-def test_checking_an_output_leaves_no_file(perfkit, tmp_path: Path) -> None:
-    assert "no such file" in perfkit("summary", "nowhere.json", "-o", tmp_path / "new" / "x.txt").err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_other_names_of_views(perfkit, run: Path) -> None:
-    """People who read a comparison try the names of its tables."""
-    for name, view in (("phases", "model"), ("step_parts", "partition"), ("quality", "findings")):
-        assert perfkit("summary", run, "--view", name) == perfkit("summary", run, "--view", view)
     assert perfkit("compare", run, run, "--view", "model") == perfkit("compare", run, run, "--view", "phases")
-    assert "made-up warning made by hand" in perfkit("summary", run, "--view", "findings").words

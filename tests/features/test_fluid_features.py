@@ -7,11 +7,8 @@ torch, and the node tree in Paddle. Numbers from files are compared with the raw
 from __future__ import annotations
 
 import gc
-import gzip
-import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,14 +16,11 @@ import pytest
 
 import perfkit_torch
 from perfkit_core.api import summarize
-from perfkit_core.cli.main import main
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.frameworks import Framework
 from tests.support.native_nodes import Node, paddle_nodes, roots_of, torch_nodes
 from tests.support.paddle_summary import tables, time
-
-COMPUTES = re.compile("compute$|kernel launch$")
 
 
 def train(native: Framework, run: Path) -> list[Node]:
@@ -49,22 +43,12 @@ def train(native: Framework, run: Path) -> list[Node]:
     return seen
 
 
-@dataclass(frozen=True)
-class Live:
-    """A training recorded by this test: the run folder, perfkit's trace, and the framework's own outermost
-    operators."""
-
-    framework: str
-    run: Path
-    trace: Trace
-    roots: list[Node]
-
-
 @pytest.fixture(scope="module")
-def live(native: Framework, tmp_path_factory: pytest.TempPathFactory) -> Live:
+def live(native: Framework, tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, list[Node]]:
+    """Record a training. Return perfkit's trace, and the framework's own outermost operators."""
     run = tmp_path_factory.mktemp(native.name)
     roots = roots_of(train(native, run))
-    return Live(native.name, run, load(run), roots)
+    return load(run), roots
 
 
 def by_name(nodes: list[Node]) -> dict[str, tuple[int, ...]]:
@@ -92,43 +76,14 @@ def children_of(frame: pd.DataFrame, root: str) -> pd.DataFrame:
     return frame[under & (frame["depth"] == 1)]
 
 
-def test_the_head_names_framework_steps_and_threads(live: Live) -> None:
-    head = summarize(live.trace, "fluid_head", by="thread").set_index("setting")["value"]
-    assert head["place"] == "CPU"
-    assert head["framework"].split()[0] == live.framework
-    assert head["steps"].startswith("all 3 recorded")
-    assert head["threads"] == "apart"
-    assert head["thread0"].startswith("tid ")
-
-
-@pytest.mark.parametrize("source", ["torch/h100-bert-small.json.gz", "paddle/gpu-synthetic/gpu1.pb"])
-def test_the_head_names_the_device(traces: Path, source: str) -> None:
-    head = summarize(traces / source, "fluid_head").set_index("setting")["value"]
-    assert re.fullmatch(r"All: CPU and cuda:0 \(NVIDIA .+\)", head["place"])
-
-
-def test_computation_and_overhead_sum_to_the_operators(live: Live) -> None:
+def test_computation_and_overhead_sum_to_the_operators(live: tuple[Trace, list[Node]]) -> None:
     """The total is the time of the outermost operators. Computation and overhead sum to this total."""
-    rows = summarize(live.trace, "fluid_overhead").set_index("name")
-    total = rows["total_ns"]
-    assert total["total time"] == sum(root.dur for root in live.roots)
+    trace, roots = live
+    total = summarize(trace, "fluid_overhead").set_index("name")["total_ns"]
+    assert total["total time"] == sum(root.dur for root in roots)
     assert total["computation"] + total["framework overhead"] == total["total time"]
     assert 0 < total["computation"] < total["total time"]
     assert list(total.index) == ["total time", "computation", "framework overhead"]
-
-
-@pytest.mark.parametrize("framework", ["paddle"], indirect=True)
-def test_computation_of_paddle_is_its_launches_and_leaves(native: Framework, tmp_path: Path) -> None:
-    """Computation consists of the recorded kernel launches, and of operators without recorded phases."""
-    roots = roots_of(train(native, tmp_path))
-    total = summarize(tmp_path, "fluid_overhead").set_index("name")["total_ns"]
-    assert total["computation"] == sum(computed(root) for root in roots)
-
-
-def computed(node: Node) -> int:
-    if COMPUTES.search(node.name) or (node.operator and not node.children):
-        return node.dur
-    return sum(computed(child) for child in node.children)
 
 
 def test_computation_of_torch_is_its_products_and_leaves(tmp_path: Path) -> None:
@@ -153,32 +108,6 @@ def product_or_leaf(node: Node) -> int:
     return sum(product_or_leaf(child) for child in node.children)
 
 
-COPIES = {"HtoD": "CPU->GPU", "DtoH": "GPU->CPU", "DtoD": "GPU->GPU same device"}
-
-
-@pytest.mark.parametrize("source", ["torch/dlrm-8xv100/rank0.json", "torch/sampled-rank0.json.gz"])
-def test_copies_equal_those_of_a_torch_file(traces: Path, source: str) -> None:
-    """Calls and time of each direction equal those in the raw JSON. All copies were started by cudaMemcpyAsync."""
-    raw = (traces / source).read_bytes()
-    events = json.loads(gzip.decompress(raw) if source.endswith(".gz") else raw)["traceEvents"]
-    expected: dict[str, list[float]] = defaultdict(list)
-    for event in events:
-        if event.get("cat") in ("gpu_memcpy", "Memcpy"):
-            expected[COPIES[re.search("HtoD|DtoH|DtoD", event["name"])[0]]].append(event["dur"])  # type: ignore[index]
-    table = summarize(traces / source, "fluid_memcpy")
-    assert table[table["depth"] == 0]["name"].tolist() == ["GpuMemcpyAsync"]
-    directions = table[table["depth"] == 1].set_index("name")
-    assert directions["calls"].to_dict() == {name: len(durs) for name, durs in expected.items()}
-    assert directions["total_ns"].to_dict() == {name: round(1000 * sum(durs)) for name, durs in expected.items()}
-    assert len(expected) == 3
-
-
-def test_synchronous_copies_of_torch(traces: Path) -> None:
-    """hipMemcpyWithStream waits for its copy, so its copies are synchronous."""
-    table = summarize(traces / "torch" / "mi300x-qwen05b.json.gz", "fluid_memcpy")
-    assert table["name"].tolist() == ["GpuMemcpySync", "GPU->GPU same device"]
-
-
 def test_copies_equal_those_of_paddles_summary(traces: Path) -> None:
     """The numbers equal those of Paddle's own summary, which counts the label around each copy."""
     folder = traces / "paddle" / "gpu-synthetic"
@@ -189,39 +118,19 @@ def test_copies_equal_those_of_paddles_summary(traces: Path) -> None:
     assert [time(table["total_ns"][1], native.unit)] == [row.cells["GPU Total"] for row in native.rows]
 
 
-def test_without_a_device_there_are_no_copies(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summary", str(live.run), "--view", "fluid_memcpy"]) == 0
-    assert "no copies to, from or on a device were recorded" in capsys.readouterr().out.lower()
-
-
-def test_operators_and_their_events_equal_the_native_ones(live: Live) -> None:
+def test_operators_and_their_events_equal_the_native_ones(live: tuple[Trace, list[Node]]) -> None:
     """Calls, total, minimum and maximum are compared for operators and for the events that they call."""
-    frame = summarize(live.trace, "fluid_events")
-    assert measured(frame[frame["depth"] == 0]) == by_name(live.roots)
+    trace, roots = live
+    frame = summarize(trace, "fluid_events")
+    assert measured(frame[frame["depth"] == 0]) == by_name(roots)
     count = 0
-    for name in by_name(live.roots):
-        inside = [child for root in live.roots if root.name == name for child in called(root)]
+    for name in by_name(roots):
+        inside = [child for root in roots if root.name == name for child in called(root)]
         assert measured(children_of(frame, name)) == by_name(inside), name
         count += len(by_name(inside))
     assert count > 10
     assert frame[frame["depth"] == 0]["ratio"].sum() == pytest.approx(1)
     assert (frame["cpu_ratio"] == 1).all()
-
-
-def test_the_times_of_each_thread_equal_those_of_a_torch_file(traces: Path) -> None:
-    """Forward runs on one thread, and backward on another. The times of each thread equal those in the raw JSON."""
-    source = traces / "torch" / "dlrm-8xv100" / "rank0.json"
-    events = [
-        e for e in json.loads(source.read_bytes())["traceEvents"] if e.get("cat") in ("cpu_op", "user_annotation")
-    ]
-    operators = [e for e in events if e["cat"] == "cpu_op" or e["name"].startswith("nccl:")]
-    nodes = [Node(e["name"], e["tid"], e["ts"], e["ts"] + e["dur"], True) for e in operators]
-    expected = defaultdict(int)
-    for root in roots_of(nodes):
-        expected[str(root.thread), root.name] += 1000 * root.dur
-    frame = summarize(source, "fluid_events", by="thread", depth=0)
-    assert threads_of(source, frame) == expected
-    assert len({thread for thread, _ in expected}) == 2
 
 
 def threads_of(source: Path, frame: pd.DataFrame) -> dict[tuple[str, str], int]:
@@ -243,34 +152,3 @@ def test_the_times_of_each_thread_equal_paddles_table(traces: Path) -> None:
     mine = threads_of(source, summarize(source, "fluid_events", by="thread", depth=0))
     assert {key: time(ns, native.unit) for key, ns in mine.items()} == expected
     assert len({thread for thread, _ in expected}) > 2
-
-
-def test_operators_events_and_instances(live: Live) -> None:
-    """The levels are: operators only, operators with the events that they call, and each instance separately."""
-    assert set(summarize(live.trace, "fluid_events", depth=0)["name"]) == {root.name for root in live.roots}
-    assert summarize(live.trace, "fluid_events")["depth"].max() >= 1
-    frame = summarize(live.trace, "fluid_events", by="instance", depth=0)
-    expected, seen = {}, defaultdict(int)
-    for root in live.roots:
-        expected[f"{root.name}_{seen[root.name]}"] = root.dur
-        seen[root.name] += 1
-    assert dict(zip(frame["name"], frame["total_ns"], strict=True)) == expected
-
-
-def test_the_command_sorts_by_any_column(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line sorts by every column, including those of Paddle 1.x: calls, total, max, min and average."""
-    columns = ["calls", "total_ns", "max_ns", "min_ns", "avg_ns", "cpu_ns", "device_ns", "ratio", "cpu_ratio"]
-    arguments = ["summary", str(live.run), "--view", "fluid_events", "--depth", "0", "--format", "json", "--sort"]
-    for column in columns:
-        assert main([*arguments, column]) == 0
-        values = [row[column] for row in json.loads(capsys.readouterr().out)["views"]["fluid_events"]]
-        on_device = column == "device_ns"  # no device was recorded
-        assert values == ([None] * len(values) if on_device else sorted(values, reverse=True)), column
-        assert len(values) == len(by_name(live.roots))
-
-
-def test_the_whole_report_is_one_group(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["summary", str(live.run), "--view", "fluid", "--by", "thread", "--sort", "calls"]) == 0
-    titles = ["Profiling Report", "Overhead Summary", "Memcpy Summary", "Event Summary"]
-    lines = [line.partition("  --view ")[0] for line in capsys.readouterr().out.splitlines()]
-    assert [line for line in lines if line in titles] == titles

@@ -33,13 +33,3 @@ def test_warnings_come_before_any_number(framework: str, capsys: pytest.CaptureF
     body = page[page.index("<body") :]
     assert all(finding.code in body for finding in findings)
     assert all(finding.code in body[: body.index("<table")] for finding in findings if not finding.note)
-
-
-def test_lost_launches_and_rounded_clocks_are_reported(traces: Path) -> None:
-    """Missing launches of kernels in a torch trace and rounded times in a Paddle file are both reported."""
-    torch_codes = {
-        f.code for f in perfkit_core.load(traces / "torch" / "mi300x-resnet-act-checkpoint-steps.json.gz").quality
-    }
-    paddle_codes = {f.code for f in perfkit_core.load(traces / "paddle" / "versions" / "probe_3.3.1.json.gz").quality}
-    assert "device-events-without-launch" in torch_codes
-    assert {"rounded-clocks", "rebuilt-parents"} <= paddle_codes

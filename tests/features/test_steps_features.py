@@ -6,12 +6,9 @@ They are computed from ranges of nanoseconds, without perfkit.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import perfkit_core
@@ -29,8 +26,6 @@ from tests.support.native_ranges import (
     device_ranges,
     first_of,
     is_inside,
-    launched_below,
-    outermost_phases,
     paddle_ranges,
     range_of,
     torch_ranges,
@@ -173,7 +168,6 @@ def test_the_phases_of_a_step_equal_torchs_events(torch_run: tuple[Trace, list[A
         assert row[["interval_ns", "forward_backward_ns", "tail_ns"]].tolist() == [
             first - start, last - first, end - last,
         ]  # fmt: skip
-    _averages(trace)
 
 
 def test_the_phases_of_a_step_equal_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
@@ -186,128 +180,6 @@ def test_the_phases_of_a_step_equal_paddles_ranges(paddle_run: tuple[Trace, Any]
         assert row[["interval_ns", "forward_backward_ns", "tail_ns"]].tolist() == [
             first - start, last - first, end - last,
         ]  # fmt: skip
-    _averages(trace)
-
-
-def _averages(trace: Trace) -> None:
-    steps = perfkit_core.summarize(trace, "step_trace", by="step")
-    parts = perfkit_core.summarize(trace, "step_trace").set_index("part")
-    for part, row in parts.iterrows():
-        times = steps[f"{part}_ns"]
-        assert row[["total_ns", "min_ns", "max_ns"]].tolist() == [times.sum(), times.min(), times.max()]
-        assert abs(row["avg_ns"] - times.mean()) <= 0.5
-    average = perfkit_core.summarize(trace, "step_trace", average=True).set_index("part")
-    assert average["total_ns"].tolist() == parts["avg_ns"].tolist()
-    assert parts["total_ns"].sum() == steps["dur_ns"].sum()
-
-
-def test_a_step_that_paddle_opens_after_the_loop_is_no_step(paddle_run: tuple[Trace, Any]) -> None:
-    """Paddle opens a step that does not take place. It is not reported as a step or as a partial step."""
-    trace, result = paddle_run
-    opened = len(paddle_ranges(result)["ProfileStep"])
-    assert len(perfkit_core.summarize(trace, "step_trace", by="step")) == RECORDED
-    found = [finding.code for finding in trace.quality]
-    assert ("empty-last-step" in found) == (opened > RECORDED)
-    assert "partial-step" not in found
-
-
-def test_a_step_that_torch_opens_after_the_loop_is_no_step(traces: Path) -> None:
-    """The second step in the file has no events, because torch opened it after the loop had ended."""
-    trace = perfkit_core.load(traces / "torch" / "mi250-minitoy-train.json.gz")
-    host = trace.events.filter(trace.host)["name"].to_pylist()
-    assert len([name for name in host if name.startswith("ProfilerStep#")]) == 2
-    assert len(perfkit_core.summarize(trace, "step_trace", by="step")) == 1
-    assert "empty-last-step" in [finding.code for finding in trace.quality]
-    assert "partial-step" not in [finding.code for finding in trace.quality]
-
-
-def test_the_wait_for_input_equals_torchs_ranges(torch_run: tuple[Trace, list[Any]]) -> None:
-    trace, events = torch_run
-    ranges = torch_ranges(events)
-    table = perfkit_core.summarize(trace, "input_pipeline")
-    for (_, row), step in zip(table.iterrows(), sorted(ranges["step"]), strict=True):
-        assert row["input_wait_ns"] == covered(clipped(ranges["input"], step)) > 0
-        assert row["input_ratio"] == pytest.approx(row["input_wait_ns"] / (step[1] - step[0]))
-    assert set(table["loader"]) == {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"}
-
-
-def test_the_wait_for_input_equals_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
-    trace, result = paddle_run
-    ranges = paddle_ranges(result)
-    table = perfkit_core.summarize(trace, "input_pipeline")
-    for (_, row), step in zip(table.iterrows(), sorted(ranges["ProfileStep"]), strict=False):
-        assert row["input_wait_ns"] == covered(clipped(ranges["Dataloader"], step)) > 0
-    assert set(table["loader"]) == {"_DataLoaderIterSingleProcess"}
-    assert set(table["loads"]) == {1}
-
-
-def test_loader_processes_shorten_the_wait_for_input(traces: Path) -> None:
-    """The pair is a real training. With four worker processes, the wait falls from a third of the step to almost
-    nothing."""
-    pair = [
-        perfkit_core.summarize(traces / "torch" / "pairs" / f"resnet50-workers{n}.json.gz", "input_pipeline")
-        for n in (0, 4)
-    ]
-    assert [set(table["loader"].str.extract(r"_(\w+)DataLoaderIter")[0]) for table in pair] == [
-        {"SingleProcess"}, {"MultiProcessing"},
-    ]  # fmt: skip
-    assert pair[0]["input_ratio"].min() > 0.3
-    assert pair[1]["input_ratio"].max() < 0.05
-    for table in pair:
-        assert set(table["copied_bytes"] // 2**20) == {18}  # 32 images of 3 × 224 × 224 floats
-        assert (table["hidden_copy_ns"] <= table["copy_ns"]).all()
-
-
-def test_input_copies_equal_those_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
-    """Paddle's own tree has one copy per step. Neither framework records workers and queues."""
-    trace, result = synthetic
-    table = perfkit_core.summarize(trace, "input_pipeline")
-    copies = device_ranges(result)["Memcpy"]
-    assert table["copies"].sum() == len(copies)
-    assert table["copy_ns"].sum() == covered(copies)
-
-
-def test_the_use_of_the_device_equals_the_kernels_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
-    trace, file = dlrm
-    (row,) = perfkit_core.summarize(trace, "device").to_dict("records")
-    kernels = file.category(*KERNELS)
-    assert (row["kernels"], row["busy_ns"]) == (len(kernels), covered(kernels))
-    assert row["span_ns"] == file.step[1] - file.step[0]
-    assert row["utilisation_ratio"] == pytest.approx(covered(kernels) / row["span_ns"])
-    assert row["busy_in_steps_ratio"] == pytest.approx(covered(clipped(kernels, file.step)) / row["span_ns"])
-
-
-def test_the_use_of_the_device_equals_paddles_kernels_and_cpu_utilisation(
-    synthetic: tuple[Trace, Any], paddle_run: tuple[Trace, Any]
-) -> None:
-    """Kernels come from every launch in the tree, and the CPU utilisation is the number that Paddle measured."""
-    trace, result = synthetic
-    found = device_ranges(result)
-    row = perfkit_core.summarize(trace, "device").set_index("device").loc["cuda:0"]
-    assert row["busy_ns"] == covered(found["Kernel"] + found["nccl"])
-    live, native = paddle_run
-    cpu = perfkit_core.summarize(live, "device").set_index("device")["utilisation_ratio"]
-    for scope in ("Process", "System"):
-        assert cpu[f"cpu ({scope.lower()})"] == float(native.get_extra_info()[f"{scope} Cpu Utilization"])
-
-
-def test_the_overview_equals_torchs_ranges(torch_run: tuple[Trace, list[Any]]) -> None:
-    trace, events = torch_run
-    ranges = torch_ranges(events)
-    table = perfkit_core.summarize(trace, "overview").set_index("kind")
-    names = {"step": "step", "input": "dataloader", "optimizer": "optimizer", "operator": "operator"}
-    assert table["time_ns"].to_dict() == {names[kind]: covered(some) for kind, some in ranges.items()}
-    whole = covered(ranges["step"])
-    assert table.loc["operator", "ratio"] == pytest.approx(covered(ranges["operator"]) / whole)
-
-
-def test_the_overview_equals_paddles_ranges(paddle_run: tuple[Trace, Any]) -> None:
-    trace, result = paddle_run
-    ranges = paddle_ranges(result)
-    ranges["Operator"] += ranges.pop("Loading", [])
-    table = perfkit_core.summarize(trace, "overview", by="category").set_index("category")
-    assert table["time_ns"].to_dict() == {kind: covered(some) for kind, some in ranges.items()}
-    assert table["calls"].to_dict() == {kind: len(some) for kind, some in ranges.items()}
 
 
 def test_the_times_of_phases_equal_the_spans_of_a_torch_file(dlrm: tuple[Trace, File]) -> None:
@@ -328,42 +200,6 @@ def test_the_times_of_phases_equal_the_spans_of_a_torch_file(dlrm: tuple[Trace, 
                                                for span in spans["optimizer"])]  # fmt: skip
     assert table.loc["optimizer", "total_device_ns"] == covered(map(range_of, launched)) > 0
     assert table.loc["step", "total_device_ns"] == covered(map(range_of, work))
-
-
-def test_the_times_of_phases_equal_the_spans_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
-    """Host times are spans of Paddle's tree. Device times are unions of the work launched below these spans, for each
-    step."""
-    trace, result = synthetic
-    table = perfkit_core.summarize(trace, "model").set_index("phase")
-    found: dict[str, list[Any]] = defaultdict(list)
-    for root in result.get_data().values():
-        outermost_phases(root, found)
-    for name, phase in (("Forward", "forward"), ("Backward", "backward"), ("Optimization", "optimizer")):
-        assert table.loc[phase, "calls"] == len(found[name])
-        assert table.loc[phase, "total_cpu_ns"] == sum(node.end_ns - node.start_ns for node in found[name])
-        assert table.loc[phase, "total_device_ns"] == sum(covered(launched_below(node)) for node in found[name])
-
-
-def test_work_without_a_launch_has_its_own_row(traces: Path) -> None:
-    path = traces / "torch" / "dlrm-8xv100" / "rank1.json"
-    trace, file = perfkit_core.load(path), File(path)
-    launches = {
-        event["args"].get("correlation") for event in file.events if event["cat"] in ("cuda_runtime", "Runtime")
-    }
-    lost = [event for event in file.events if event["cat"] in (*KERNELS, *COPIES)
-            and event["args"]["correlation"] not in launches]  # fmt: skip
-    assert len(lost) == 64
-    row = perfkit_core.summarize(trace, "model").set_index("phase").loc["unlaunched"]
-    assert row["total_device_ns"] == covered(map(range_of, lost))
-    assert pd.isna(row["calls"])
-    assert "device-events-without-launch" in [finding.code for finding in trace.quality]
-
-
-def test_paddle_files_have_no_row_for_work_without_a_launch(traces: Path) -> None:
-    """Paddle's tree contains no device work without a runtime call, so the table has no row for such work."""
-    for path in sorted((traces / "paddle" / "gpu-synthetic").glob("gpu1*.[pj]*")):
-        if path.is_file():
-            assert "unlaunched" not in set(perfkit_core.summarize(path, "model")["phase"])
 
 
 def test_communication_on_another_thread_equals_torchs_events(torch: Any, tmp_path: Path) -> None:
@@ -403,26 +239,3 @@ def test_communication_equals_the_nccl_kernels_of_a_torch_file(dlrm: tuple[Trace
         "exposed_communication": both - covered(compute),
     }
     assert table.loc["communication", "device_calls"] == 8
-
-
-def test_communication_equals_the_nccl_kernels_of_paddles_tree(synthetic: tuple[Trace, Any]) -> None:
-    """Three communication events launch the NCCL kernels of the tree. The kernels, not the events, count as
-    communication."""
-    trace, result = synthetic
-    device = device_ranges(result)
-    steps = paddle_ranges(result)["ProfileStep"]
-    talk, compute = ([r for step in steps for r in clipped(device[name], step)] for name in ("nccl", "Kernel"))
-    table = perfkit_core.summarize(trace, "distributed").set_index("part")
-    both = covered(talk + compute)
-    assert np.array_equal(
-        table.loc[["communication", "computation", "exposed_communication"], "time_ns"],
-        [covered(talk), covered(compute), both - covered(compute)],
-    )
-    assert table.loc["communication", ["host_calls", "device_calls"]].tolist() == [3, 3]
-
-
-def test_a_run_of_one_process_has_no_communication(paddle_run: tuple[Trace, Any]) -> None:
-    from perfkit_core.views.communication.distributed import VIEW
-
-    assert perfkit_core.summarize(paddle_run[0], "distributed").empty
-    assert str(VIEW.explain_empty(paddle_run[0])) == "no communication between processes was recorded"

@@ -93,20 +93,6 @@ def device_ranges(result: Any) -> Ranges:
     return found
 
 
-def outermost_phases(node: Any, found: dict[str, list[Any]]) -> None:
-    """Add to ``found`` the first phase node on each path from the root."""
-    for child in node.children_node:
-        if child.type.name in ("Dataloader", "Forward", "Backward", "Optimization"):
-            found[child.type.name].append(child)
-        else:
-            outermost_phases(child, found)
-
-
-def launched_below(node: Any) -> list[Range]:
-    own = [(work.start_ns, work.end_ns) for call in node.runtime_node for work in call.device_node]
-    return own + [r for child in node.children_node for r in launched_below(child)]
-
-
 # -- a file of torch
 
 

@@ -1,4 +1,5 @@
-"""Rule 24: half-precision products whose rows do not start at multiples of 16 bytes."""
+"""Rule 24: half-precision products whose rows do not start at multiples of 16 bytes. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -6,32 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules import unaligned_matmul
 from perfkit_core.advice.thresholds import Thresholds
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
+from tests.support.rule_cases import check_rule
 
 
-def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> RuleInput:
+def padded(kernel: str, shapes: str, us: int = 100, dtypes: str = '["c10::Half","c10::Half","c10::Half"]') -> Trace:
     """Return steps with a half-precision product of ``us`` µs and 900 µs of other work."""
     more = {"shapes": shapes, "dtypes": dtypes}
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::addmm", [(kernel, us)], more=more)
-    return RuleInput(training(*ops, steps=2, names=torch_name))
+    return training(*ops, steps=2, names=torch_name)
 
 
 VOCABULARY = "[[30522],[141,512],[512,30522],[],[]]"
 S16816 = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
 
 
-def test_three_tenths_are_saved_by_padding() -> None:
-    facts = padded(S16816, VOCABULARY)
-    (found,) = unaligned_matmul.find(facts)
-    assert found.fill == {"size": "30522", "padded": "30528"}
-    assert predict(facts, found).saving_ns == 30_000
+def test_unaligned_matmul() -> None:
+    """Three tenths of the product are saved."""
+    more = {"shapes": "[[16, 141, 512], [512, 30522]]", "dtypes": '["float16", "float16"]'}
+    of_paddle = Op("relu dygraph", [("relu", 900)]), Op("matmul dygraph", [(S16816, 100)], more=more)
+    floats = '["float","float","float"]'
+    check_rule("unaligned-matmul", {
+        "30,522 columns": padded(S16816, VOCABULARY),
+        "30,522 columns in Paddle": training(*of_paddle, names=paddle_name),
+        "single precision": padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes=floats),
+        "47 of 954 µs, 4.93%": padded(S16816, VOCABULARY, 47),
+        "48 of 955 µs, 5.03%": padded(S16816, VOCABULARY, 48),
+        "without shapes": training(Op("aten::mm", [(S16816, 300)]), names=torch_name),
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -54,7 +64,7 @@ def test_three_tenths_are_saved_by_padding() -> None:
     ],
 )
 def test_dimensions_and_access_sizes(kernel: str, shapes: str, fires: bool) -> None:
-    assert bool(unaligned_matmul.find(padded(kernel, shapes))) is fires
+    assert bool(unaligned_matmul.find(RuleInput(padded(kernel, shapes)))) is fires
 
 
 @pytest.mark.parametrize(
@@ -76,25 +86,6 @@ def test_strides_determine_the_rows_in_memory(shapes: str, strides: str, fires: 
     }
     ops = Op("aten::relu", [("relu", 900)]), Op("aten::mm", [(S16816, 100)], more=more)
     assert bool(unaligned_matmul.find(RuleInput(training(*ops, names=torch_name)))) is fires
-
-
-def test_only_half_precision_and_a_share_of_the_step() -> None:
-    assert unaligned_matmul.find(padded("ampere_sgemm_128x64_nn", VOCABULARY, dtypes='["float","float","float"]')) == []
-    assert unaligned_matmul.find(padded(S16816, VOCABULARY, 47)) == []  # 47 of 954 µs are 4.93 %
-    assert len(unaligned_matmul.find(padded(S16816, VOCABULARY, 48))) == 1  # 48 of 955 µs are 5.03 %
-
-
-def test_unaligned_products_of_paddle() -> None:
-    more = {"shapes": "[[16, 141, 512], [512, 30522]]", "dtypes": '["float16", "float16"]'}
-    ops = Op("relu dygraph", [("relu", 900)]), Op("matmul dygraph", [(S16816, 100)], more=more)
-    facts = RuleInput(training(*ops, names=paddle_name))
-    (found,) = unaligned_matmul.find(facts)
-    assert predict(facts, found).saving_ns == 30_000
-
-
-def test_without_shapes_dimensions_are_unknown() -> None:
-    with pytest.raises(NotEvaluableError, match="shapes"):
-        unaligned_matmul.find(RuleInput(training(Op("aten::mm", [(S16816, 300)]), names=torch_name)))
 
 
 def test_dimensions_of_a_real_recording(traces: Path) -> None:

@@ -1,4 +1,5 @@
-"""Rule 27: unfused attention in both frameworks, and operators that do not belong to it."""
+"""Rule 27: unfused attention in both frameworks, and operators that do not belong to it. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -10,16 +11,15 @@ import pytest
 import torch
 
 from perfkit_core.advice.engine import advise
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import RuleInput
-from perfkit_core.advice.rules.unfused_attention import chain_rows, find
+from perfkit_core.advice.rules.unfused_attention import chain_rows
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.on_trace_ready import job_rank, take
 from perfkit_torch.operator_names import operator_name as torch_name
-from tests.support.advised import found, op, predicted, steps
+from tests.support.advised import op, steps
 from tests.support.device_steps import Op, training
+from tests.support.rule_cases import check_rule
 
 REST = ("other", 900)
 
@@ -52,70 +52,6 @@ def paddle_step(us: int, between: str = "dropout dygraph", **softmax: str) -> Tr
     )
 
 
-@pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_three_fifths_of_the_chain_are_saved(made) -> None:
-    facts = RuleInput(made(100))  # the step takes 7 + 100 + 900 µs
-    (one,) = find(facts)
-    assert facts.step_ns == 1_007_000
-    assert one.evidence["chains"] == 2
-    assert one.ceiling_ns == 100_000
-    assert predict(facts, one).saving_ns == 60_000
-
-
-@pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_a_small_share_of_the_step_does_not_count(made) -> None:
-    assert find(RuleInput(made(18))) == []  # 18 of 925 µs are 1.95 %
-    assert len(find(RuleInput(made(19)))) == 1  # 19 of 926 µs are 2.05 %
-
-
-@pytest.mark.parametrize(("made", "other"), [(torch_step, "aten::topk"), (paddle_step, "topk dygraph")])
-def test_other_operators_between_the_products_break_a_chain(made, other: str) -> None:
-    assert find(RuleInput(made(100, other))) == []
-
-
-def test_scores_have_a_batch() -> None:
-    assert len(find(RuleInput(torch_step(100, shapes="[[8, 16, 16],[],[]]")))) == 1
-    assert find(RuleInput(torch_step(100, shapes="[[8, 16],[],[]]"))) == []
-
-
-def test_products_with_weights_are_no_attention() -> None:
-    ops = Op("aten::linear", [("a", 100)]), Op("aten::softmax", [("b", 100)]), Op("aten::linear", [("c", 100)])
-    assert find(RuleInput(training(*ops, names=torch_name))) == []
-
-
-def test_fused_attention_is_no_chain() -> None:
-    ops = Op("aten::matmul", [("a", 100)]), Op("aten::scaled_dot_product_attention", [("b", 100)]), Op("aten::matmul")
-    assert find(RuleInput(training(*ops, names=torch_name))) == []
-
-
-def test_the_backward_pass_of_the_chain_counts() -> None:
-    def backward(name: str, sequence: int) -> Op:
-        return Op(name, [("gradient", 50)], more={"sequence": sequence, "phase": "backward"})
-
-    facts = RuleInput(
-        training(
-            Op("aten::gelu", [REST], more={"sequence": 4}),
-            Op("aten::matmul", [("scores", 20)], more={"sequence": 1}),
-            Op("aten::softmax", [("softmax", 20)], more={"sequence": 2}),
-            Op("aten::matmul", [("context", 10)], more={"sequence": 3}),
-            backward("GeluBackward0", 4),
-            backward("BmmBackward0", 3),
-            backward("SoftmaxBackward0", 2),
-            names=torch_name,
-        )
-    )
-    (one,) = find(facts)
-    assert one.ceiling_ns == 50_000 + 2 * 50_000
-    assert predict(facts, one).saving_ns == 90_000
-
-
-def test_a_backward_pass_without_links_is_left_out() -> None:
-    backward = Op("BmmBackward0", [("gradient", 50)], more={"phase": "backward"})
-    chain = [Op("aten::matmul", [("a", 50)]), Op("aten::softmax", [("b", 50)]), Op("aten::matmul", [("c", 50)])]
-    (one,) = find(RuleInput(training(*chain, backward, names=torch_name)))
-    assert one.ceiling_ns == 150_000
-
-
 def on_host(*names: str, backward: bool = True) -> Trace:
     """Return steps with operators of 20 µs on the host, and the gradient of the first one, 40 µs."""
     rows = [op(name, 20 * at, 20) | {"sequence": at} for at, name in enumerate(names)]
@@ -124,17 +60,43 @@ def on_host(*names: str, backward: bool = True) -> Trace:
     return steps(rows, 400)
 
 
-def test_attention_on_a_host() -> None:
-    recording = on_host("aten::matmul", "aten::div", "aten::softmax", "aten::matmul")
-    (one,) = found(find, recording)
-    assert one.evidence["attention_ns"] == 120_000
-    assert predicted(recording, one) == (316_000, 340_000, 394_000)
-    assert one.needs_remedy  # Paddle has no fused kernel for hosts
+def backward(name: str, sequence: int | None = None) -> Op:
+    link = {} if sequence is None else {"sequence": sequence}
+    return Op(name, [("gradient", 50)], more={"phase": "backward", **link})
 
 
-def test_other_operators_on_a_host_are_no_attention() -> None:
-    assert found(find, on_host("aten::softmax")) == []
-    assert found(find, on_host("aten::matmul", "aten::relu", "aten::softmax", "aten::matmul")) == []
+def test_unfused_attention() -> None:
+    """Three fifths of the chain are saved. The step of a chain of 100 µs takes 7 + 100 + 900 µs."""
+    chain = [
+        Op("aten::matmul", [("scores", 20)], more={"sequence": 1}),
+        Op("aten::softmax", [("softmax", 20)], more={"sequence": 2}),
+        Op("aten::matmul", [("context", 10)], more={"sequence": 3}),
+    ]
+    gradients = backward("GeluBackward0", 4), backward("BmmBackward0", 3), backward("SoftmaxBackward0", 2)
+    weights = Op("aten::linear", [("a", 100)]), Op("aten::softmax", [("b", 100)]), Op("aten::linear", [("c", 100)])
+    fused = Op("aten::matmul", [("a", 100)]), Op("aten::scaled_dot_product_attention", [("b", 100)])
+    check_rule("unfused-attention", {
+        "a chain of 100 µs in torch": torch_step(100),
+        "a chain of 100 µs in Paddle": paddle_step(100),
+        "18 of 925 µs, 1.95%": torch_step(18),
+        "19 of 926 µs, 2.05%": torch_step(19),
+        "18 of 925 µs in Paddle": paddle_step(18),
+        "19 of 926 µs in Paddle": paddle_step(19),
+        "another operator between the products": torch_step(100, "aten::topk"),
+        "another operator between the products in Paddle": paddle_step(100, "topk dygraph"),
+        "scores with a batch": torch_step(100, shapes="[[8, 16, 16],[],[]]"),
+        "scores without a batch": torch_step(100, shapes="[[8, 16],[],[]]"),
+        "products with weights": training(*weights, names=torch_name),
+        "fused attention": training(*fused, Op("aten::matmul"), names=torch_name),
+        "the backward pass of the chain, and of another operator": training(
+            Op("aten::gelu", [REST], more={"sequence": 4}), *chain, *gradients, names=torch_name),
+        "a backward pass without links": training(*chain, backward("BmmBackward0"), names=torch_name),
+        "on a host; Paddle has no fused kernel for hosts": on_host(
+            "aten::matmul", "aten::div", "aten::softmax", "aten::matmul"),
+        "a softmax on a host": on_host("aten::softmax"),
+        "another operator between the products on a host": on_host(
+            "aten::matmul", "aten::relu", "aten::softmax", "aten::matmul"),
+    })  # fmt: skip
 
 
 def test_fused_attention_on_a_host_has_a_remedy_in_torch_only() -> None:

@@ -1,19 +1,19 @@
-"""Rule 21: casts are recognised by recorded dtypes, or else by operator names."""
+"""Rule 21: casts are recognised by recorded dtypes, or else by operator names. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
-from perfkit_core.advice.rules.casts import casts, differ, find
+from perfkit_core.advice.rules.casts import casts, differ
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.on_trace_ready import job_rank, take
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
 from tests.support.events import host, trace
+from tests.support.rule_cases import check_rule
 
 PRODUCT = ("ampere_fp16_s16816gemm_fp16_128x128", 900)
 
@@ -35,43 +35,39 @@ def paddle_step(cast_us: int) -> Trace:
     return training(Op("matmul dygraph", [PRODUCT]), cast, steps=2, names=paddle_name)
 
 
-@pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_three_quarters_of_the_casts_are_saved(made) -> None:
-    facts = RuleInput(made(100))  # the step takes 7 + 900 + 100 µs
-    (found,) = find(facts)
-    assert facts.step_ns == 1_007_000
-    assert found.evidence["device_ns"] == found.ceiling_ns == 100_000
-    assert found.evidence["casts"] == 2
-    assert predict(facts, found).saving_ns == 75_000
+def on_host(name: str, dur: int) -> Trace:
+    """Return a step of 1 ms with an operator that takes ``dur`` ns."""
+    names = paddle_name if name.endswith("dygraph") else torch_name
+    return trace([host("step", "step", 0, 1_000_000, step=0), host(name, "operator", 5000, dur)], names=names)
 
 
-@pytest.mark.parametrize("made", [torch_step, paddle_step])
-def test_a_small_share_of_the_step_does_not_count(made) -> None:
-    assert find(RuleInput(made(28))) == []  # 28 of 935 µs are 2.99 %
-    assert len(find(RuleInput(made(29)))) == 1  # 29 of 936 µs are 3.1 %
+def moved(second: str) -> Trace:
+    """Return a step with a cast without types that launches a copy kernel and other work."""
+    cast = Op("aten::to", [("copy", 100), (second, 50)])
+    return training(Op("aten::mm", [PRODUCT]), cast, names=torch_name)
 
 
-def test_a_copy_of_one_type_is_no_cast() -> None:
-    assert find(RuleInput(torch_step(100, written="float"))) == []
-
-
-def test_a_wrapped_number_is_no_cast() -> None:
-    """Optimizers wrap Python numbers as tensors. A change of the network's dtypes does not avoid these conversions."""
-    assert find(RuleInput(torch_step(100, shapes="[[],[],[]]"))) == []
-    assert len(find(RuleInput(torch_step(100, shapes="[[1],[1],[]]")))) == 1
-
-
-def test_a_transfer_is_no_cast() -> None:
-    assert find(RuleInput(torch_step(100, kernel="Memcpy HtoD (Pageable -> Device)"))) == []
-
-
-def test_a_transfer_without_types_is_no_cast() -> None:
-    def moved(second: str) -> RuleInput:
-        cast = Op("aten::to", [("copy", 100), (second, 50)])
-        return RuleInput(training(Op("aten::mm", [PRODUCT]), cast, names=torch_name))
-
-    assert len(find(moved("copy"))) == 1
-    assert find(moved("Memcpy HtoD (Pageable -> Device)")) == []
+def test_casts() -> None:
+    """Three quarters of the casts are saved. Optimizers wrap Python numbers as tensors, which no dtype of the network
+    avoids."""
+    transfer = "Memcpy HtoD (Pageable -> Device)"
+    check_rule("casts", {
+        "a cast of 100 of 1007 µs in torch": torch_step(100),
+        "a cast of 100 of 1007 µs in Paddle, without dtypes": paddle_step(100),
+        "28 of 935 µs, 2.99%": torch_step(28),
+        "29 of 936 µs, 3.1%": torch_step(29),
+        "28 of 935 µs in Paddle": paddle_step(28),
+        "29 of 936 µs in Paddle": paddle_step(29),
+        "a copy of one type": torch_step(100, written="float"),
+        "a wrapped number": torch_step(100, shapes="[[],[],[]]"),
+        "a tensor of one element": torch_step(100, shapes="[[1],[1],[]]"),
+        "a transfer": torch_step(100, kernel=transfer),
+        "a copy without types": moved("copy"),
+        "a transfer without types": moved(transfer),
+        "100 of 1000 µs on the host": on_host("cast dygraph", 100_000),
+        "30 of 1000 µs on the host": on_host("cast dygraph", 30_000),
+        "without dtypes on the host": on_host("aten::to", 100_000),
+    })  # fmt: skip
 
 
 def test_loading_of_data_is_left_out() -> None:
@@ -86,18 +82,6 @@ def test_loading_of_data_is_left_out() -> None:
         names=torch_name,
     )
     assert found.ints("start_ns")[casts(found)].tolist() == [600]
-
-
-def test_on_the_host_the_time_of_the_operators_counts() -> None:
-    def steps(name: str, dur: int, names: object) -> RuleInput:
-        rows = [host("step", "step", 0, 1_000_000, step=0), host(name, "operator", 5000, dur)]
-        return RuleInput(trace(rows, names=names))
-
-    (found,) = find(steps("cast dygraph", 100_000, paddle_name))
-    assert found.evidence["host_ns"] == 100_000
-    assert find(steps("cast dygraph", 30_000, paddle_name)) == []
-    with pytest.raises(NotEvaluableError, match="no dtypes"):
-        find(steps("aten::to", 100_000, torch_name))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """Rules 31 to 33: exposed transfers, gradients exchanged after every backward pass, and one process with several
-devices. Times are in µs."""
+devices. Times are in µs. The outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pytest
-
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
-from perfkit_core.advice.rules.accumulation_sync import find as every_pass
-from perfkit_core.advice.rules.data_parallel import find as replicas
-from perfkit_core.advice.rules.exposed_communication import find as exposed
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.events import device, host, trace
+from tests.support.rule_cases import Cases, check_rule
 
 US = 1000
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-NAMES = pytest.mark.parametrize(
-    ("call", "names"), [("c10d::allreduce_", torch_name), ("c_allreduce_sum", paddle_name)], ids=["torch", "paddle"]
-)
+CALLS = {"torch": ("c10d::allreduce_", torch_name), "paddle": ("c_allreduce_sum", paddle_name)}
 
 
 def made(
@@ -58,71 +49,35 @@ def training(
     ]
 
 
-def test_exposed_transfers_can_be_hidden_behind_what_is_computed() -> None:
-    facts = RuleInput(made(training(300)))
-    [found] = exposed(facts)
-    assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (300 * US, 500 * US)
-    prediction = predict(facts, found)  # all, half or none of the transfer is hidden
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 850 * US, 1000 * US)
-    assert prediction.ceiling_ns == 300 * US
+def test_exposed_communication() -> None:
+    """All, half or none of the transfer is hidden behind the computation. In two ranks, both collectives end at 806, so
+    waiting for the later rank is no transfer."""
 
+    def short(rows: list[dict[str, Any]]) -> Trace:
+        rows[1]["dur_ns"] = 100
+        return made(rows)
 
-@NAMES
-def test_kernels_of_a_collective_have_any_name(call: str, names: Callable[[str], str | None]) -> None:
-    [found] = exposed(RuleInput(made(training(300, call=call, kernel="mine"), names=names)))
-    assert len(found.rows) == 3
-    assert (
-        exposed(RuleInput(made(training(300, call=call, kernel="mine")))) == []
-    )  # the operator is not known as a collective
+    def two_ranks(late: int) -> Trace:
+        return concat_traces([made(training(300), rank=0), made(training(300 - late, begin=506 + late), rank=1)])
 
+    def cases(framework: str) -> Cases:
+        call, names = CALLS[framework]
+        return {
+            "a transfer of 300 µs after 500 µs of computation": made(training(300)),
+            "a transfer after 100 µs of computation": short(training(300)),
+            "50 of 100 µs of computation overlap the transfer": short(training(300, begin=55, stream=20)),
+            "a kernel of any name in a collective": made(training(300, call=call, kernel="mine"), names=names),
+            "a kernel of any name in another operator": made(training(300, call=call, kernel="mine")),
+            "one of two ranks is 100 µs later, so the transfer takes 200 µs": two_ranks(100),
+            "one of two ranks is 290 µs later": two_ranks(290),
+            "a hidden transfer": made(training(300, begin=100, stream=20)),
+            "no transfer": made(training(300)[:2]),
+            "100 of 1000 µs": made(training(100)),
+            "101 of 1000 µs": made(training(101)),
+            "without steps": trace([device(KERNEL, "kernel", 0, 10)]),
+        }
 
-def test_the_saving_is_limited_by_the_computation() -> None:
-    """The step computes for 100 µs, which hide no transfer yet. So at most 100 of 300 µs of transfer can be hidden."""
-    rows = training(300)
-    rows[1]["dur_ns"] = 100
-    facts = RuleInput(made(rows))
-    prediction = predict(facts, exposed(facts)[0])
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (900 * US, 950 * US, 1000 * US)
-
-
-def test_computation_that_already_overlaps_is_not_available() -> None:
-    """The step computes for 100 µs, and 50 µs of these already overlap the transfer. So 50 µs more can be hidden."""
-    rows = training(300, begin=55, stream=20)
-    rows[1]["dur_ns"] = 100
-    facts = RuleInput(made(rows))
-    [found] = exposed(facts)
-    assert (found.evidence["exposed_ns"], found.evidence["room_ns"]) == (250 * US, 50 * US)
-    prediction = predict(facts, found)
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (950 * US, 975 * US, 1000 * US)
-
-
-def test_waits_do_not_count_as_transfer() -> None:
-    """Both collectives end at 806, but rank 1 begins 100 µs later. So the transfer takes 200 µs on both ranks, and all
-    of it can be hidden."""
-    facts = RuleInput(concat_traces([made(training(300), rank=0), made(training(200, begin=606), rank=1)]))
-    prediction = predict(facts, exposed(facts)[0])
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (800 * US, 900 * US, 1000 * US)
-
-
-def test_hidden_transfers_do_not_count() -> None:
-    assert exposed(RuleInput(made(training(300, begin=100, stream=20)))) == []
-    assert exposed(RuleInput(made(training(300)[:2]))) == []  # no transfer was recorded
-
-
-@pytest.mark.parametrize(("transfer", "fires"), [(100, False), (101, True)])
-def test_a_tenth_of_the_step_is_the_threshold(transfer: int, fires: bool) -> None:
-    assert bool(exposed(RuleInput(made(training(transfer))))) == fires
-
-
-def test_waiting_for_the_last_rank_is_no_transfer() -> None:
-    """Both collectives end at 806, but rank 1 begins 290 µs later. So the transfer takes only 10 µs."""
-    late = made(training(10, begin=796), rank=1)
-    assert exposed(RuleInput(concat_traces([made(training(300), rank=0), late]))) == []
-
-
-def test_steps_are_needed() -> None:
-    with pytest.raises(NotEvaluableError, match="no steps were recorded"):
-        exposed(RuleInput(trace([device(KERNEL, "kernel", 0, 10)])))
+    check_rule("exposed-communication", cases)
 
 
 def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[str, Any]]:
@@ -153,30 +108,25 @@ def accumulating(call: str, sizes: tuple[int | None, int | None]) -> list[dict[s
     return [*rows, device("o", "kernel", at, 50, 9), host("cudaDeviceSynchronize", "sync", 140, at + 54 - 140)]
 
 
-@NAMES
-def test_gradients_are_exchanged_once_an_optimizer_step(call: str, names: Callable[[str], str | None]) -> None:
-    facts = RuleInput(made(accumulating(call, (4096, 4096)), names=names))
-    [found] = every_pass(facts)
-    assert (found.evidence["passes"], found.evidence["collectives_per_pass"]) == (2, 1)
-    assert found.evidence["bytes_per_pass"] == 4096
-    assert dict(found.fill) == {"micro_steps": "2"}
-    assert predict(facts, found).p50_ns == (1000 - 201) * US  # without the first collective and the gap after it
-    assert found.ceiling_ns == 200 * US
+def test_accumulation_sync() -> None:
+    """The first collective and the gap after it take 201 µs."""
 
+    def cases(framework: str) -> Cases:
+        call, names = CALLS[framework]
+        sizes = {
+            "both passes exchange 4096 bytes": (4096, 4096),
+            "only the last pass exchanges gradients": (None, 4096),
+            "only the first pass exchanges gradients": (4096, None),
+            "the passes exchange different bytes": (4096, 1024),
+            "one pass": (4096,),
+        }
+        return {
+            **{title: made(accumulating(call, passes), names=names) for title, passes in sizes.items()},
+            "no passes": made([host("a", "operator", 0, 10)]),
+            "without phases": made(training(300)),
+        }
 
-@pytest.mark.parametrize("sizes", [(None, 4096), (4096, None), (4096, 1024)], ids=["last", "first", "different"])
-def test_passes_that_differ_accumulate_nothing(sizes: tuple[int | None, int | None]) -> None:
-    assert every_pass(RuleInput(made(accumulating("call", sizes)))) == []
-
-
-def test_one_pass_an_optimizer_step_is_usual() -> None:
-    assert every_pass(RuleInput(made(accumulating("call", (4096,))))) == []  # type: ignore[arg-type]
-    assert every_pass(RuleInput(made([host("a", "operator", 0, 10)]))) == []
-
-
-def test_phases_are_needed() -> None:
-    with pytest.raises(NotEvaluableError, match="no optimizer steps"):
-        every_pass(RuleInput(made(training(300))))
+    check_rule("accumulation-sync", cases)
 
 
 def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
@@ -185,34 +135,14 @@ def on_devices(name: str, devices: int) -> list[dict[str, Any]]:
     return [host(name, "annotation", 0, 100), host("inside", "operator", 10, 80), *launches, *kernels]
 
 
-@pytest.mark.parametrize("name", ["DataParallel.forward", "broadcast_coalesced", "ParallelExecutor::Run"])
-def test_one_process_copies_the_model_to_two_devices(name: str) -> None:
-    facts = RuleInput(made(on_devices(name, 2)))
-    [found] = replicas(facts)
-    assert (found.evidence["devices"], found.evidence["replication_calls"]) == (2, 3)
-    assert found.evidence["in_calls_ns"] == 100 * US
-    prediction = predict(facts, found)
-    assert (prediction.method, prediction.p50_ns, prediction.saving_ns) == ("none", None, None)
-
-
-@pytest.mark.parametrize(
-    ("name", "devices"), [("DistributedDataParallel.forward", 2), ("stage", 2), ("DataParallel.forward", 1)]
-)
-def test_no_replicas(name: str, devices: int) -> None:
-    """The cases are one process per device, a model that is split, and a single device."""
-    assert replicas(RuleInput(made(on_devices(name, devices)))) == []
-
-
-def test_one_device_per_rank_does_not_count() -> None:
-    parts = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
-    assert replicas(RuleInput(concat_traces(parts))) == []
-
-
-def test_replicas_need_devices() -> None:
-    with pytest.raises(NotEvaluableError, match="no device work"):
-        replicas(RuleInput(made([host("DataParallel.forward", "annotation", 0, 100)])))
-
-
-def test_rows_are_calls() -> None:
-    found = RuleInput(made(on_devices("DataParallel.forward", 2)))
-    assert np.array_equal(replicas(found)[0].rows, np.flatnonzero(found.trace.rows("name", "DataParallel.forward")))
+def test_data_parallel() -> None:
+    names = ("DataParallel.forward", "broadcast_coalesced", "ParallelExecutor::Run")
+    ranks = [made(on_devices("DataParallel.forward", 1), rank=rank) for rank in range(2)]
+    check_rule("data-parallel", {
+        **{f"{name} on two devices": made(on_devices(name, 2)) for name in names},
+        "DataParallel.forward on one device": made(on_devices("DataParallel.forward", 1)),
+        "DataParallel.forward on one device of each of two ranks": concat_traces(ranks),
+        "one process for each device": made(on_devices("DistributedDataParallel.forward", 2)),
+        "a model that is split": made(on_devices("stage", 2)),
+        "without a device": made([host("DataParallel.forward", "annotation", 0, 100)]),
+    })  # fmt: skip

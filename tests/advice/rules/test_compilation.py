@@ -1,4 +1,5 @@
-"""Rule 35: compilation during training, in synthetic traces and in recordings of both frameworks. Times are in µs."""
+"""Rule 35: compilation during training, in synthetic traces and in recordings of both frameworks. Times are in µs. The
+outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.recompilation import find as compiled_again
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
 from tests.support.paddle_executor import run_in_one_thread
+from tests.support.rule_cases import check_rule
 
 US = 1000
 TORCH, PADDLE = "_compile.compile_inner (dynamo_timed)", "create_new_interpretercore"
@@ -32,54 +33,23 @@ def training(name: str, compiling: tuple[int, ...], kind: str = "operator") -> T
     return trace([row | {"start_ns": row["start_ns"] * US, "dur_ns": row["dur_ns"] * US} for row in rows])
 
 
-@pytest.mark.parametrize("name", [TORCH, PADDLE])
-def test_one_step_compiles_again(name: str) -> None:
-    facts = RuleInput(training(name, (3,)))
-    [found] = compiled_again(facts)
-    assert (found.evidence["steps"], found.evidence["compiles"]) == ([3], 1)
-    assert (found.evidence["compile_ns"], found.evidence["longer_ns"]) == (300 * US, 300 * US)
-    prediction = predict(facts, found)  # the median step does not change
-    assert (prediction.method, prediction.p50_ns) == ("none", None)
-
-
-@pytest.mark.parametrize("name", [TORCH, PADDLE])
-def test_each_step_compiles_again(name: str) -> None:
-    facts = RuleInput(training(name, (0, 1, 2, 3, 4)))
-    [found] = compiled_again(facts)
-    assert found.evidence["steps"] == [1, 2, 3, 4]
-    prediction = predict(facts, found)
-    assert (prediction.base_ns, prediction.p50_ns, prediction.method) == (1300 * US, 1000 * US, "replay")
-    assert found.ceiling_ns == 240 * US  # four compilations of 300 µs in five steps
-    assert (prediction.naive_ns, prediction.ceiling_ns) == (1060 * US, 300 * US)  # the median step saves all 300 µs
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "steps"),
-    [
-        (TORCH, "operator", ()),
-        (PADDLE, "operator", (0,)),
-        ("Torch-Compiled Region: 0/1", "operator", (3,)),
-        ("get_interpretercore_cache", "operator_detail", (3,)),
-        ("torch/_compile.py(42): inner", "python", (3,)),
-        ("decompile", "operator", (3,)),
-    ],
-)
-def test_nothing_compiles_again(name: str, kind: str, steps: tuple[int, ...]) -> None:
-    """The cases are no compilation, compilation in the first step, events of compiled code, and other words."""
-    assert compiled_again(RuleInput(training(name, steps, kind))) == []
-
-
-def test_functions_after_a_graph_break() -> None:
-    [found] = compiled_again(
-        RuleInput(training("train.py(7): torch_dynamo_resume_in_forward_at_9", (1, 2, 3, 4), "python"))
-    )
-    assert found.evidence["breaks_per_step"] == 8 / 5
-    assert found.method == "none"
-
-
-def test_steps_are_needed() -> None:
-    with pytest.raises(NotEvaluableError, match="no steps were recorded"):
-        compiled_again(RuleInput(trace([host(TORCH, "operator", 0, 10)])))
+def test_recompilation() -> None:
+    """If one step compiles, the median step does not change. If each step compiles, it saves all 300 µs."""
+    resumed = "train.py(7): torch_dynamo_resume_in_forward_at_9"
+    check_rule("recompilation", {
+        "one step compiles again": training(TORCH, (3,)),
+        "one step compiles again in Paddle": training(PADDLE, (3,)),
+        "each step compiles": training(TORCH, (0, 1, 2, 3, 4)),
+        "each step compiles in Paddle": training(PADDLE, (0, 1, 2, 3, 4)),
+        "no step compiles": training(TORCH, ()),
+        "the first step compiles": training(PADDLE, (0,)),
+        "a region of compiled code": training("Torch-Compiled Region: 0/1", (3,)),
+        "a lookup of compiled code": training("get_interpretercore_cache", (3,), "operator_detail"),
+        "a Python function in a file with such a name": training("torch/_compile.py(42): inner", (3,), "python"),
+        "a name that only contains the word": training("decompile", (3,)),
+        "functions after a graph break": training(resumed, (1, 2, 3, 4), "python"),
+        "without steps": trace([host(TORCH, "operator", 0, 10)]),
+    })  # fmt: skip
 
 
 def test_torch_compiles_again_for_another_shape(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Rule 28: biases of convolutions that a batch norm subtracts, added inside or after the convolution."""
+"""Rule 28: biases of convolutions that a batch norm subtracts, added inside or after the convolution. The
+outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules import conv_bias_before_norm
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, training
+from tests.support.rule_cases import check_rule
 
 KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
 
@@ -39,25 +40,6 @@ def biased(bias: str = "[16]", behind: str = "aten::batch_norm", channels: int =
     )  # fmt: skip
 
 
-def test_the_bias_and_the_sum_of_its_gradient_are_saved() -> None:
-    facts = RuleInput(biased())  # 7 + 10 + 900 + 50 + 20 + 50 µs
-    (found,) = conv_bias_before_norm.find(facts)
-    assert found.evidence["convolutions"] == 2
-    assert found.ceiling_ns == 100_000
-    assert predict(facts, found).saving_ns == 100_000
-
-
-def test_no_bias_or_no_batch_norm_of_its_channels() -> None:
-    assert conv_bias_before_norm.find(RuleInput(biased(bias="[]"))) == []
-    assert conv_bias_before_norm.find(RuleInput(biased(behind="aten::relu"))) == []
-    assert conv_bias_before_norm.find(RuleInput(biased(channels=32))) == []
-
-
-def test_a_small_share_of_the_step() -> None:
-    assert conv_bias_before_norm.find(RuleInput(biased(us=2))) == []  # 4 of 941 µs are 0.43 %
-    assert len(conv_bias_before_norm.find(RuleInput(biased(us=3)))) == 1  # 6 of 943 µs are 0.64 %
-
-
 def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add dygraph", [("b", 50)]))) -> Trace:
     """Return the call of a convolution layer that adds its bias with a separate operator."""
     conv = Op("Conv2D", inner=[Op("conv2d dygraph", [(KERNEL, 900)]), *inside], kind="forward")
@@ -67,23 +49,23 @@ def layers(*behind: Op, inside: tuple[Op, ...] = (Op("reshape dygraph"), Op("add
 NORM = Op("BatchNorm2D", inner=[Op("batch_norm dygraph", [("n", 20)])], kind="forward")
 
 
-def test_a_bias_that_is_an_operator_of_the_layer() -> None:
-    facts = RuleInput(layers(NORM))
-    (found,) = conv_bias_before_norm.find(facts)
-    assert predict(facts, found).saving_ns == 50_000
-
-
-def test_other_additions_are_no_bias() -> None:
+def test_conv_bias_before_norm() -> None:
+    """The bias and the sum of its gradient take 50 µs each, of 7 + 10 + 900 + 50 + 20 + 50 µs."""
     add = Op("add dygraph", [("b", 50)])
-    assert conv_bias_before_norm.find(RuleInput(layers(Op("relu dygraph"), NORM))) == []
-    assert (
-        conv_bias_before_norm.find(RuleInput(layers(add, NORM, inside=()))) == []
-    )  # a shortcut that is added outside the layer
-    assert conv_bias_before_norm.find(RuleInput(layers(NORM, inside=(add, add)))) == []
-
-
-def test_a_bias_at_the_end_has_no_batch_norm_after_it() -> None:
-    assert conv_bias_before_norm.find(RuleInput(layers())) == []
+    check_rule("conv-bias-before-norm", {
+        "a bias inside the convolution": biased(),
+        "no bias": biased(bias="[]"),
+        "no batch norm": biased(behind="aten::relu"),
+        "a batch norm of other channels": biased(channels=32),
+        "4 of 941 µs, 0.43%": biased(us=2),
+        "6 of 943 µs, 0.64%": biased(us=3),
+        "a bias that is an operator of the layer": layers(NORM),
+        "another layer before the batch norm": layers(Op("relu dygraph"), NORM),
+        "a shortcut that is added outside of the layer": layers(add, NORM, inside=()),
+        "two additions in the layer": layers(NORM, inside=(add, add)),
+        "no layer after the convolution": layers(),
+        "without operators": training(Op("range", [(KERNEL, 9)], kind="annotation")),
+    })  # fmt: skip
 
 
 def test_shapes_without_bias_or_weights() -> None:
@@ -94,11 +76,6 @@ def test_shapes_without_bias_or_weights() -> None:
     )  # a batch norm without weights: the second dimension counts
     assert conv_bias_before_norm.channels_of([[8, 16, 30, 30]]) == 16
     assert conv_bias_before_norm.channels_of([[]]) == -1
-
-
-def test_without_operators() -> None:
-    with pytest.raises(NotEvaluableError, match="operators"):
-        conv_bias_before_norm.find(RuleInput(training(Op("range", [(KERNEL, 9)], kind="annotation"))))
 
 
 @pytest.mark.filterwarnings("ignore:When training:UserWarning")

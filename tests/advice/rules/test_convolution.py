@@ -1,4 +1,5 @@
-"""Rule 26: convolutions with constant shapes whose algorithm the library guesses."""
+"""Rule 26: convolutions with constant shapes whose algorithm the library guesses. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
 from perfkit_core.advice.rules import conv_autotune
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import Op, steps_of, training
+from tests.support.rule_cases import check_rule
 
 KERNEL = "cudnn_volta_scudnn_128x64_relu_small_nn_v1"
 GUESSED = '{"Concrete Inputs":["","","[0, 0]","[1, 1]","[1, 1]","1","False","False","True"]}'
@@ -21,54 +23,31 @@ TRIED = GUESSED.replace('"1","False"', '"1","True"')
 SHAPES = "[[8,3,32,32],[16,3,3,3],[],[],[],[],[],[],[]]"
 
 
-def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> RuleInput:
+def convolving(us: int, args: str | None = GUESSED, shapes: tuple[str | None, ...] = (SHAPES, SHAPES)) -> Trace:
     """Return a step for each item of ``shapes``, with a convolution and 600 µs of other work."""
     steps = []
     for shape in shapes:
         inner = Op("aten::cudnn_convolution", [(KERNEL, us)], more={"args": args, "shapes": shape})
         steps.append([Op("aten::relu", [("relu", 600)]), Op("aten::conv2d", inner=[inner], more={"shapes": shape})])
-    return RuleInput(steps_of(steps, names=torch_name))
+    return steps_of(steps, names=torch_name)
 
 
-def test_a_twentieth_is_saved_by_trying_all_algorithms() -> None:
-    facts = convolving(400)  # the step takes 7 + 600 + 400 µs
-    (found,) = conv_autotune.find(facts)
-    assert found.ceiling_ns == 400_000
-    assert predict(facts, found).saving_ns == 20_000
-    assert predict(facts, found).p90_ns == facts.step_ns
-
-
-def test_algorithms_that_were_tried() -> None:
-    assert conv_autotune.find(convolving(400, TRIED)) == []
-
-
-def test_shapes_that_change() -> None:
-    assert conv_autotune.find(convolving(400, shapes=(SHAPES, SHAPES.replace("32", "48")))) == []
-
-
-def test_a_small_share_of_the_work() -> None:
-    assert conv_autotune.find(convolving(257)) == []  # 257 of 857 µs are 29.99 %
-    assert len(conv_autotune.find(convolving(258))) == 1  # 258 of 858 µs are 30.07 %
-
-
-@pytest.mark.parametrize(
-    ("facts", "why"),
-    [
-        (convolving(400, None), "search"),
-        (convolving(400, '{"Concrete Inputs":["","True"]}'), "search"),
-        (convolving(400, shapes=(None, None)), "shapes"),
-        (convolving(400, shapes=(SHAPES,)), "two steps"),
-    ],
-)
-def test_missing_arguments_shapes_or_steps(facts: RuleInput, why: str) -> None:
-    with pytest.raises(NotEvaluableError, match=why):
-        conv_autotune.find(facts)
-
-
-def test_paddle_records_neither_shapes_nor_the_setting() -> None:
+def test_conv_autotune() -> None:
+    """A twentieth of the convolution is saved, or nothing. The step takes 7 + 600 + 400 µs. Paddle records neither
+    shapes nor the setting."""
     conv = Op("conv2d dygraph", [(KERNEL, 400)])
-    with pytest.raises(NotEvaluableError, match="shapes"):
-        conv_autotune.find(RuleInput(training(conv, steps=2, names=paddle_name)))
+    check_rule("conv-autotune", {
+        "a guessed algorithm": convolving(400),
+        "algorithms that were tried": convolving(400, TRIED),
+        "shapes that change": convolving(400, shapes=(SHAPES, SHAPES.replace("32", "48"))),
+        "257 of 857 µs, 29.99%": convolving(257),
+        "258 of 858 µs, 30.07%": convolving(258),
+        "without arguments": convolving(400, None),
+        "with the arguments of another operator": convolving(400, '{"Concrete Inputs":["","True"]}'),
+        "without shapes": convolving(400, shapes=(None, None)),
+        "one step": convolving(400, shapes=(SHAPES,)),
+        "Paddle": training(conv, steps=2, names=paddle_name),
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize("tried", [False, True])

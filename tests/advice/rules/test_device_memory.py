@@ -1,18 +1,18 @@
-"""Rule 8: driver calls that allocate memory after the first step, and the saving without these calls."""
+"""Rule 8: driver calls that allocate memory after the first step, and the saving without these calls. The outcomes are
+in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.device_malloc import find as device_malloc
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
 from tests.support.events import device, host, trace
+from tests.support.rule_cases import check_rule
 
 
 def step(*more: dict[str, Any]) -> Rows:
@@ -20,57 +20,32 @@ def step(*more: dict[str, Any]) -> Rows:
     return [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 20, 1), *more]
 
 
-@pytest.mark.parametrize("name", ["cudaMalloc", "hipMalloc", "cudaHostAlloc", "cuMemMap"])
-def test_allocations_in_every_step(name: str) -> None:
-    recording = steps(step(call(name, 500, 40)), 1000)
-    (one,) = found(device_malloc, recording)
-    assert one.evidence["calls"] == 2  # the call in the first step does not count
-    assert one.ceiling_ns == 40_000
-    assert predicted(recording, one) == (960_000, 960_000, 960_000)  # the call in the first of three steps stays
-    assert one.rows.tolist() == [row for row in range(len(recording)) if recording.ints("step")[row] > 0 and
-                                 recording.rows("name", name)[row]]  # fmt: skip
+def test_device_malloc() -> None:
+    """The call in the first of three steps stays. Without steps, calls count in the second half of the device's work,
+    from 305 on: earlier calls belong to the warm-up."""
 
+    def case(name: str, dur: int = 40) -> Trace:
+        return steps(step(call(name, 500, dur)), 1000)
 
-def test_removing_cudafree_removes_its_wait() -> None:
-    rows = [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 400, 1), call("cudaFree", 100, 335)]
-    recording = steps(rows, 1000)
-    (one,) = found(device_malloc, recording)
-    assert predicted(recording, one)[1] == 1_000_000 - 335_000
-
-
-@pytest.mark.parametrize("name", ["cudaMallocAsync", "cudaFreeAsync", "cudaMallocFromPoolAsync", "cudaMemcpy"])
-def test_calls_that_allocate_nothing_or_from_a_pool(name: str) -> None:
-    assert found(device_malloc, steps(step(call(name, 500, 40)), 1000)) == []
-
-
-def test_a_small_share_does_not_count() -> None:
-    assert found(device_malloc, steps(step(call("cudaMalloc", 500, 10)), 1000)) == []  # 1 % of the step
-    assert len(found(device_malloc, steps(step(call("cudaMalloc", 500, 11)), 1000))) == 1
-
-
-def test_the_first_step_may_allocate() -> None:
-    rows = [host("step 0", "step", 0, 1000, step=0), host("cudaMalloc", "runtime", 100, 400)]
-    rows += [host("step 1", "step", 1000, 1000, step=1), host("add", "operator", 1100, 50)]
-    rows += [device("gemm", "kernel", 1200, 100)]
-    assert found(device_malloc, trace(rows)) == []
-
-
-def test_device_work_and_two_steps_are_needed() -> None:
-    assert "device" in why_not(device_malloc, steps([op("add", 0, 10)]))
-    assert "one step" in why_not(device_malloc, steps(step(), 1000, count=1))
-
-
-def test_without_steps_the_second_half_of_device_work_counts() -> None:
-    """The device works from 20 to 590, so calls count from 305 on. Earlier calls belong to the warm-up, even if they
-    are late in the recording."""
+    frees = [call("cudaLaunchKernel", 10, 10, 1), kernel("gemm", 30, 400, 1), call("cudaFree", 100, 335)]
+    warm_up = [host("step 0", "step", 0, 1000, step=0), host("cudaMalloc", "runtime", 100, 400)]
+    warm_up += [host("step 1", "step", 1000, 1000, step=1), host("add", "operator", 1100, 50)]
     work = [device("gemm", "kernel", start, 10) for start in (20, 580)]
     rows = [host("add", "operator", 0, 10), host("add", "operator", 990, 10), *work]
     early, late = host("cudaMalloc", "runtime", 100, 300), host("cudaMalloc", "runtime", 600, 300)
-    assert found(device_malloc, trace([*rows, early])) == []
-    recording = trace([*rows, early, late])
-    (one,) = found(device_malloc, recording)
-    assert one.evidence["calls"] == 1
-    assert predicted(recording, one)[1] == 700
+    allocating = ("cudaMalloc", "hipMalloc", "cudaHostAlloc", "cuMemMap")
+    pooled = ("cudaMallocAsync", "cudaFreeAsync", "cudaMallocFromPoolAsync", "cudaMemcpy")
+    check_rule("device-malloc", {
+        **{f"{name} in every step": case(name) for name in (*allocating, *pooled)},
+        "a cudaFree that waits for a kernel": steps(frees, 1000),
+        "10 of 1000 µs": case("cudaMalloc", 10),
+        "11 of 1000 µs": case("cudaMalloc", 11),
+        "only in the first step": trace([*warm_up, device("gemm", "kernel", 1200, 100)]),
+        "without steps, in the first half": trace([*rows, early]),
+        "without steps, in both halves": trace([*rows, early, late]),
+        "without a device": steps([op("add", 0, 10)]),
+        "one step": steps(step(), 1000, count=1),
+    })  # fmt: skip
 
 
 def test_a_late_warm_up_does_not_count(traces: Path) -> None:

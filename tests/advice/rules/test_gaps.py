@@ -1,8 +1,11 @@
-"""Rule 20: step time in which no operator runs, its place in the code, and the saving."""
+"""Rule 20: step time in which no operator runs, its place in the code, and the saving. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +13,11 @@ from perfkit_core.advice.engine import advise
 from perfkit_core.advice.place import Places
 from perfkit_core.advice.rules.host_gap import find as host_gaps
 from perfkit_core.readers.load import load
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from perfkit_core.trace.model.trace import Trace
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps
 from tests.support.events import host, trace
+from tests.support.frameworks import FRAMEWORKS
+from tests.support.rule_cases import Cases, check_rule
 
 NAMES = {"torch": ("aten::mm", "aten::add"), "paddle": ("matmul dygraph", "add dygraph")}
 MS = 1000
@@ -28,49 +34,84 @@ def on_device(rows: Rows) -> Rows:
     return [*rows, call("cudaLaunchKernel", 1, 1, 1), kernel("fill", 3, 1, 1)]
 
 
-@BOTH
-def test_a_gap_in_every_step(framework: str) -> None:
-    recording = steps(with_gap(2 * MS, framework), 10 * MS, framework=framework)
-    (one,) = found(host_gaps, recording)
-    assert one.evidence["gap_ns"] == one.evidence["longest_ns"] == one.ceiling_ns == 2_000_000
-    assert one.evidence["gap_ratio"] == pytest.approx(0.2)
-    assert str(one.evidence["longest"]) == f"after {NAMES[framework][0]} and before {NAMES[framework][1]}"
-    assert one.method == "none"  # without a device, the work takes as long on another thread
+def frame(name: str, start: int, dur: int) -> dict[str, Any]:
+    return op(name, start, dur, kind="python")
 
 
-@BOTH
-def test_named_work_may_run_while_the_device_works(framework: str) -> None:
-    frame = op("train.py(7): augment", 4 * MS, 2 * MS, kind="python")
-    recording = steps([*on_device(with_gap(2 * MS, framework)), frame], 10 * MS, framework=framework)
-    (one,) = found(host_gaps, recording)
-    assert predicted(recording, one) == (8_000_000, 9_000_000, 10_000_000)
-    (unnamed,) = found(host_gaps, steps(on_device(with_gap(2 * MS, framework)), 10 * MS, framework=framework))
-    assert unnamed.method == "none"
+def test_long_gaps() -> None:
+    """Without a device, and without a name of the work in the gap, no saving is predicted: the work takes as long on
+    another thread. If a device works on until 9.2 ms, nothing is saved."""
+
+    def cases(framework: str) -> Cases:
+        def case(*more: dict[str, Any], gap: int = 2 * MS, device: bool = False, count: int = 3) -> Trace:
+            rows = with_gap(gap, framework)
+            rows = [*(on_device(rows) if device else rows), *more]
+            return steps(rows, 10 * MS, framework=framework, count=count)
+
+        working = [call("cudaLaunchKernel", 100, 10, 1), kernel("gemm", 200, 9 * MS, 1)]
+        working += [call("cudaDeviceSynchronize", 6500, 2705, kind="sync")]
+        return {
+            "a gap of 2 of 10 ms": case(),
+            "500 of 10,000 µs": case(gap=500),
+            "501 of 10,000 µs": case(gap=501),
+            "work of unknown name beside a device": case(device=True),
+            "work with a name beside a device": case(frame("train.py(7): augment", 4 * MS, 2 * MS), device=True),
+            "the device works on": case(*working, frame("train.py(7): augment", 4 * MS, 2 * MS)),
+            "one step": case(count=1),
+        }
+
+    check_rule("host-gap", cases)
 
 
-@BOTH
-def test_a_gap_of_a_twentieth_does_not_count(framework: str) -> None:
-    assert found(host_gaps, steps(with_gap(500, framework), 10 * MS, framework=framework)) == []
-    assert len(found(host_gaps, steps(with_gap(501, framework), 10 * MS, framework=framework))) == 1
+def test_what_runs_in_a_gap() -> None:
+    rows = with_gap(2 * MS)
+    ran = [frame("train.py(30): <module>", 0, 10 * MS), frame("fw.py(1): start", 1, 1)]
+    frames = [frame("train.py(7): log", 4 * MS, 2 * MS), frame("gc.py(1): collect", 4500, 1200)]
+    cases = {
+        "the functions of the gap have self times of 1.2 and 0.8 ms": [*ran, *frames],
+        "line 30 started the profiler": ran,
+        "another thread works": [op("backward", 4 * MS, 2 * MS) | {"tid": 2}],
+        "a loader works": [op("next", 4 * MS, 2 * MS, kind="dataloader")],
+    }
+    recordings = {title: steps([*rows, *more], 10 * MS) for title, more in cases.items()}
+    check_rule("host-gap", recordings, "-causes")
 
 
-@BOTH
-def test_many_short_gaps_count_together(framework: str) -> None:
-    """Gaps of 40 µs take 40 % of 10 ms. If the code between the operators is known, the transform leaves 0 %, 40 % or
-    90 % of the gap time."""
-    add = NAMES[framework][1]
-    rows = [op(add, 100 * i, 60) for i in range(100)]
-    assert found(host_gaps, steps(rows, 10 * MS, framework=framework)) == []  # only with a device
-    (one,) = found(host_gaps, steps(on_device(rows), 10 * MS, framework=framework))
-    assert (one.evidence["gap_ns"], one.evidence["gaps_per_step"]) == (4_000_000, 100)
-    said = "No operator runs for 4.00 ms of the 10.0 ms step, in 100 short gaps between operators (median: 40.0 µs)."
-    assert str(one.what) == said
-    assert (one.method, one.conflicts) == ("none", ("launch-bound",))
-    frame = op("train.py(7): forward", 0, 10 * MS, kind="python")
-    recording = steps([frame, *on_device(rows)], 10 * MS, framework=framework)
-    (one,) = found(host_gaps, recording)
-    assert str(one.what) == said + " Most of this time is in train.py: forward."
-    assert predicted(recording, one) == (6_000_000, 7_600_000, 9_600_000)
+def test_short_gaps() -> None:
+    """Short gaps count together with a device. If the code between the operators is known, 0%, 40% or 90% of the gap
+    time remain. Gaps up to 19 µs are the overhead of calling an operator."""
+
+    def cases(framework: str) -> Cases:
+        add = NAMES[framework][1]
+
+        def case(count: int, every: int, dur: int, *more: dict[str, Any], step: int = 10 * MS) -> Trace:
+            rows = on_device([op(add, every * i, dur) for i in range(count)])
+            return steps([*rows, *more], step, framework=framework)
+
+        nine = case(9, 1111, 911)
+        apart = on_device([op(add, 3 * MS + 700 * i, 600) for i in range(10)])
+        apart = [row | {"start_ns": row["start_ns"] + 3 * MS * 1000} if "correlation" in row else row for row in apart]
+        without_device = [op(add, 100 * i, 60) for i in range(100)]
+        return {
+            "100 gaps of 40 µs": case(100, 100, 60),
+            "100 gaps of 40 µs in a known function": case(100, 100, 60, frame("train.py(7): forward", 0, 10 * MS)),
+            "100 gaps without a device": steps(without_device, 10 * MS, framework=framework),
+            "250 gaps of 19 µs": case(250, 40, 21),
+            "250 gaps of 20 µs": case(250, 40, 20),
+            "nine gaps of 200 µs": nine,
+            "nine gaps of 200 µs, with nine as the threshold": (nine, {"host_gaps": 9}),
+            "ten gaps of 200 µs": case(10, 1000, 800),
+            "four gaps that exceed the threshold alone": case(4, 500, 40, step=2 * MS),
+            "four gaps of 2.3% each": case(4, 500, 40, op(add, 2 * MS, 18 * MS), step=20 * MS),
+            "ten gaps of 50 µs": case(10, 1000, 950),
+            "ten gaps of 51 µs": case(10, 1000, 949),
+            "a gap of 3 ms, and gaps of 100 µs, the last of which joins the long gap": (
+                steps(apart, 10 * MS, framework=framework),
+                {"host_gaps": 9},
+            ),
+        }
+
+    check_rule("host-gap", cases, "-short")
 
 
 @BOTH
@@ -85,50 +126,6 @@ def test_compiled_code_gets_another_remedy(framework: str) -> None:
     plain = steps(rows, 10 * MS, framework=framework)
     (advice,) = advise(plain.with_meta(framework=framework), rules=["host-gap"]).advice
     assert {"torch": "torch.compile", "paddle": "to_static"}[framework] in advice.remedy.code
-
-
-def test_the_overhead_of_calling_an_operator_is_no_gap() -> None:
-    less, more = (on_device([op("aten::add", 40 * i, dur) for i in range(250)]) for dur in (21, 20))
-    assert found(host_gaps, steps(less, 10 * MS)) == []  # gaps of 19 µs
-    assert len(found(host_gaps, steps(more, 10 * MS))) == 1
-
-
-def test_a_few_short_gaps_do_not_count() -> None:
-    """Nine gaps of 200 µs in 10 ms do not count, unless the threshold is nine. Ten gaps count."""
-    nine = on_device([op("aten::add", 1111 * i, 911) for i in range(9)])
-    assert found(host_gaps, steps(nine, 10 * MS)) == []
-    assert len(found(host_gaps, steps(nine, 10 * MS), host_gaps=9)) == 1
-    ten = on_device([op("aten::add", 1000 * i, 800) for i in range(10)])
-    assert len(found(host_gaps, steps(ten, 10 * MS))) == 1
-
-
-def test_a_few_short_gaps_count_if_one_alone_exceeds_the_threshold() -> None:
-    """Four gaps of 460 µs count in a step of 2 ms. In a step of 20 ms, each gap is only 2.3 %, so they do not count."""
-    rows = on_device([op("aten::add", 500 * i, 40) for i in range(4)])
-    (one,) = found(host_gaps, steps(rows, 2 * MS))
-    assert one.evidence["gap_ns"] == 4 * 460_000
-    assert one.words["gaps"] == "short"
-    more = [*rows, op("aten::add", 2 * MS, 18 * MS)]
-    assert found(host_gaps, steps(more, 20 * MS)) == []
-
-
-def test_short_gaps_of_a_twentieth_do_not_count() -> None:
-    """Ten gaps of 50 µs in 10 ms do not count. Ten gaps of 51 µs count."""
-    less, more = (on_device([op("aten::add", 1000 * i, dur) for i in range(10)]) for dur in (950, 949))
-    assert found(host_gaps, steps(less, 10 * MS)) == []
-    assert len(found(host_gaps, steps(more, 10 * MS))) == 1
-
-
-def test_long_and_short_gaps_are_separate_candidates() -> None:
-    """The step has a gap of 3 ms, and ten gaps of 100 µs in the other 7 ms."""
-    rows = on_device([op("aten::add", 3 * MS + 700 * i, 600) for i in range(10)])
-    rows = [row | {"start_ns": row["start_ns"] + 3 * MS * 1000} if "correlation" in row else row for row in rows]
-    recording = steps(rows, 10 * MS)
-    long, short = found(host_gaps, recording, host_gaps=9)
-    # the last short gap joins the next long gap
-    assert (long.evidence["gap_ns"], short.evidence["gap_ns"]) == (3_100_000, 900_000)
-    assert long.words == {"gaps": "long", "cause": "unknown"}
-    assert short.words == {"gaps": "short", "compiled": "no"}
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -159,13 +156,6 @@ def test_an_unknown_cause_has_no_code_as_remedy(framework: str) -> None:
         assert ("was not recorded" in str(one.remedy.note)) != has_code
 
 
-def test_work_on_other_threads_and_loading_are_no_gap() -> None:
-    beside = op("backward", 4 * MS, 2 * MS) | {"tid": 2}
-    assert found(host_gaps, steps([*with_gap(2 * MS), beside], 10 * MS)) == []
-    loading = op("next", 4 * MS, 2 * MS, kind="dataloader")
-    assert found(host_gaps, steps([*with_gap(2 * MS), loading], 10 * MS)) == []
-
-
 def test_the_place_contains_most_gap_time() -> None:
     """One function contains 1.8 of the 2 ms without operators. Its caller takes the complete step."""
     python = [("train.py(7): train", 0, 10 * MS), ("fw.py(1): start", 1, 1), ("train.py(9): wait", 4 * MS, 1800)]
@@ -176,72 +166,16 @@ def test_the_place_contains_most_gap_time() -> None:
     assert Places(recording).of(one.rows, one.rows_ns) == "train.py:9 (def wait)"
 
 
-def test_python_functions_of_the_gaps() -> None:
-    frames = [op("train.py(7): log", 4 * MS, 2 * MS, kind="python"), op("gc.py(1): collect", 4500, 1200, kind="python")]
-    ran = [op("train.py(30): <module>", 0, 10 * MS, kind="python"), op("fw.py(1): start", 1, 1, kind="python")]
-    recording = steps([*with_gap(2 * MS), *ran, *frames], 10 * MS)
-    (one,) = found(host_gaps, recording)
-    assert one.evidence["python"] == ["gc.py(1): collect", "train.py(7): log"]  # self times of 1.2 and 0.8 ms
-    (one,) = found(host_gaps, steps([*with_gap(2 * MS), *ran], 10 * MS))
-    assert one.evidence["python"] == ["train.py: <module>"]  # line 30 started the profiler
-
-
-def test_a_device_that_works_on_hides_the_gap() -> None:
-    rows = [*with_gap(2 * MS), call("cudaLaunchKernel", 100, 10, 1), kernel("gemm", 200, 9 * MS, 1)]
-    rows += [op("train.py(7): augment", 4 * MS, 2 * MS, kind="python")]
-    rows += [call("cudaDeviceSynchronize", 6500, 2705, kind="sync")]
-    recording = steps(rows, 10 * MS)
-    (one,) = found(host_gaps, recording)
-    assert predicted(recording, one)[1] == 10_000_000  # the kernel ends at 9.2 ms in both cases
-
-
-def test_two_steps_are_needed() -> None:
-    assert "one step" in why_not(host_gaps, steps(with_gap(2 * MS), 10 * MS, count=1))
-
-
-def test_a_pause_that_torch_records(tmp_path: Path) -> None:
-    import time
-
-    import torch
-
-    from perfkit_torch import trace_handler
-
-    handler = trace_handler(tmp_path)
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1),
-        on_trace_ready=handler,
-    ) as profiler:
+@BOTH
+def test_a_pause_in_a_recorded_training(framework: str, tmp_path: Path) -> None:
+    native = FRAMEWORKS[framework]()
+    schedule = native.schedule(wait=0, warmup=1, active=3, repeat=1)
+    with native.profiler(schedule, on_trace_ready=native.trace_handler(tmp_path)) as profiler:
         for _ in range(4):
-            torch.ones(64, 64) @ torch.ones(64, 64)
+            native.ones(64, 64) @ native.ones(64, 64)
             time.sleep(0.05)
-            torch.ones(8)
+            native.ones(8)
             profiler.step()
-    handler.flush()
-    recording = load(tmp_path)
-    (one,) = found(host_gaps, recording)
+    (one,) = found(host_gaps, load(tmp_path))
     assert one.evidence["longest_ns"] >= 50_000_000
     assert one.method == "none"
-
-
-def test_a_pause_that_paddle_records(tmp_path: Path) -> None:
-    import time
-
-    paddle = pytest.importorskip("paddle")
-    from perfkit_paddle import trace_handler
-
-    handler = trace_handler(tmp_path)
-    profiler = paddle.profiler.Profiler(
-        targets=[paddle.profiler.ProfilerTarget.CPU], scheduler=(1, 4), on_trace_ready=handler
-    )
-    profiler.start()
-    for _ in range(5):
-        paddle.ones([64, 64]) @ paddle.ones([64, 64])
-        time.sleep(0.05)
-        paddle.ones([8])
-        profiler.step()
-    profiler.stop()
-    handler.flush()
-    recording = load(tmp_path)
-    (one,) = found(host_gaps, recording)
-    assert one.evidence["longest_ns"] >= 50_000_000

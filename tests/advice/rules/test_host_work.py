@@ -1,29 +1,19 @@
-"""Rules 38 to 48: work of the host that a fix makes unnecessary."""
+"""Rules 38 to 48: work of the host that a fix makes unnecessary. The outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perfkit_core.advice.rules.autograd_in_inference import find as inference
-from perfkit_core.advice.rules.conv_layout import find as layouts
-from perfkit_core.advice.rules.data_on_training_thread import find as preparing
-from perfkit_core.advice.rules.double_precision import find as doubles
-from perfkit_core.advice.rules.emulated_precision import find as emulated
-from perfkit_core.advice.rules.micro_batches import find as micro_batches
 from perfkit_core.advice.rules.rebuilt_constants import created_elements
-from perfkit_core.advice.rules.rebuilt_constants import find as constants
-from perfkit_core.advice.rules.recompilation import find as recompiled
-from perfkit_core.advice.rules.repeated_forward import find as repeated
-from perfkit_core.advice.rules.save_each_step import find as saving
-from perfkit_core.advice.rules.tensors_from_lists import find as conversions
-from perfkit_core.advice.rules.too_few_threads import find as threads
 from perfkit_core.trace.model.frame_samples import FrameSamples
 from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.advised import Rows, call, kernel, op, steps
+from tests.support.rule_cases import Cases, check_rule
 from tests.support.side_facts import with_samples
 
 WORDS = {
@@ -65,60 +55,33 @@ def passes(framework: str, count: int) -> Rows:
     return [*rows, op(word["sgd"], 100 * count, 10) | {"phase": "optimizer"}]
 
 
-@BOTH
-def test_two_micro_batches(framework: str) -> None:
-    recording = steps(passes(framework, 2), 250, framework=framework)
-    (one,) = found(micro_batches, recording)
-    assert one.evidence["passes"] == 2
-    assert one.evidence["passes_ns"] == 160_000
-    # all operators take as long as a call, so half of their time remains
-    assert predicted(recording, one) == (170_000, 170_000, 170_000)
+def micro_batches(framework: str) -> Cases:
+    """Without threads, half or more of the work of two passes remains, and half of the calls."""
+    word = WORDS[framework]
 
+    def case(rows: Rows, **host: int) -> Trace:
+        return steps(rows, 250, framework=framework).with_meta(extra={"host": host} if host else {})
 
-@BOTH
-def test_one_thread_gains_less_from_large_batches(framework: str) -> None:
-    """The operators take 100 µs and a call 20 µs. Half of the calls remain, and half or more of the work."""
-    rows = [row | {"start_ns": 10 * row["start_ns"], "dur_ns": 10 * row["dur_ns"]} for row in passes(framework, 2)]
-    several, alone = (steps(rows, 2500, framework=framework).with_meta(extra={"host": {"threads": n}}) for n in (2, 1))
-    work, calls = 16 * 80_000, 16 * 20_000
-    for recording, factors in ((several, (0.2, 0.4, 0.9)), (alone, (0.5, 0.8, 1.1))):
-        (one,) = found(micro_batches, recording)
-        expected = [2_500_000 - calls / 2 - work * (1 - factor) for factor in factors]
-        assert predicted(recording, one) == pytest.approx(expected, abs=100)
+    def of_ranks(count: int) -> Trace:
+        return concat_traces([with_rank(case(passes(framework, count)), number) for number in range(3)])
 
-
-@BOTH
-def test_one_pass_or_different_networks_are_no_micro_batches(framework: str) -> None:
-    assert found(micro_batches, steps(passes(framework, 1), 250, framework=framework)) == []
-    assert found(micro_batches, steps(passes(framework, 2), 250, framework=framework), micro_batches=3) == []
-    other = [backward(WORDS[framework]["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
-    assert found(micro_batches, steps([*passes(framework, 2)[:-1], *other], 250, framework=framework)) == []
-
-
-@BOTH
-def test_passes_of_several_ranks_are_no_micro_batches(framework: str) -> None:
-    def job(count: int) -> Trace:
-        rank = steps(passes(framework, count), 250, framework=framework)
-        return concat_traces([with_rank(rank, number) for number in range(3)])
-
-    assert found(micro_batches, job(1)) == []
-    (one,) = found(micro_batches, job(2))
-    assert one.evidence["passes"] == 2
-
-
-@BOTH
-def test_operators_between_gradients_do_not_end_a_backward_pass(framework: str) -> None:
-    """The engine adds the gradients of a tensor that is used twice, outside of the nodes of the graph."""
-    one, word = passes(framework, 1), WORDS[framework]
-    more = [backward(word["linear_grad"], 100 + 40 * at + 10 * i, 10) for at in range(2) for i in range(3)]
-    between = [op(word["add"], 95, 5), op(word["add"], 130, 10)]
-    assert found(micro_batches, steps([*one[:-1], *between, *more], 250, framework=framework)) == []
-
-
-@BOTH
-def test_passes_of_different_lengths_are_no_micro_batches(framework: str) -> None:
-    other = [backward(WORDS[framework]["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
-    assert found(micro_batches, steps([*passes(framework, 2)[:-1], *other], 250, framework=framework)) == []
+    one, two = passes(framework, 1), passes(framework, 2)
+    long = [row | {"start_ns": 10 * row["start_ns"], "dur_ns": 10 * row["dur_ns"]} for row in two]
+    long_steps = steps(long, 2500, framework=framework)
+    shorter = [backward(word["relu_grad"], 180 + 5 * at, 5) for at in range(4)]
+    gradients = [backward(word["linear_grad"], 100 + 40 * at + 10 * i, 10) for at in range(2) for i in range(3)]
+    sums = [op(word["add"], 95, 5), op(word["add"], 130, 10)]
+    return {
+        "two passes; each operator takes as long as a call, so half of their time remains": case(two),
+        "two passes, with three as the threshold": (case(two), {"micro_batches": 3}),
+        "one pass": case(one),
+        "passes with operators of 100 µs, and two threads": long_steps.with_meta(extra={"host": {"threads": 2}}),
+        "one thread gains less from large batches": long_steps.with_meta(extra={"host": {"threads": 1}}),
+        "the second backward pass is shorter": case([*two[:-1], *shorter]),
+        "sums of gradients between the nodes do not end a backward pass": case([*one[:-1], *sums, *gradients]),
+        "one pass on each of three ranks": of_ranks(1),
+        "two passes on each of three ranks": of_ranks(2),
+    }
 
 
 DOUBLE = {"shapes": [[64, 64], [64, 64]], "dtypes": ["double", "double"]}
@@ -128,33 +91,27 @@ def in_double(large: int) -> Rows:
     return [op("aten::mm", 0, large, **DOUBLE), *(op("aten::add", 60 + 2 * at, 1) for at in range(10))]
 
 
-def test_products_in_double_precision() -> None:
-    recording = steps(in_double(50))
-    (one,) = found(doubles, recording)
-    assert one.evidence["double_ns"] == 50_000
-    assert predicted(recording, one) == (70_000, 77_500, 90_000)
-
-
-def test_gradients_of_doubles_are_doubles() -> None:
+def test_double_precision() -> None:
     rows = [op("aten::mm", 0, 50, DOUBLE["shapes"], DOUBLE["dtypes"]) | {"sequence": 1}, op("aten::add", 50, 1)]
     gradient = op("autograd::engine::evaluate_function: MmBackward0", 60, 45) | {"phase": "backward", "sequence": 1}
-    (one,) = found(doubles, steps([*rows, gradient]))
-    assert one.evidence["double_ns"] == 95_000
-
-
-def test_small_operators_in_double_precision_do_not_count() -> None:
-    assert found(doubles, steps(in_double(2))) == []
     single = [op("aten::mm", 0, 50, DOUBLE["shapes"], ["float", "float"]), op("aten::add", 60, 1)]
-    assert found(doubles, steps(single)) == []
-
-
-def test_without_dtypes_the_default_type_tells() -> None:
-    rows = [op("matmul dygraph", 0, 50), op("add dygraph", 60, 1)]
-    recording = steps(rows, framework="paddle")
-    assert "record_shapes" in why_not(doubles, recording)
-    assert found(doubles, recording.with_meta(extra={"default_dtype": "float32"})) == []
-    (one,) = found(doubles, recording.with_meta(extra={"default_dtype": "float64"}))
-    assert one.evidence["operators"] == 3
+    unknown = steps([op("matmul dygraph", 0, 50), op("add dygraph", 60, 1)], framework="paddle")
+    check_rule(
+        "double-precision",
+        {
+            "a product of doubles": steps(in_double(50)),
+            "a short product of doubles": steps(in_double(2)),
+            "a product of floats": steps(single),
+            "gradients of doubles are doubles": steps([*rows, gradient]),
+            "without recorded types": unknown,
+            "without recorded types, with float32 as the default": unknown.with_meta(
+                extra={"default_dtype": "float32"}
+            ),
+            "without recorded types, with float64 as the default": unknown.with_meta(
+                extra={"default_dtype": "float64"}
+            ),
+        },
+    )
 
 
 HALF = {"shapes": [[64, 64], [64, 64]], "dtypes": ["c10::Half", "c10::Half"]}
@@ -166,18 +123,19 @@ def in_half(instructions: list[str] | None, rows: Rows | None = None) -> Trace:
     return steps(rows).with_meta(extra={"host": host})
 
 
-def test_half_precision_without_instructions() -> None:
-    (one,) = found(emulated, in_half(["avx512_bf16"]))
-    assert (one.fill["dtype"], one.evidence["operators"]) == ("float16", 3)
-    assert predicted(in_half([]), one)[1] == 100_000 - 50_000 + 7_500 - 10_000  # the cast is not needed either
-
-
-def test_half_precision_with_instructions_or_on_a_device_is_no_emulation() -> None:
-    assert found(emulated, in_half(["amx_fp16"])) == []
-    device = [op("aten::mm", 0, 50, **HALF), call("cudaLaunchKernel", 5, 1, 1), kernel("gemm", 10, 30, 1)]
-    assert found(emulated, in_half([], device)) == []
-    assert found(emulated, in_half([], [op("aten::mm", 0, 4, **HALF), op("aten::add", 10, 80)])) == []
-    assert "instructions" in why_not(emulated, in_half(None))
+def test_emulated_precision() -> None:
+    on_device = [op("aten::mm", 0, 50, **HALF), call("cudaLaunchKernel", 5, 1, 1), kernel("gemm", 10, 30, 1)]
+    check_rule(
+        "emulated-precision",
+        {
+            "no instructions for float16; the cast is not needed either": in_half(["avx512_bf16"]),
+            "no instructions at all": in_half([]),
+            "with instructions": in_half(["amx_fp16"]),
+            "on a device": in_half([], on_device),
+            "a short product": in_half([], [op("aten::mm", 0, 4, **HALF), op("aten::add", 10, 80)]),
+            "the instructions were not recorded": in_half(None),
+        },
+    )
 
 
 def forward(framework: str, noted: bool = True, count: int = 4) -> Rows:
@@ -192,22 +150,16 @@ def forward(framework: str, noted: bool = True, count: int = 4) -> Rows:
     return rows
 
 
-@BOTH
-def test_inference_with_gradients(framework: str) -> None:
-    recording = steps(forward(framework), framework=framework)
-    (one,) = found(inference, recording)
-    assert one.evidence["operators_ns"] == 80_000
-    assert predicted(recording, one) == (92_000, 97_600, 100_000)
-
-
-@BOTH
-def test_inference_without_gradients_and_training(framework: str) -> None:
-    assert found(inference, steps(forward(framework, noted=False), framework=framework)) == []
-    training = [*forward(framework), backward(WORDS[framework]["linear_grad"], 80, 10)]
-    assert found(inference, steps(training, framework=framework)) == []
+def autograd_in_inference(framework: str) -> Cases:
     few = [*forward(framework, count=1), *(row for row in forward(framework, False) if row["start_ns"] >= 20_000)]
-    assert len(found(inference, steps(few, framework=framework), autograd_share=0.19)) == 1
-    assert found(inference, steps(few, framework=framework)) == []  # a fifth of the step
+    training = [*forward(framework), backward(WORDS[framework]["linear_grad"], 80, 10)]
+    return {
+        "operators that note what a backward pass needs": steps(forward(framework), framework=framework),
+        "operators that note nothing": steps(forward(framework, noted=False), framework=framework),
+        "a training": steps(training, framework=framework),
+        "a fifth of the step": steps(few, framework=framework),
+        "a fifth of the step, with a lower threshold": (steps(few, framework=framework), {"autograd_share": 0.19}),
+    }
 
 
 def table(framework: str, size: int = 100) -> Rows:
@@ -221,12 +173,22 @@ def table(framework: str, size: int = 100) -> Rows:
     ]  # fmt: skip
 
 
-@BOTH
-def test_a_table_that_every_step_computes(framework: str) -> None:
-    recording = steps(table(framework), framework=framework)
-    (one,) = found(constants, recording)
-    assert one.evidence["constants_ns"] == 30_000
-    assert predicted(recording, one) == (70_000, 70_000, 100_000)
+def rebuilt_constants(framework: str) -> Cases:
+    rows = table(framework)
+    other = rows[1] | {"args": '{"Concrete Inputs":["","[99]",""]}'}
+
+    def case(*rows: dict[str, Any], count: int = 3) -> Trace:
+        return steps(list(rows), framework=framework, count=count)
+
+    return {
+        "a table of sines that each step computes": case(*rows),
+        "the threshold of the share": (case(*rows), {"constants_share": 0.31}),
+        "sines of data": case(*rows[2:]),
+        "numbers without sines": case(*rows[:2], *rows[4:]),
+        "numbers of another size": case(rows[0], other, *rows[2:]),
+        "numbers of an unknown size": case(rows[0], *rows[2:]),
+        "one step": case(*rows, count=1),
+    }
 
 
 @pytest.mark.parametrize(("inputs", "elements"), [
@@ -239,18 +201,6 @@ def test_the_number_of_created_elements(inputs: list[str], elements: int | None)
     assert created_elements(recording, np.array([row])).get(int(row)) == elements
 
 
-@BOTH
-def test_what_depends_on_data_is_no_constant(framework: str) -> None:
-    rows = table(framework)
-    assert found(constants, steps([rows[2], *rows[3:]], framework=framework)) == []
-    assert found(constants, steps([*rows[:2], *rows[4:]], framework=framework)) == []
-    other = rows[1] | {"args": '{"Concrete Inputs":["","[99]",""]}'}
-    assert found(constants, steps([rows[0], other, *rows[2:]], framework=framework)) == []  # of another size
-    assert found(constants, steps([rows[0], *rows[2:]], framework=framework)) == []  # of an unknown size
-    assert found(constants, steps(table(framework), framework=framework), constants_share=0.31) == []
-    assert "only one step" in why_not(constants, steps(table(framework), count=1, framework=framework))
-
-
 def from_list(gap: int) -> Rows:
     """Return the operators of torch.tensor. The list is read in the gap after the first."""
     return [
@@ -259,134 +209,103 @@ def from_list(gap: int) -> Rows:
     ]  # fmt: skip
 
 
-def test_a_tensor_from_a_list() -> None:
-    recording = steps(from_list(200), 400)
-    (one,) = found(conversions, recording)
-    assert one.evidence["conversion_ns"] == 200_000
-    assert predicted(recording, one) == (204_000, 230_000, 320_000)
-
-
-def test_two_tensors_from_lists_count_once_each() -> None:
-    """The second tensor is made right after the first. Its list is short."""
-    first = [*from_list(200), op("aten::detach_", 216, 2)]
-    second = [op("aten::empty", 300, 2), op("aten::to", 304, 1), op("aten::lift_fresh", 306, 1)]
-    rows = [*first[:4], first[5], *second, op("aten::add", 310, 10)]
-    (one,) = found(conversions, steps(rows, 500))
-    assert (one.evidence["tensors"], one.evidence["conversion_ns"]) == (1, 200_000)
-
-
-def test_a_list_is_read_before_the_tensor_is_allocated() -> None:
-    """torch reads the type of all numbers, and then the numbers. Other code before takes at most twice as long."""
-    later = [row | {"start_ns": row["start_ns"] + 150_000} for row in from_list(100)[1:]]
-    (one,) = found(conversions, steps([from_list(100)[0], *later], 500))
-    assert one.evidence["conversion_ns"] == 250_000
-    later = [row | {"start_ns": row["start_ns"] + 500_000} for row in from_list(100)[1:]]
-    (one,) = found(conversions, steps([from_list(100)[0], *later], 1000))
-    assert one.evidence["conversion_ns"] == 300_000
+def gap(dur: int) -> Rows:
+    return [op("aten::mm", 0, 20), op("aten::add", 20 + dur, 20)]
 
 
 TO_TENSOR = "/env/lib/python3.11/site-packages/paddle/tensor/creation.py(9): to_tensor;/home/train.py(30): main"
 
 
-def test_a_conversion_that_only_samples_show() -> None:
-    recording = sampled(steps(gap(60), count=4, framework="paddle"), {TO_TENSOR: [30, 130, 230, 330]})
-    (one,) = found(conversions, recording.with_meta(framework="paddle"))
-    assert one.evidence["conversion_ns"] == 60_000
-    assert one.place == "/home/train.py:30 (main)"
+def test_tensors_from_lists() -> None:
+    """torch reads the type of all numbers before it allocates the tensor, and then the numbers. Other code before takes
+    at most twice as long."""
 
+    def with_code_before(dur: int, whole: int) -> Trace:
+        first, *later = from_list(100)
+        return steps([first, *(row | {"start_ns": row["start_ns"] + 1000 * dur} for row in later)], whole)
 
-def test_a_short_conversion_does_not_count() -> None:
-    assert found(conversions, steps(from_list(49), 400)) == []
-    assert len(found(conversions, steps(from_list(50), 400))) == 1
-    assert found(conversions, steps(from_list(50), 2000)) == []
-
-
-def gap(dur: int) -> Rows:
-    return [op("aten::mm", 0, 20), op("aten::add", 20 + dur, 20)]
+    first = [*from_list(200), op("aten::detach_", 216, 2)]
+    second = [op("aten::empty", 300, 2), op("aten::to", 304, 1), op("aten::lift_fresh", 306, 1)]
+    two = [*first[:4], first[5], *second, op("aten::add", 310, 10)]
+    samples = sampled(steps(gap(60), count=4, framework="paddle"), {TO_TENSOR: [30, 130, 230, 330]})
+    check_rule(
+        "tensors-from-lists",
+        {
+            "a list of 200 µs": steps(from_list(200), 400),
+            "a list of 49 µs": steps(from_list(49), 400),
+            "a list of 50 µs": steps(from_list(50), 400),
+            "a list of 50 µs in a long step": steps(from_list(50), 2000),
+            "two tensors; the list of the second is short": steps(two, 500),
+            "150 µs before the allocation": with_code_before(150, 500),
+            "500 µs before the allocation": with_code_before(500, 1000),
+            "only samples show the conversion": samples.with_meta(framework="paddle"),
+        },
+    )
 
 
 SAVE = "/env/lib/python3.11/site-packages/torch/serialization.py(9): save;/home/train.py(30): main"
 WORK = "/home/train.py(31): main"
 
 
-def test_a_checkpoint_after_every_step() -> None:
-    recording = sampled(steps(gap(60), count=4), {SAVE: [30, 130, 230, 330], WORK: [5, 105]})
-    (one,) = found(saving, recording)
-    assert one.evidence["writing_ns"] == 60_000
-    assert one.place == "/home/train.py:30 (main)"
-    assert predicted(recording, one) == (40_000, 41_800, 52_000)
-
-
-def test_a_checkpoint_in_a_third_of_the_gaps() -> None:
-    stacks = {SAVE: [30, 130, 230, 330], WORK: [40, 50, 140, 150, 240, 250, 340, 350]}
-    (one,) = found(saving, sampled(steps(gap(60), count=4), stacks))
-    assert one.evidence["share_of_gaps"] == pytest.approx(1 / 3)
-    assert one.evidence["writing_ns"] == 20_000
-
-
-def test_few_samples_tell_nothing() -> None:
-    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [30, 130, 230]})) == []
-    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [25, 30, 130, 230]})) == []  # of three steps
-
-
-def test_other_work_and_rare_checkpoints_do_not_count() -> None:
-    assert found(saving, sampled(steps(gap(60)), {WORK: [30, 130, 230]})) == []
-    assert found(saving, sampled(steps(gap(60), count=4), {SAVE: [30], WORK: [130, 230, 330]})) == []
+def test_save_each_step() -> None:
+    working = {WORK: [40, 50, 140, 150, 240, 250, 340, 350]}
     short = [op("aten::mm", 0, 20), op("aten::add", 22, 78)]
-    assert found(saving, sampled(steps(short, count=4), {SAVE: [21, 121, 221, 321]})) == []
-    assert "schedule" in why_not(saving, steps(gap(60)))
+
+    def case(stacks: dict[str, list[int]], rows: Rows | None = None, count: int = 4) -> Trace:
+        return sampled(steps(rows or gap(60), count=count), stacks)
+
+    check_rule(
+        "save-each-step",
+        {
+            "a checkpoint in each gap of 60 µs": case({SAVE: [30, 130, 230, 330], WORK: [5, 105]}),
+            "a checkpoint in a third of the gaps": case({SAVE: [30, 130, 230, 330], **working}),
+            "three samples": case({SAVE: [30, 130, 230]}),
+            "four samples of three steps": case({SAVE: [25, 30, 130, 230]}),
+            "other work": case({WORK: [30, 130, 230]}, count=3),
+            "a checkpoint in one of four steps": case({SAVE: [30], WORK: [130, 230, 330]}),
+            "a checkpoint that takes 2 µs": case({SAVE: [21, 121, 221, 321]}, short),
+            "no samples": steps(gap(60)),
+        },
+    )
 
 
-def test_fewer_threads_than_cores() -> None:
-    rows = [op("aten::mm", 0, 500), op("aten::add", 500, 100)]
-    recording = steps(rows, 1000).with_meta(extra={"host": {"cores": 4, "threads": 1}})
-    (one,) = found(threads, recording)
-    assert one.fill["threads"] == "4"
-    assert one.evidence["long_ns"] == 500_000
-    assert predicted(recording, one)[1] == 1_000_000 - 500_000 * 0.7 * 0.75
+def test_too_few_threads() -> None:
+    def case(durations: list[int], **host: int) -> Trace:
+        rows = [op("aten::mm", 200 * at, dur) for at, dur in enumerate(durations)]
+        return steps(rows, 1000).with_meta(extra={"host": host} if host else {})
+
+    check_rule(
+        "too-few-threads",
+        {
+            "one of four cores": case([500], cores=4, threads=1),
+            "two of two cores": case([500], cores=2, threads=2),
+            "three threads on two cores": case([500], cores=2, threads=3),
+            "two processes with two threads on four cores": case([500], cores=4, threads=2, processes=2),
+            "operators of 199 µs": case([199] * 5, cores=4, threads=1),
+            "operators of 200 µs": case([200] * 5, cores=4, threads=1),
+            "the cores were not recorded": case([500]),
+        },
+    )
 
 
-@pytest.mark.parametrize("host", [{"cores": 2, "threads": 2}, {"cores": 2, "threads": 3},
-                                  {"cores": 4, "threads": 2, "processes": 2}])  # fmt: skip
-def test_no_core_is_idle(host: dict[str, int]) -> None:
-    rows = [op("aten::mm", 0, 500)]
-    assert found(threads, steps(rows, 1000).with_meta(extra={"host": host})) == []
+def test_conv_layout() -> None:
+    image, weights = [8, 16, 32, 32], [16, 16, 3, 3]
 
+    def case(strides: str, dur: int = 60, weights: list[int] = weights) -> Trace:
+        args = f'{{"Input Strides":[{strides},[144,9,3,1]],"Ev Idx":1}}'
+        convolution = op("aten::conv2d", 0, dur, [image, weights]) | {"args": args}
+        return steps([convolution, op("aten::relu", 70, 10, [image])])
 
-def test_short_operators_cannot_be_divided() -> None:
-    host = {"host": {"cores": 4, "threads": 1}}
-    short, long = (steps([op("aten::mm", 200 * at, dur) for at in range(5)], 1000) for dur in (199, 200))
-    assert found(threads, short.with_meta(extra=host)) == []
-    assert len(found(threads, long.with_meta(extra=host))) == 1
-    assert "not recorded" in why_not(threads, steps([op("aten::mm", 0, 500)], 1000))
-
-
-def convolutions(strides: str, dur: int = 60) -> Trace:
-    shapes = [[8, 16, 32, 32], [16, 16, 3, 3]]
-    args = f'{{"Input Strides":[{strides},[144,9,3,1]],"Ev Idx":1}}'
-    return steps([op("aten::conv2d", 0, dur, shapes) | {"args": args}, op("aten::relu", 70, 10, [[8, 16, 32, 32]])])
-
-
-def test_contiguous_images() -> None:
-    recording = convolutions("[16384,1024,32,1]")
-    (one,) = found(layouts, recording)
-    assert one.evidence["convolutions_ns"] == 60_000
-
-
-def test_depthwise_convolutions_keep_their_layout() -> None:
-    strides = '{"Input Strides":[[16384,1024,32,1]]}'
-    shapes = [[8, 16, 32, 32], [16, 1, 3, 3]]
-    rows = [op("aten::conv2d", 0, 60, shapes) | {"args": strides}, op("aten::add", 60, 1)]
-    assert found(layouts, steps(rows)) == []
-    shapes[1] = [16, 16, 3, 3]
-    rows[0] = op("aten::conv2d", 0, 60, shapes) | {"args": strides}
-    assert len(found(layouts, steps(rows))) == 1
-
-
-def test_images_with_channels_last() -> None:
-    assert found(layouts, convolutions("[16384,1,512,16]")) == []
-    assert found(layouts, convolutions("[16384,1024,32,1]", 20)) == []
-    assert "shapes" in why_not(layouts, steps([op("aten::conv2d", 0, 60)]))
+    check_rule(
+        "conv-layout",
+        {
+            "contiguous images": case("[16384,1024,32,1]"),
+            "a short convolution of contiguous images": case("[16384,1024,32,1]", 20),
+            "images with channels last": case("[16384,1,512,16]"),
+            "depthwise convolutions keep their layout": case("[16384,1024,32,1]", weights=[16, 1, 3, 3]),
+            "without shapes": steps([op("aten::conv2d", 0, 60)]),
+        },
+    )
 
 
 def twice(framework: str, grads: int = 1, noted: bool = True) -> Rows:
@@ -407,21 +326,15 @@ def twice(framework: str, grads: int = 1, noted: bool = True) -> Rows:
     return rows
 
 
-@BOTH
-def test_a_forward_pass_without_backward_pass(framework: str) -> None:
-    recording = steps(twice(framework), 400, framework=framework)
-    (one,) = found(repeated, recording)
-    assert one.evidence["operators"] == 6
-    assert one.evidence["repeated_ns"] == 60_000
-    assert predicted(recording, one)[1] == 340_000
-
-
-@BOTH
-def test_two_backward_passes_and_a_pass_without_gradients(framework: str) -> None:
-    assert found(repeated, steps(twice(framework, grads=2), 400, framework=framework)) == []
+def repeated_forward(framework: str) -> Cases:
     first, second = (twice(framework, noted=noted) for noted in (False, True))
     target = [row for row in first if row["start_ns"] < 100_000] + [row for row in second if row["start_ns"] >= 100_000]
-    assert found(repeated, steps(target, 400, framework=framework)) == []
+    rows = {
+        "two forward passes and one backward pass": twice(framework),
+        "two backward passes": twice(framework, grads=2),
+        "a forward pass without gradients": target,
+    }
+    return {title: steps(case, 400, framework=framework) for title, case in rows.items()}
 
 
 def loaded(gap_us: int, workers: bool = True, framework: str = "torch") -> Trace:
@@ -435,28 +348,29 @@ def loaded(gap_us: int, workers: bool = True, framework: str = "torch") -> Trace
     return steps(rows, 200, framework=framework)
 
 
-@BOTH
-def test_the_training_thread_prepares_a_batch(framework: str) -> None:
-    (one,) = found(preparing, loaded(100, framework=framework))
-    assert one.evidence["preparing_ns"] == 100_000
-    assert predicted(loaded(100, framework=framework), one) == (100_000, 130_000, 200_000)
-
-
-@BOTH
-def test_batches_that_are_ready(framework: str) -> None:
-    assert found(preparing, loaded(100, workers=False, framework=framework)) == []
-    assert found(preparing, loaded(10, framework=framework)) == []
+def data_on_training_thread(framework: str) -> Cases:
+    return {
+        "workers load, and the training thread prepares for 100 µs": loaded(100, framework=framework),
+        "the training thread also loads": loaded(100, workers=False, framework=framework),
+        "a gap of 10 µs": loaded(10, framework=framework),
+    }
 
 
 COMPILING = "/env/lib/python3.11/site-packages/torch/_dynamo/convert_frame.py(5): compile;/home/train.py(12): main"
 
 
-def test_compilations_that_only_samples_show() -> None:
-    recording = sampled(steps([op("aten::mm", 0, 20)], 100), {COMPILING: [130, 140, 150], WORK: [20, 160, 230]})
-    (one,) = found(recompiled, recording)
-    assert one.evidence["steps"] == [1]
-    assert one.evidence["compile_ns"] == 30_000
-    assert one.place == "/home/train.py:12 (main)"
-    assert found(recompiled, sampled(steps([op("aten::mm", 0, 20)], 100), {WORK: [20, 130, 230]})) == []
-    first = sampled(steps([op("aten::mm", 0, 20)], 100), {COMPILING: [30, 40, 50], WORK: [160, 230]})
-    assert found(recompiled, first) == []  # the first step may compile
+def test_recompilation() -> None:
+    stacks = {
+        "samples of a compilation in the second step": {COMPILING: [130, 140, 150], WORK: [20, 160, 230]},
+        "samples of other work": {WORK: [20, 130, 230]},
+        "the first step may compile": {COMPILING: [30, 40, 50], WORK: [160, 230]},
+    }
+    recording = steps([op("aten::mm", 0, 20)], 100)
+    check_rule("recompilation", {title: sampled(recording, stack) for title, stack in stacks.items()}, "-in-samples")
+
+
+@pytest.mark.parametrize(
+    "cases", [micro_batches, autograd_in_inference, rebuilt_constants, repeated_forward, data_on_training_thread]
+)
+def test_rules_of_both_frameworks(cases: Callable[[str], Cases]) -> None:
+    check_rule(cases.__name__.replace("_", "-"), cases)

@@ -1,13 +1,11 @@
-"""Rules 15 and 16: a device that waits for launches, and chains of elementwise kernels."""
+"""Rules 15 and 16: a device that waits for launches, and chains of elementwise kernels. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
-import pytest
-
-from perfkit_core.advice.rules.elementwise_chain import find as chains
-from perfkit_core.advice.rules.launch_bound import find as launch_bound
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.advised import Rows, call, kernel, op, steps
+from tests.support.rule_cases import Cases, check_rule
 
 NAME = {"torch": "aten::add", "paddle": "add dygraph"}
 
@@ -26,70 +24,50 @@ def launching(kernels: int = 20, dur: int = 4, sync: bool = True, framework: str
     return steps(rows, 1000, framework=framework)
 
 
-@BOTH
-def test_a_device_that_waits_for_launches(framework: str) -> None:
-    recording = launching(framework=framework)
-    (one,) = found(launch_bound, recording)
-    assert one.evidence["kernels"] == 20
-    assert one.evidence["host_busy_ns"] == 20 * 40_000 + 19 * 5_000  # operators and the time between them
-    assert one.evidence["device_busy_ns"] == 80_000
-    assert one.ceiling_ns == 920_000
-    # Launches take 6, 50 or 120 µs instead of 800 µs. The time between them is 0, 28.5 or 76 µs instead of 95 µs. The
-    # 105 µs after them stay. So the host alone would finish after 111, 183.5 or 301 µs. The kernels begin 5 µs after
-    # the launches and take 99 µs including the gaps between them. The host waits for the kernels and finishes 35 µs
-    # after them: after 145 or 189 µs in the first two cases.
-    assert predicted(recording, one) == (145_000, 189_000, 105_000 + 196_000)
-
-
-@pytest.mark.parametrize(("count", "calls"), [(1, 19), (2, 19), (3, 20)])
-def test_one_time_work_does_not_count(count: int, calls: int) -> None:
-    """One of 20 calls takes 900 µs more. This call counts only if there are at least three steps, because it then
-    recurs."""
+def with_one_long_call(count: int) -> Trace:
+    """Return steps in which one of 20 calls takes 900 µs more."""
     rows: Rows = []
     for i in range(20):
         start = 45 * i + (900 if i else 0)
         rows += [op("aten::add", start, 40 if i else 940), call("cudaLaunchKernel", 45 * i + 920, 10, i)]
         rows += [kernel("gemm", 45 * i + 925, 4, i)]
-    (one,) = found(launch_bound, steps(rows, 2000, count))
-    between = (19 if calls == 20 else 18) * 5_000
-    assert one.evidence["host_busy_ns"] == calls * 40_000 + between + (900_000 if calls == 20 else 0)
-    assert any("may not recur" in str(text) for text in one.vetoes) == (calls == 19)
+    return steps(rows, 2000, count)
 
 
-def test_the_device_time_stays() -> None:
-    recording = launching(dur=9)  # 20 kernels take 180 µs
-    (one,) = found(launch_bound, recording)
-    assert (predicted(recording, one)[0] or 0) >= 180_000
+def test_launch_bound() -> None:
+    """Launches take 6, 50 or 120 µs instead of 800 µs. The time between them is 0, 28.5 or 76 µs instead of 95 µs. The
+    105 µs after them stay. So the host alone would finish after 111, 183.5 or 301 µs. The kernels begin 5 µs after the
+    launches and take 99 µs including the gaps between them. The host waits for the kernels and finishes 35 µs after
+    them: after 145 or 189 µs in the first two cases."""
 
+    def launches(every: int, dur: int, start: int, work: int) -> Rows:
+        calls = [call("cudaLaunchKernel", every * i, dur, i) for i in range(10)]
+        return [*calls, *(kernel("gemm", start + work * i, work, i) for i in range(10))]
 
-@BOTH
-def test_kernels_that_are_longer_than_launches(framework: str) -> None:
-    assert found(launch_bound, launching(dur=10, framework=framework)) == []
-    assert len(found(launch_bound, launching(dur=9, framework=framework))) == 1
+    def cases(framework: str) -> Cases:
+        add = NAME[framework]
+        item = [op("aten::item", 0, 40), call("cudaLaunchKernel", 5, 10, 1), kernel("gemm", 16, 4, 1)]
+        copied = kernel("Memcpy DtoH", 30, 4, 2) | {"kind": "memcpy", "copy_kind": "DtoH pageable"}
+        busy = [op(add, 0, 100), *launches(10, 9, 5, 9)]
+        return {
+            "kernels of 4 µs": launching(framework=framework),
+            "kernels of 9 µs, which take 180 µs in total": launching(dur=9, framework=framework),
+            "kernels as long as their launches": launching(dur=10, framework=framework),
+            "the host works for less time than the device": steps(
+                [op(add, 0, 30), *launches(2, 1, 20, 8)], 400, framework=framework
+            ),
+            "the device works for less than half of the step": steps(busy, 181, framework=framework),
+            "the device works for half of the step": steps(busy, 180, framework=framework),
+            "calls that copy to the host stay": steps(
+                [*item, call("cudaMemcpyAsync", 20, 18, 2), copied], framework=framework
+            ),
+            "without a device": steps([op(add, 0, 10)], framework=framework),
+            "a long call in one of one step may not recur": with_one_long_call(1),
+            "a long call in each of two steps may not recur": with_one_long_call(2),
+            "a long call in each of three steps counts": with_one_long_call(3),
+        }
 
-
-def test_a_host_that_is_busy_for_less_time_than_the_device() -> None:
-    rows: Rows = [op("aten::add", 0, 30), *(call("cudaLaunchKernel", 2 * i, 1, i) for i in range(10))]
-    rows += [kernel("gemm", 20 + 8 * i, 8, i) for i in range(10)]
-    assert found(launch_bound, steps(rows, 400)) == []
-
-
-def test_a_busy_device_does_not_wait() -> None:
-    rows: Rows = [op("aten::add", 0, 100), *(call("cudaLaunchKernel", 10 * i, 9, i) for i in range(10))]
-    rows += [kernel("gemm", 5 + 9 * i, 9, i) for i in range(10)]
-    assert len(found(launch_bound, steps(rows, 181))) == 1
-    assert found(launch_bound, steps(rows, 180)) == []  # the device is busy for 90 µs, half of the step
-
-
-def test_calls_that_copy_to_the_host_stay() -> None:
-    rows: Rows = [op("aten::item", 0, 40), call("cudaLaunchKernel", 5, 10, 1), kernel("gemm", 16, 4, 1)]
-    copy = kernel("Memcpy DtoH", 30, 4, 2) | {"kind": "memcpy", "copy_kind": "DtoH pageable"}
-    assert found(launch_bound, steps([*rows, call("cudaMemcpyAsync", 20, 18, 2), copy])) == []
-
-
-def test_without_a_device() -> None:
-    assert "device" in why_not(launch_bound, steps([op("aten::add", 0, 10)]))
-    assert found(chains, steps([op("aten::add", 0, 10)])) == []
+    check_rule("launch-bound", cases)
 
 
 def chained(names: list[str], kernels: list[str], dur: int = 40, framework: str = "torch") -> Trace:
@@ -110,69 +88,56 @@ ELEMENTWISE = {
 CHAIN = {"torch": ["aten::mul", "aten::add", "aten::relu"], "paddle": ["scale dygraph", "add dygraph", "relu dygraph"]}
 
 
-@BOTH
-def test_three_elementwise_kernels_in_a_row(framework: str) -> None:
-    recording = chained(CHAIN[framework], [ELEMENTWISE[framework]] * 3, framework=framework)
-    (one,) = found(chains, recording)
-    assert one.evidence["chains"] == 3  # one chain in each of three steps
-    assert one.evidence["chain_device_ns"] == 120_000
-    assert one.evidence["chain_host_ns"] == 40_000
-    # the fused kernel starts at 10 µs and takes 1, 4/3 or 5/3 of 40 µs
-    assert predicted(recording, one) == (10_000 + 40_000, 10_000 + 53_333, 10_000 + 66_667)
-
-
-def test_a_fused_chain_takes_no_longer_than_its_kernels() -> None:
-    """The kernels take 108 µs in total, so the fused kernel takes at most 108 µs."""
+def many_short_kernels() -> Trace:
+    """Return steps with a kernel of 90 µs and nine kernels of 2 µs."""
     rows: Rows = []
     for i in range(10):
         start = 0 if i == 0 else 88 + 2 * i
         rows += [op("aten::add", 5 * i, 5), call("cudaLaunchKernel", 5 * i + 1, 2, i)]
         rows += [kernel("elementwise_kernel", 10 + start, 90 if i == 0 else 2, i)]
-    rows += [call("cudaDeviceSynchronize", 60, 60, kind="sync")]
-    recording = steps(rows, 130)
-    (one,) = found(chains, recording)
-    assert (predicted(recording, one)[2] or 0) <= 130_000
+    return steps([*rows, call("cudaDeviceSynchronize", 60, 60, kind="sync")], 130)
 
 
-@BOTH
-def test_two_elementwise_kernels_in_a_row_are_no_chain(framework: str) -> None:
-    names, kernels = CHAIN[framework], [ELEMENTWISE[framework]] * 3
-    assert found(chains, chained(names[:2], kernels[:2], framework=framework)) == []
-    between = [kernels[0], kernels[0], "gemm", kernels[0]]
-    broken = [*names[:2], "aten::mm" if framework == "torch" else "matmul dygraph", names[2]]
-    assert found(chains, chained(broken, between, framework=framework)) == []
-
-
-def test_operator_names_count_if_kernel_names_are_unknown() -> None:
-    assert len(found(chains, chained(CHAIN["torch"], ["kernel0", "kernel1", "kernel2"]))) == 1
-    assert found(chains, chained(["aten::mm", "aten::add", "aten::relu"], ["kernel0"] * 3)) == []
-
-
-@pytest.mark.parametrize("work", ["reduce_kernel", "triton_red_fused_softmax_0", "multi_tensor_apply_kernel"])
-def test_kernels_that_are_not_elementwise(work: str) -> None:
-    assert found(chains, chained(CHAIN["torch"], [work] * 3)) == []
-
-
-def test_a_small_share_does_not_count() -> None:
+def short_chain(dur: int) -> Trace:
+    """Return steps of ``dur`` µs with a chain of 9 µs on the device."""
     rows: Rows = []
     for i, name in enumerate(CHAIN["torch"]):
-        rows += [
-            op(name, 3 * i, 3),
-            call("cudaLaunchKernel", 3 * i, 2, i),
-            kernel("elementwise_kernel", 3 + 3 * i, 3, i),
-        ]
-    assert len(found(chains, steps(rows, 449))) == 1  # 9 of 449 µs on the device are 2.004 %
-    assert found(chains, steps(rows, 450)) == []
-    assert found(chains, steps(rows, 449), chain_kernels=4) == []
+        rows += [op(name, 3 * i, 3), call("cudaLaunchKernel", 3 * i, 2, i)]
+        rows += [kernel("elementwise_kernel", 3 + 3 * i, 3, i)]
+    return steps(rows, dur)
 
 
-def test_optimizer_kernels_do_not_count() -> None:
-    span = op("Optimizer.step#SGD.step", 0, 60, kind="optimizer") | {"phase": "optimizer"}
-    rows = [span, *(row for row in _first_step(chained(CHAIN["torch"], [ELEMENTWISE["torch"]] * 3)))]
-    assert found(chains, steps(rows, 130)) == []
+def test_elementwise_chain() -> None:
+    """The fused kernel starts at 10 µs and takes 1, 4/3 or 5/3 of 40 µs."""
+
+    def cases(framework: str) -> Cases:
+        def case(names: list[str], kernels: list[str]) -> Trace:
+            return chained(names, kernels, framework=framework)
+
+        names, work = CHAIN[framework], ELEMENTWISE[framework]
+        product = {"torch": "aten::mm", "paddle": "matmul dygraph"}[framework]
+        span = op("Optimizer.step#SGD.step", 0, 60, kind="optimizer") | {"phase": "optimizer"}
+        return {
+            "three kernels": case(names, [work] * 3),
+            "two kernels": case(names[:2], [work] * 2),
+            "a product between the kernels": case([*names[:2], product, names[2]], [work, work, "gemm", work]),
+            "kernels with unknown names of elementwise operators": case(names, ["kernel0", "kernel1", "kernel2"]),
+            "kernels with unknown names, the first of a product": case([product, *names[1:]], ["kernel0"] * 3),
+            "reductions": case(names, ["reduce_kernel"] * 3),
+            "fused reductions": case(names, ["triton_red_fused_softmax_0"] * 3),
+            "kernels over lists of tensors": case(names, ["multi_tensor_apply_kernel"] * 3),
+            "kernels of an optimizer": steps([span, *first_step(case(names, [work] * 3))], 130, framework=framework),
+            "without a device": steps([op(names[1], 0, 10)], framework=framework),
+            "a fused kernel takes at most as long as ten kernels of 108 µs": many_short_kernels(),
+            "9 of 449 µs on the device are 2.004%": short_chain(449),
+            "9 of 450 µs on the device": short_chain(450),
+            "9 of 449 µs, with four kernels as the threshold": (short_chain(449), {"chain_kernels": 4}),
+        }
+
+    check_rule("elementwise-chain", cases)
 
 
-def _first_step(recording: Trace) -> Rows:
+def first_step(recording: Trace) -> Rows:
     kept = ("name", "kind", "start_ns", "dur_ns", "device", "pid", "tid", "stream", "correlation")
     rows = recording.events.select(kept).to_pylist()
     return [row for row in rows if row["start_ns"] < 130_000 and row["kind"] != "step"]

@@ -1,15 +1,13 @@
 """Rule 25: layout conversions that libraries insert, and copies that the model requests. They are separate
-candidates."""
+candidates. The outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.layout_transposes import converting, find, with_launches
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
@@ -17,6 +15,7 @@ from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, Op, training
 from tests.support.events import device, host, trace
+from tests.support.rule_cases import check_rule
 
 CONVOLUTION = "cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4"
 CONVERSIONS = (
@@ -34,26 +33,6 @@ def converted(us: int, kernel: str = CONVERSIONS[0]) -> Trace:
     return training(Op("aten::relu", [("relu", 20)]), conv, steps=2, names=torch_name)
 
 
-@pytest.mark.parametrize("kernel", CONVERSIONS)
-def test_nine_tenths_of_conversions_are_saved(kernel: str) -> None:
-    facts = RuleInput(converted(100, kernel))  # the step takes 7 + 20 + 100 + 900 µs
-    (found,) = find(facts)
-    assert facts.step_ns == 1_027_000
-    assert found.evidence["busy_ns"] == 1_020_000
-    assert found.ceiling_ns == 100_000
-    assert predict(facts, found).saving_ns == 90_000
-
-
-def test_a_small_share_of_the_work_does_not_count() -> None:
-    assert find(RuleInput(converted(48))) == []  # 48 of 968 µs are 4.96 %
-    assert len(find(RuleInput(converted(49)))) == 1  # 49 of 969 µs are 5.06 %
-
-
-def test_other_kernels_change_no_layout() -> None:
-    assert find(RuleInput(converted(100, "void at::native::elementwise_kernel<copy>"))) == []
-    assert find(RuleInput(converted(100, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"))) == []
-
-
 def reordered(us: int) -> Trace:
     """Return steps with a product of 900 µs and a copy of ``us`` µs that makes a transposed tensor contiguous."""
     copy = Op("aten::clone", inner=[Op("aten::copy_", [("elementwise_kernel", us)])])
@@ -68,29 +47,31 @@ def transposed(us: int) -> Trace:
     )
 
 
-@pytest.mark.parametrize("made", [reordered, transposed])
-def test_three_quarters_of_copies_are_saved(made) -> None:
-    facts = RuleInput(made(100))
-    (found,) = find(facts)
-    assert found.ceiling_ns == 100_000
-    assert predict(facts, found).saving_ns == 75_000
-
-
-@pytest.mark.parametrize("made", [reordered, transposed])
-def test_a_small_share_of_copies_does_not_count(made) -> None:
-    assert find(RuleInput(made(47))) == []  # 47 of 947 µs are 4.96 %
-    assert len(find(RuleInput(made(48)))) == 1  # 48 of 948 µs are 5.06 %
-
-
-def test_a_view_launches_nothing() -> None:
-    ops = Op("aten::mm", [("gemm", 900)]), Op("aten::transpose"), Op("aten::reshape", inner=[Op("aten::view")])
-    assert find(RuleInput(training(*ops, names=torch_name))) == []
-
-
-def test_both_kinds_are_two_changes() -> None:
-    conv = Op("aten::cudnn_convolution", [(CONVERSIONS[0], 100), (CONVOLUTION, 800)])
-    facts = RuleInput(training(conv, Op("aten::contiguous", [("elementwise_kernel", 100)]), names=torch_name))
-    assert [predict(facts, found).saving_ns for found in find(facts)] == [90_000, 75_000]
+def test_layout_transposes() -> None:
+    """Nine tenths of conversions and three quarters of copies are saved. The step of 100 µs of conversions takes 7 + 20
+    + 100 + 900 µs."""
+    product = Op("aten::mm", [("gemm", 900)])
+    both = (
+        Op("aten::cudnn_convolution", [(CONVERSIONS[0], 100), (CONVOLUTION, 800)]),
+        Op("aten::contiguous", [("elementwise_kernel", 100)]),
+    )
+    check_rule("layout-transposes", {
+        **{f"a conversion with {kernel[:40]}": converted(100, kernel) for kernel in CONVERSIONS},
+        "48 of 968 µs, 4.96%": converted(48),
+        "49 of 969 µs, 5.06%": converted(49),
+        "another copy before the convolution": converted(100, "void at::native::elementwise_kernel<copy>"),
+        "a kernel of a batch norm": converted(100, "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"),
+        "a copy that makes a tensor contiguous": reordered(100),
+        "a copy of 47 of 947 µs, 4.96%": reordered(47),
+        "a copy of 48 of 948 µs, 5.06%": reordered(48),
+        "a transpose that copies in Paddle": transposed(100),
+        "47 of 947 µs in Paddle": transposed(47),
+        "48 of 948 µs in Paddle": transposed(48),
+        "a view": training(product, Op("aten::transpose"), Op("aten::reshape", inner=[Op("aten::view")]),
+                           names=torch_name),
+        "both kinds": training(*both, names=torch_name),
+        "without a device": training(Op("aten::contiguous"), on=A100, names=torch_name),
+    })  # fmt: skip
 
 
 def test_a_call_that_launched_other_work_too_stays() -> None:
@@ -105,11 +86,6 @@ def test_a_call_that_launched_other_work_too_stays() -> None:
     )
     chosen = with_launches(found, converting(found))
     assert found.ints("start_ns")[chosen].tolist() == [50, 60, 0]
-
-
-def test_without_a_device() -> None:
-    with pytest.raises(NotEvaluableError, match="device"):
-        find(RuleInput(training(Op("aten::contiguous"), on=A100, names=torch_name)))
 
 
 def test_conversions_of_a_real_training(traces: Path) -> None:

@@ -1,4 +1,5 @@
-"""Rules 10 and 13: the proposed number of workers, and the texts about the cores that the workers need."""
+"""Rules 10 and 13: the proposed number of workers, and the texts about the cores that the workers need. The outcomes
+are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -11,15 +12,21 @@ from perfkit_core.advice.engine import advise, what_ifs
 from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.epoch_gap import find as epoch_gap
 from perfkit_core.advice.rules.host_gap import find as host_gaps
-from perfkit_core.advice.rules.loader_workers import find as no_workers
 from perfkit_core.advice.rules.low_device_utilisation import find as low_utilisation
-from perfkit_core.advice.rules.more_workers import find as more_workers
 from perfkit_core.advice.rules.outlier_steps import find as outliers
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Shorten
 from perfkit_core.trace.model.trace import Trace
 from tests.support.advised import Rows, call, found, kernel, op, predicted, steps
 from tests.support.events import host, trace
+from tests.support.rule_cases import check_rule
+
+WORKERS = {
+    "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "paddle": "_DataLoaderIterMultiProcess",
+}
+THREAD = "_DataLoaderIterSingleProcess"
+US = 1_000
 
 
 def loading(name: str = "DataLoader.next", **host: int) -> Trace:
@@ -29,37 +36,24 @@ def loading(name: str = "DataLoader.next", **host: int) -> Trace:
     return recording.with_meta(framework="torch", extra={"host": host} if host else {})
 
 
-@pytest.mark.parametrize(
-    ("host", "workers"),
-    [({}, 4), ({"cores": 64}, 4), ({"cores": 4}, 4), ({"cores": 2}, 2), ({"cores": 1}, 1),
-     ({"cores": 8, "processes": 4}, 2), ({"cores": 2, "processes": 4}, 1)],
-)  # fmt: skip
-def test_no_more_workers_than_cores(host: dict[str, int], workers: int) -> None:
-    (one,) = found(no_workers, loading(**host))
-    assert one.fill == {"workers": str(workers)}
-    assert one.evidence["proposed_workers"] == workers
-    (advice,) = advise(loading(**host), rules=["loader-workers"]).advice
-    assert f"num_workers={workers}," in advice.remedy.code
+def in_short_steps(name: str, took: int) -> Trace:
+    """Return steps of 2 ms in which the batch takes ``took`` µs."""
+    return steps([op(name, 0, took, kind="dataloader"), op("aten::mm", took, 2_000 - took)], 2_000)
 
 
-@pytest.mark.parametrize(
-    ("host", "said"),
-    [({}, "The number of cores was not recorded. The training and each worker need one core."),
-     ({"cores": 64}, "There are 64 cores for 4 workers and the training"),
-     ({"cores": 4}, "4 workers and the training share 4 cores. While workers compute, they"),
-     ({"cores": 1}, "1 worker and the training share 1 core. ")],
-)  # fmt: skip
-def test_the_risk_on_cores(host: dict[str, int], said: str) -> None:
-    (one,) = found(no_workers, loading(**host))
-    assert any(str(risk).startswith(said) for risk in one.risks)
-
-
-def test_workers_may_slow_down_operators_that_use_all_cores() -> None:
-    """The other 40 ms of the step take 0.85 to 1.25 times as long, or 0.85 to 2 times if no core is idle."""
-    for threads, (likely, most) in ((3, (40, 50)), (4, (48, 80))):
-        recording = loading(cores=4, threads=threads)
-        (one,) = found(no_workers, recording)
-        assert predicted(recording, one)[1:] == pytest.approx((likely * 1e6, most * 1e6), rel=0.1)
+def test_loader_workers() -> None:
+    """There are no more workers than cores. They may slow down the other 40 ms of the step, which take 0.85 to 1.25
+    times as long, or 0.85 to 2 times if no core is idle. One worker is no faster than a thread in the background."""
+    cores = [{}, *({"cores": number} for number in (64, 4, 2, 1))]
+    cores += [{"cores": 8, "processes": 4}, {"cores": 2, "processes": 4}]
+    cores += [{"cores": 4, "threads": 3}, {"cores": 4, "threads": 4}]
+    check_rule("loader-workers", {
+        **{", ".join(f"{name}: {count}" for name, count in host.items()) or "cores unknown": loading(**host)
+           for host in cores},
+        "a thread in the background, and 1 core": loading(THREAD, cores=1),
+        "a thread in the background, and 2 cores": loading(THREAD, cores=2),
+        **{f"a batch takes {took} of 2000 µs": in_short_steps("DataLoader.next", took) for took in (300, 500, 600)},
+    })  # fmt: skip
 
 
 def test_more_workers_than_cores_can_be_asked_about() -> None:
@@ -69,13 +63,6 @@ def test_more_workers_than_cores_can_be_asked_about() -> None:
     assert "8 workers and the training share 2 cores" in str(one.candidate.risks[1])
     (same,) = what_ifs(loading(), [("loader-workers", 8)]).advice
     assert one.prediction == same.prediction
-
-
-def test_cores_are_named_where_workers_are_too_few() -> None:
-    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-    (one,) = found(more_workers, loading(name, cores=2))
-    assert [str(risk) for risk in one.risks] == ["More workers than cores slow each other down; there are 2 cores."]
-    assert predicted(loading(name, cores=2), one)[1] is not None
 
 
 def test_a_recording_of_this_process_has_its_cores(tmp_path: Path) -> None:
@@ -97,18 +84,6 @@ def test_a_recording_of_this_process_has_its_cores(tmp_path: Path) -> None:
     assert 1 <= one.candidate.evidence["cores"] <= len(usable_cpus())
 
 
-def test_fetching_a_ready_batch_is_no_wait() -> None:
-    """Fetching takes 0.3 ms in steps of 2 ms, and more workers do not make it faster."""
-    rows: Rows = [op("_MultiProcessingDataLoaderIter.__next__", 0, 300, kind="dataloader"), op("aten::mm", 300, 1700)]
-    assert found(more_workers, steps(rows, 2_000)) == []
-
-
-@pytest.mark.parametrize(("took", "advised"), [(300, 0), (500, 0), (600, 1)])
-def test_a_batch_that_is_made_as_soon_as_one_is_handed_over(took: int, advised: int) -> None:
-    rows: Rows = [op("DataLoader.next", 0, took, kind="dataloader"), op("aten::mm", took, 2_000 - took)]
-    assert len(found(no_workers, steps(rows, 2_000))) == advised
-
-
 def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
     """The last event of the recording also loads. An event inside another load belongs to that load."""
     times = ((0, 60_000), (10, 20), (99_000, 500))
@@ -117,16 +92,10 @@ def test_loading_in_a_thread_without_a_parent_is_loading() -> None:
 
 
 def test_the_same_finding_is_named_alike_on_machines_of_any_size() -> None:
-    names = {advise(loading(cores=cores), rules=["loader-workers"]).advice[0].id for cores in (1, 2, 64)}
-    assert len(names) == 1
-
-
-WORKERS = {
-    "torch": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
-    "paddle": "_DataLoaderIterMultiProcess",
-}
-THREAD = "_DataLoaderIterSingleProcess"
-US = 1_000
+    (one, other) = (advise(loading(cores=cores), rules=["loader-workers"]).advice[0] for cores in (1, 64))
+    assert one.id == other.id
+    assert "num_workers=1," in one.remedy.code
+    assert "num_workers=4," in other.remedy.code
 
 
 def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ranks: int = 1) -> Trace:
@@ -143,27 +112,6 @@ def starved(name: str, waits: tuple[int, ...] = (100, 100, 40_100, 100) * 5, ran
         rows += [row | {"rank": rank, "pid": rank} for rank in range(ranks) for row in step]
         begin += (wait + 3_900) * US
     return trace(rows)
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("name", WORKERS.values())
-def test_starved_workers_keep_every_fourth_step_waiting(name: str, ranks: int) -> None:
-    """Four steps take 56 ms, so the mean is 14 ms with 10 ms of waiting. Twice as many workers make a batch every 14 ·
-    0.55 ms."""
-    recording = starved(name, ranks=ranks)
-    assert (RuleInput(recording).period, RuleInput(recording).step_ns) == (4, 14_000_000)
-    (one,) = found(more_workers, recording)
-    assert str(one.what) == (
-        "One step in 4 waits for a batch, although worker processes make the batches: "
-        "10.0 ms of 14.0 ms per step on average."
-    )
-    assert predicted(recording, one) == (7_000_000, 7_700_000, 14_000_000)
-    assert found(epoch_gap, recording) == []
-
-
-def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
-    (one,) = found(outliers, starved(WORKERS["torch"]))
-    assert f"{WORKERS['torch']} (+40.0 ms)" in str(one.what)
 
 
 def rebuilt(wait: int) -> Trace:
@@ -183,6 +131,45 @@ def rebuilt(wait: int) -> Trace:
     return trace(rows)
 
 
+def several_batches(name: str) -> Trace:
+    """Return steps of 84 ms with four batches of 20 ms and 1 ms of computation each."""
+    rows: Rows = []
+    for at in range(4):
+        rows += [op(name, 21_000 * at, 20_000, kind="dataloader"), op("aten::mm", 21_000 * at + 20_000, 1_000)]
+    return steps(rows, 84_000, 12)
+
+
+def test_more_workers() -> None:
+    """Twice as many workers make a batch in 0.55 times the time: of 14 ms of four starved steps of 56 ms, or of 84 ms.
+    Only the time before the first operator of a call is a wait for its batch; then fetching takes 0.5 ms instead."""
+    marked = [op(WORKERS["torch"], 0, 20_000, kind="dataloader"), op("aten::empty", 8, 10)]
+    check_rule("more-workers", {
+        "every fourth step waits": starved(WORKERS["torch"]),
+        "every fourth step waits in Paddle": starved(WORKERS["paddle"]),
+        "every fourth step waits on two ranks": starved(WORKERS["torch"], ranks=2),
+        "each step waits, with two cores": loading(WORKERS["torch"], cores=2),
+        "fetching a ready batch takes 0.3 ms": in_short_steps("_MultiProcessingDataLoaderIter.__next__", 300),
+        "rebuilding a batch takes 8 or 12 ms": rebuilt(0),
+        "a wait of 20 ms before a batch is rebuilt": rebuilt(20),
+        "an operator that marks the call": steps([*marked, op("aten::mm", 20_000, 1_000)], 21_000, 6),
+        "four batches in each step": several_batches(WORKERS["torch"]),
+        "two of 30 steps wait for 200 ms": starved(
+            WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORKERS.values())
+def test_steps_that_starved_workers_keep_waiting(name: str) -> None:
+    recording = starved(name)
+    assert (RuleInput(recording).period, RuleInput(recording).step_ns) == (4, 14_000_000)
+    assert found(epoch_gap, recording) == []
+
+
+def test_late_steps_that_wait_for_a_batch_name_the_loader() -> None:
+    (one,) = found(outliers, starved(WORKERS["torch"]))
+    assert f"{WORKERS['torch']} (+40.0 ms)" in str(one.what)
+
+
 def without_gaps(recording: Trace) -> tuple[int | None, ...]:
     """Return the p10, p50 and p90 of the step time without long gaps between operators."""
     (one,) = found(host_gaps, recording)
@@ -193,44 +180,13 @@ def without_gaps(recording: Trace) -> tuple[int | None, ...]:
 
 def test_rebuilding_a_batch_is_no_wait() -> None:
     """The steps take 42 and 46 ms, with gaps of 30 ms."""
-    recording = rebuilt(0)
-    assert found(more_workers, recording) == []
-    assert without_gaps(recording)[1] == 14_000_000
+    assert without_gaps(rebuilt(0))[1] == 14_000_000
+    assert set(RuleInput(rebuilt(20)).waited_ns.tolist()) == {18_600_000}
 
 
-def test_the_time_before_a_batch_is_rebuilt_is_a_wait() -> None:
-    """Only the time before the first operator of the call is a wait for the batch. With more workers, fetching a batch
-    takes 0.5 ms instead of this wait."""
-    recording = rebuilt(20)
-    assert set(RuleInput(recording).waited_ns.tolist()) == {18_600_000}
-    (one,) = found(more_workers, recording)
-    assert predicted(recording, one)[1] == 64_000_000 - 20_600_000 + 500_000
-
-
-def test_the_operator_that_marks_a_call_rebuilds_no_batch() -> None:
-    marked = [
-        op(WORKERS["torch"], 0, 20_000, kind="dataloader"),
-        op("aten::empty", 8, 10),
-        op("aten::mm", 20_000, 1_000),
-    ]
-    assert len(found(more_workers, steps(marked, 21_000, 6))) == 1
-
-
-@pytest.mark.parametrize(("name", "faster"), [(WORKERS["torch"], 0.55), (THREAD, 0.5)])
-def test_several_batches_per_step(name: str, faster: float) -> None:
-    """Each step of 84 ms has four batches of 20 ms with 1 ms of computation each."""
-    parts = [(at * 21_000, kind) for at in range(4) for kind in ("dataloader", "operator")]
-    rows: Rows = [
-        op(name, at, 20_000, kind=kind) if kind == "dataloader" else op("aten::mm", at + 20_000, 1_000)
-        for at, kind in parts
-    ]
-    recording = steps(rows, 84_000, 12)
-    if name == THREAD:
-        after = what_ifs(recording, [("loader-workers", 2)]).advice[0].prediction.p50_ns
-    else:
-        (one,) = found(more_workers, recording)
-        after = predicted(recording, one)[1]
-    assert after == pytest.approx(84_000_000 * faster, rel=0.01)
+def test_several_batches_per_step_by_workers_instead_of_a_thread() -> None:
+    (asked,) = what_ifs(several_batches(THREAD), [("loader-workers", 2)]).advice
+    assert asked.prediction.p50_ns == pytest.approx(42_000_000, rel=0.01)
 
 
 def test_a_rare_long_wait_changes_no_other_step() -> None:
@@ -239,7 +195,6 @@ def test_a_rare_long_wait_changes_no_other_step() -> None:
     recording = starved(WORKERS["torch"], ((100,) * 9 + (200_100,) + (100,) * 5) * 2)
     assert (RuleInput(recording).period, RuleInput(recording).step_ns) == (1, 4_000_000)
     assert without_gaps(recording)[:2] == (1_000_000, 1_000_000)
-    assert found(more_workers, recording) == []
 
 
 @pytest.mark.parametrize("name", [*WORKERS.values(), THREAD])
@@ -268,12 +223,6 @@ def test_workers_instead_of_a_background_thread(workers: int, after: int) -> Non
     said = "Each step waits 20.1 ms of 24.0 ms for a batch made by a background thread."
     assert str(asked.candidate.what) == said
     assert abs((asked.prediction.p50_ns or 0) - after) <= 500_000
-
-
-@pytest.mark.parametrize(("name", "advised"), [(THREAD, 0), ("DataLoader.next", 1)])
-def test_one_worker_is_no_faster_than_a_thread(name: str, advised: int) -> None:
-    assert len(found(no_workers, loading(name, cores=1))) == advised
-    assert len(found(no_workers, loading(name, cores=2))) == 1
 
 
 def test_a_device_starved_by_workers_needs_no_larger_batches() -> None:

@@ -1,8 +1,10 @@
-"""Rule 19: loops that select a part of a tensor in each iteration."""
+"""Rule 19: loops that select a part of a tensor in each iteration. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from perfkit_core.advice.rules.select_loop import find as select_loops
 from perfkit_core.advice.rules.select_loop import find_rounds
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps
+from tests.support.advised import BOTH, Rows, call, found, kernel, op, steps
+from tests.support.frameworks import FRAMEWORKS
+from tests.support.rule_cases import Cases, check_rule
 
 WORDS = {
     "torch": ("aten::select", "aten::tanh", "autograd::engine::evaluate_function: SelectBackward0"),
@@ -34,114 +38,56 @@ def loop(framework: str, count: int, backward: bool = True, others: int = 0) -> 
     return rows
 
 
-@BOTH
-def test_ten_iterations(framework: str) -> None:
-    recording = steps(loop(framework, 10), 1500, framework=framework)
-    (one,) = found(select_loops, recording)
-    assert (one.evidence["rounds"], one.evidence["loops"]) == (10, 3)  # one loop in each of three steps
-    assert one.ceiling_ns == 300_000
-    # 5, 20 or 35 % of the 300 µs of both passes stay
-    assert predicted(recording, one) == (1_215_000, 1_260_000, 1_305_000)
+def test_select_loop() -> None:
+    """5, 20 or 35% of the 300 µs of both passes stay."""
+
+    def cases(framework: str) -> Cases:
+        def case(count: int, **options: Any) -> Trace:
+            return steps(loop(framework, count, **options), 1500, framework=framework)
+
+        broken = loop(framework, 12)
+        broken[11]["name"] = "something else"
+        select, work, gradient = WORDS[framework]
+        names = ((select, 0, 5), (select, 5, 5), (work, 10, 15))
+        two = [op(name, 30 * i + at, dur) for i in range(10) for name, at, dur in names]
+        linked = [row | {"sequence": at} for at, row in enumerate(loop(framework, 10, backward=False))]
+        numbers = [*(row["sequence"] for row in linked if row["name"] == select), 999]
+        gradients = [op(gradient, 1000 + 20 * i, 20) | {"phase": "backward", "sequence": n}
+                     for i, n in enumerate(numbers)]  # fmt: skip
+        selections = [row | {"phase": "backward"} for row in loop(framework, 12, backward=False)]
+        return {
+            "ten iterations": case(10),
+            "nine iterations": case(9),
+            "ten iterations, with 11 as the threshold": (case(10), {"loop_selects": 11}),
+            "five iterations, another one, and six iterations": steps(broken, 1500, framework=framework),
+            "22 other operators in each iteration": case(12, others=22),
+            "23 other operators in each iteration are layers": case(12, others=23),
+            "two selections in each iteration": steps(two, 1000, framework=framework),
+            "selections in the backward pass": steps(selections, 1500, framework=framework),
+            "gradients of the selections, and of another one": steps([*linked, *gradients], 1500, framework=framework),
+        }
+
+    check_rule("select-loop", cases)
 
 
 @BOTH
-def test_nine_iterations_do_not_count(framework: str) -> None:
-    assert found(select_loops, steps(loop(framework, 9), 1500, framework=framework)) == []
-    assert found(select_loops, steps(loop(framework, 10), 1500, framework=framework), loop_selects=11) == []
-
-
-@BOTH
-def test_different_iterations_do_not_count(framework: str) -> None:
-    rows = loop(framework, 12)
-    rows[11]["name"] = "something else"  # in the sixth iteration: five iterations are before it, six after it
-    assert found(select_loops, steps(rows, 1500, framework=framework)) == []
-
-
-@BOTH
-def test_layers_are_no_iterations(framework: str) -> None:
-    assert found(select_loops, steps(loop(framework, 12, others=23), 1500, framework=framework)) == []
-    assert len(found(select_loops, steps(loop(framework, 12, others=22), 1500, framework=framework))) == 1
-
-
-def test_two_selections_per_iteration() -> None:
-    rows: Rows = []
-    for i in range(10):
-        rows += [op("aten::slice", 30 * i, 5), op("aten::select", 30 * i + 5, 5), op("aten::tanh", 30 * i + 10, 15)]
-    recording = steps(rows, 1000)
-    (one,) = found(select_loops, recording)
-    assert (one.evidence["rounds"], one.evidence["selections"]) == (10, 60)
-    assert predicted(recording, one)[1] == 1_000_000 - 80_000
-
-
-def test_selections_in_the_loader_or_backward_are_no_loop() -> None:
-    rows = [row | {"phase": "backward"} for row in loop("torch", 12, backward=False)]
-    assert found(select_loops, steps(rows, 1500)) == []
-
-
-def test_gradients_go_with_their_own_selections() -> None:
-    rows = [row | {"sequence": at} for at, row in enumerate(loop("torch", 10, backward=False))]
-    select, _, gradient = WORDS["torch"]
-    selections = [row["sequence"] for row in rows if row["name"] == select]
-    rows += [op(gradient, 1000 + 20 * i, 20) | {"phase": "backward", "sequence": n} for i, n in enumerate(selections)]
-    rows += [op(gradient, 1300, 20) | {"phase": "backward", "sequence": 999}]
-    (one,) = found(select_loops, steps(rows, 1500))
-    assert one.evidence["backward_selections"] == 30  # without the gradient of another selection
-
-
-def recorded_torch(folder: Path, at_once: bool) -> Trace:
-    import torch
-
-    from perfkit_torch import trace_handler
-
-    handler = trace_handler(folder)
-    cell, inputs = torch.nn.Linear(8, 8), torch.randn(4, 20, 8, requires_grad=True)
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU],
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1),
-        on_trace_ready=handler,
-    ) as profiler:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_loop_in_a_recorded_training(framework: str, at_once: bool, tmp_path: Path) -> None:
+    native = FRAMEWORKS[framework]()
+    nn, schedule = native.module.nn, native.schedule(wait=0, warmup=1, active=2, repeat=1)
+    cell, inputs = nn.Linear(8, 8), native.module.randn([4, 20, 8])
+    if framework == "torch":
+        inputs.requires_grad_()
+    else:
+        inputs.stop_gradient = False
+    with native.profiler(schedule, on_trace_ready=native.trace_handler(tmp_path)) as profiler:
         for _ in range(3):
-            hidden, parts = torch.zeros(4, 8), inputs.unbind(1) if at_once else None
+            hidden, parts = native.module.zeros([4, 8]), native.module.unbind(inputs, 1) if at_once else None
             for i in range(20):
-                hidden = torch.tanh(cell(hidden) + (inputs[:, i] if parts is None else parts[i]))
+                hidden = native.module.tanh(cell(hidden) + (inputs[:, i] if parts is None else parts[i]))
             hidden.sum().backward()
             profiler.step()
-    handler.flush()
-    return load(folder)
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_what_torch_records(tmp_path: Path, at_once: bool) -> None:
-    candidates = found(select_loops, recorded_torch(tmp_path, at_once))
-    told = [(one.evidence["rounds"], one.evidence["loops"], one.evidence["backward_selections"]) for one in candidates]
-    assert told == ([] if at_once else [(20, 2, 40)])
-
-
-def recorded_paddle(folder: Path, at_once: bool) -> Trace:
-    paddle = pytest.importorskip("paddle")
-    from perfkit_paddle import trace_handler
-
-    handler = trace_handler(folder)
-    cell, inputs = paddle.nn.Linear(8, 8), paddle.randn([4, 20, 8])
-    inputs.stop_gradient = False
-    profiler = paddle.profiler.Profiler(
-        targets=[paddle.profiler.ProfilerTarget.CPU], scheduler=(1, 3), on_trace_ready=handler
-    )
-    profiler.start()
-    for _ in range(4):
-        hidden, parts = paddle.zeros([4, 8]), paddle.unbind(inputs, 1) if at_once else None
-        for i in range(20):
-            hidden = paddle.tanh(cell(hidden) + (inputs[:, i] if parts is None else parts[i]))
-        hidden.sum().backward()
-        profiler.step()
-    profiler.stop()
-    handler.flush()
-    return load(folder)
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_what_paddle_records(tmp_path: Path, at_once: bool) -> None:
-    candidates = found(select_loops, recorded_paddle(tmp_path, at_once))
+    candidates = found(select_loops, load(tmp_path))
     told = [(one.evidence["rounds"], one.evidence["loops"], one.evidence["backward_selections"]) for one in candidates]
     assert told == ([] if at_once else [(20, 2, 40)])
 

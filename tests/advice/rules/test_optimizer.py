@@ -1,4 +1,5 @@
-"""Rules 17 and 18: an optimizer that updates one tensor after the other, and zeros that are written into gradients."""
+"""Rules 17 and 18: an optimizer that updates one tensor after the other, and zeros that are written into gradients. The
+outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from perfkit_core.advice.rules.per_tensor_optimizer import tensors_of
 from perfkit_core.advice.rules.zero_fill_gradients import find as zeroed_gradients
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.trace import Trace
-from tests.support.advised import BOTH, Rows, call, found, kernel, op, predicted, steps, why_not
+from tests.support.advised import Rows, call, found, kernel, op, steps, why_not
+from tests.support.rule_cases import Cases, check_rule
 
 SPAN = {"torch": "Optimizer.step#AdamW.step", "paddle": "Optimization Step"}
 
@@ -32,65 +34,64 @@ def loop(framework: str, tensors: int) -> Rows:
     return [span(SPAN[framework], 100, 600), *(op(name, 100 + every * at, every - 2) for at, name in enumerate(order))]
 
 
-@pytest.mark.parametrize(
-    ("framework", "p10", "p50", "p90"),
-    [
-        ("torch", 400 + 414, 400 + 438, 400 + 480),  # operators of 16 µs then take 0.69, 0.73 or 0.80 of 600 µs
-        # a single operator per tensor then takes 0.50, 0.58 or 0.72 of 600 µs
-        ("paddle", 400 + 300, 400 + 348, 400 + 432),
-    ],
-)
-def test_a_loop_over_tensors(framework: str, p10: int, p50: int, p90: int) -> None:
-    recording = steps(loop(framework, 12), 1000, framework=framework)
-    (one,) = found(per_tensor, recording)
-    assert one.evidence["tensors"] == 12
-    assert one.evidence["operators_per_tensor"] == (3 if framework == "torch" else 1)
-    assert one.ceiling_ns == 600_000
-    assert predicted(recording, one) == (p10 * 1000, p50 * 1000, p90 * 1000)
+def test_per_tensor_optimizer() -> None:
+    """Operators of 16 µs then take 0.69, 0.73 or 0.80 of 600 µs. A single operator per tensor, as in Paddle, then takes
+    0.50, 0.58 or 0.72 of 600 µs."""
+
+    def cases(framework: str) -> Cases:
+        def case(tensors: int, *more: dict[str, Any]) -> Trace:
+            return steps([*loop(framework, tensors), *more], 1000, framework=framework)
+
+        together = ("aten::_foreach_add_", "aten::_fused_adamw_", "merged_adam_ dygraph")
+        return {
+            "a loop over 12 tensors": case(12),
+            "nine tensors with a small share": (case(9), {"foreach_share": 1}),
+            "ten tensors with a small share": (case(10), {"foreach_share": 1}),
+            "ten tensors, with 11 as the threshold": (case(10), {"foreach_share": 1, "optimizer_tensors": 11}),
+            "two tensors, whose update takes 60% of the step": case(2),
+            "one tensor, whose update takes 60% of the step": case(1),
+            **{f"with {name}": (case(12, op(name, 699, 1)), {"foreach_share": 1}) for name in together},
+            "no optimizer": steps([op("aten::mul_", 0, 10)], framework=framework),
+        }
+
+    check_rule("per-tensor-optimizer", cases)
 
 
-def test_short_operators_gain_more() -> None:
-    rows = [span("Optimizer.step#SGD.step", 100, 100), *(op("aten::add_", 100 + 5 * i, 4) for i in range(20))]
-    recording = steps(rows, 1000)
-    (one,) = found(per_tensor, recording)
-    assert predicted(recording, one) == (
-        900_000 + 38_000,
-        900_000 + 50_000,
-        900_000 + 79_000,
-    )  # one operator per tensor
+def test_operators_of_an_optimizer() -> None:
+    """The closure of the optimizer takes 500 of 560 µs, and the update of 12 tensors 60 µs. On a device, 0.03, 0.1 and
+    0.3 of the 600 µs on the host remain."""
 
+    def span_of(name: str, dur: int, *rows: dict[str, Any], step: int = 1000) -> Trace:
+        return steps([span(f"Optimizer.step#{name}.step", 100, dur), *rows], step)
 
-def test_long_operators_one_for_each_tensor_gain_nothing() -> None:
-    rows = [span("Optimizer.step#SGD.step", 100, 600), *(op("aten::add_", 100 + 50 * i, 40) for i in range(12))]
-    assert found(per_tensor, steps(rows, 1000)) == []
+    def every(us: int, dur: int, count: int, name: str = "aten::add_") -> Rows:
+        return [op(name, 100 + us * i, dur) for i in range(count)]
 
-
-@BOTH
-def test_few_tensors_do_not_count(framework: str) -> None:
-    nine, ten = (steps(loop(framework, count), 1000, framework=framework) for count in (9, 10))
-    assert found(per_tensor, nine, foreach_share=1) == []
-    assert len(found(per_tensor, ten, foreach_share=1)) == 1
-    assert found(per_tensor, ten, optimizer_tensors=11, foreach_share=1) == []
-
-
-@BOTH
-def test_few_tensors_count_if_their_update_takes_long(framework: str) -> None:
-    """The update takes 60 % of the step."""
-    two, one = (steps(loop(framework, count), 1000, framework=framework) for count in (2, 1))
-    assert len(found(per_tensor, two)) == 1
-    assert found(per_tensor, one) == []
-
-
-def test_operators_on_lists_of_tensors_read_all_parameters_again_and_again() -> None:
-    names = ("aten::_foreach_mul_", "aten::_foreach_add_", "aten::_foreach_addcdiv_")
-    rows = [span("Optimizer.step#Adam.step", 100, 300), *(op(name, 100 + 100 * i, 100) for i, name in enumerate(names))]
-    recording = steps(rows, 1000)
-    (update,) = found(per_tensor, recording)
-    assert update.evidence["optimizer_ns"] == 300_000
-    assert predicted(recording, update) == (775_000, 835_000, 970_000)
-    assert found(per_tensor, steps(rows, 3000)) == []  # a tenth of the step
-    other = [span("Optimizer.step#RMSprop.step", 100, 300), *rows[1:]]
-    assert found(per_tensor, steps(other, 1000)) == []  # it has no fused operator
+    lists = [f"aten::_foreach_{name}_" for name in ("mul", "add", "addcdiv")]
+    foreach = [op(name, 100 + 100 * i, 100) for i, name in enumerate(lists)]
+    convolutions = [
+        op(name, 100 + 20 * i, 18) for i, name in enumerate(["aten::conv2d", "aten::convolution_backward"] * 12)
+    ]
+    backward = [row | {"phase": "backward"} for row in convolutions[1::2]]
+    clear = [span("Optimizer.zero_grad#SGD.zero_grad", 585, 10), op("aten::zero_", 586, 2)]
+    closure = [*convolutions[::2], *backward, *clear, *(op("aten::add_", 600 + 5 * i, 4) for i in range(12))]
+    on_device: Rows = [span("Optimizer.step#SGD.step", 0, 600)]
+    for i in range(12):
+        on_device += [op("aten::add_", 50 * i, 40), call("cudaLaunchKernel", 50 * i + 20, 10, i)]
+        on_device += [kernel("add", 50 * i + 30, 5, i)]
+    outside = [span(SPAN["torch"], 900, 50), *every(50, 48, 12, "aten::mul_")]
+    momentum = [span("Optimization Step", 100, 600), *every(50, 48, 12, "momentum_ dygraph")]
+    check_rule("per-tensor-optimizer", {
+        "short operators gain more": span_of("SGD", 100, *every(5, 4, 20)),
+        "one long operator for each tensor": span_of("SGD", 600, *every(50, 40, 12)),
+        "operators on lists read all parameters again and again": span_of("Adam", 300, *foreach),
+        "operators on lists that take a tenth of the step": span_of("Adam", 300, *foreach, step=3000),
+        "operators on lists of an optimizer that has no fused operator": span_of("RMSprop", 300, *foreach),
+        "an optimizer that gains nothing": steps(momentum, 1000, framework="paddle"),
+        "operators outside of the optimizer": steps(outside, 1000),
+        "a closure is not part of the update": span_of("AdamW", 560, *closure),
+        "on a device": steps(on_device, 1000),
+    }, "-operators")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -112,56 +113,6 @@ def test_number_of_tensors_from_calls(calls: tuple[int, ...], tensors: int) -> N
     assert tensors_of(np.array(calls)) == tensors
 
 
-@BOTH
-@pytest.mark.parametrize("name", ["aten::_foreach_add_", "aten::_fused_adamw_", "merged_adam_ dygraph"])
-def test_tensors_that_are_updated_together(framework: str, name: str) -> None:
-    rows = [*loop(framework, 12), op(name, 699, 1)]
-    assert found(per_tensor, steps(rows, 1000, framework=framework), foreach_share=1) == []
-
-
-def test_an_optimizer_that_gains_nothing() -> None:
-    rows = [span("Optimization Step", 100, 600), *(op("momentum_ dygraph", 100 + 50 * i, 48) for i in range(12))]
-    assert found(per_tensor, steps(rows, 1000, framework="paddle")) == []
-
-
-def test_operators_outside_the_optimizer_do_not_count() -> None:
-    rows = [span(SPAN["torch"], 900, 50), *(op("aten::mul_", 100 + 50 * i, 48) for i in range(12))]
-    assert found(per_tensor, steps(rows, 1000)) == []
-
-
-def test_a_closure_is_not_part_of_the_update() -> None:
-    """The optimizer calls a closure: 500 of 560 µs are forward and backward pass, 60 µs are the update of 12
-    tensors."""
-    names = ("aten::conv2d", "aten::convolution_backward")
-    closure = [op(name, 100 + 20 * i, 18) for i, name in enumerate(names * 12)]
-    backward = [row | {"phase": "backward"} for row in closure[1::2]]
-    update = [op("aten::add_", 600 + 5 * i, 4) for i in range(12)]
-    clear = [span("Optimizer.zero_grad#SGD.zero_grad", 585, 10), op("aten::zero_", 586, 2)]
-    (one,) = found(per_tensor, steps([span(SPAN["torch"], 100, 560), *closure[::2], *backward, *clear, *update], 1000))
-    assert one.evidence["tensors"] == 12
-    assert one.evidence["operators_per_tensor"] == 1
-    assert one.evidence["optimizer_ns"] == 12 * 4_000
-    assert one.ceiling_ns == 12 * 4_000
-
-
-def test_on_a_device_launches_and_kernels_become_few() -> None:
-    rows: Rows = [span("Optimizer.step#SGD.step", 0, 600)]
-    for i in range(12):
-        rows += [
-            op("aten::add_", 50 * i, 40),
-            call("cudaLaunchKernel", 50 * i + 20, 10, i),
-            kernel("add", 50 * i + 30, 5, i),
-        ]
-    recording = steps(rows, 1000)
-    (one,) = found(per_tensor, recording)
-    assert predicted(recording, one) == (418_000, 460_000, 580_000)  # 0.03, 0.1 and 0.3 of the 600 µs on the host
-    assert one.ceiling_ns == 660_000
-
-
-def test_without_an_optimizer() -> None:
-    assert "optimizer" in why_not(per_tensor, steps([op("aten::mul_", 0, 10)]))
-
-
 def zeroing(gradients: int, passes: int = 1, name: str = "aten::zero_") -> Rows:
     """Return gradients. Filling one of them with zeros takes 10 µs. In each of the ``passes``, a new value is added to
     every gradient, which takes 8 µs."""
@@ -173,43 +124,22 @@ def zeroing(gradients: int, passes: int = 1, name: str = "aten::zero_") -> Rows:
     return rows
 
 
-def test_zeros_are_spared_and_additions_become_cheap() -> None:
-    recording = steps(zeroing(10), 1000)
-    (one,) = found(zeroed_gradients, recording)
-    assert one.evidence["tensors"] == one.evidence["additions"] == 10
-    # without ten fills of 10 µs; ten additions of 8 µs become 0.5, 0.8 and 1.5 µs
-    assert predicted(recording, one) == (1_000_000 - 100_000 - 75_000, 1_000_000 - 172_000, 1_000_000 - 165_000)
-
-
-def test_large_gradients_may_be_mapped_again_in_every_step() -> None:
-    """Fills of 11 µs write more than 128 KiB. Mapping the memory again takes four times as long."""
-    rows = [row | ({"dur_ns": 11_000} if "zero" in row["name"] and row["kind"] == "operator" else {})
-            for row in zeroing(10)]  # fmt: skip
-    less, more = (steps(part, 1000) for part in (zeroing(10), rows))
-    (small,), (large,) = found(zeroed_gradients, less), found(zeroed_gradients, more)
-    assert len(large.risks) == len(small.risks) + 1
-    assert (predicted(more, large)[2] or 0) >= 1_000_000 - 175_000 + 440_000 - 10_000
-
-
-def test_only_the_first_of_several_passes_is_spared() -> None:
-    recording = steps(zeroing(10, passes=2), 1000)
-    (one,) = found(zeroed_gradients, recording)
-    assert predicted(recording, one)[1] == 1_000_000 - 100_000 - 72_000
-
-
-def test_few_gradients_do_not_count() -> None:
-    assert found(zeroed_gradients, steps(zeroing(9), 1000)) == []
-    assert found(zeroed_gradients, steps(zeroing(12, name="aten::detach"), 1000)) == []
-
-
-def test_zeros_for_other_reasons() -> None:
-    rows = [row for row in zeroing(12) if row["kind"] != "optimizer"] + [span("Optimizer.zero_grad#", 490, 5)]
-    assert found(zeroed_gradients, steps(rows, 1000)) == []
-
-
-def test_a_framework_that_records_no_clearing() -> None:
-    rows = [op("Global_GradNodeAccumulation", 500, 9) | {"phase": "backward"}]
-    assert "calls no operator to clear" in why_not(zeroed_gradients, steps(rows, framework="paddle"))
+def test_zero_fill_gradients() -> None:
+    """Ten fills of 10 µs are spared, and ten additions of 8 µs become 0.5, 0.8 and 1.5 µs. Fills of 11 µs write more
+    than 128 KiB, and mapping the memory again may take four times as long."""
+    large = [row | ({"dur_ns": 11_000} if "zero" in row["name"] and row["kind"] == "operator" else {})
+             for row in zeroing(10)]  # fmt: skip
+    other = [row for row in zeroing(12) if row["kind"] != "optimizer"] + [span("Optimizer.zero_grad#", 490, 5)]
+    of_paddle = [op("Global_GradNodeAccumulation", 500, 9) | {"phase": "backward"}]
+    check_rule("zero-fill-gradients", {
+        "ten gradients": steps(zeroing(10), 1000),
+        "large gradients may be mapped again in every step": steps(large, 1000),
+        "only the first of two passes is spared": steps(zeroing(10, passes=2), 1000),
+        "nine gradients": steps(zeroing(9), 1000),
+        "no zeros": steps(zeroing(12, name="aten::detach"), 1000),
+        "zeros for other reasons": steps(other, 1000),
+        "a framework that records no clearing": steps(of_paddle, framework="paddle"),
+    })  # fmt: skip
 
 
 def recorded_torch(

@@ -1,17 +1,14 @@
-"""Rule 34: a rank that is slower than the median rank, while the others wait for it. Times are in µs."""
+"""Rule 34: a rank that is slower than the median rank, while the others wait for it. Times are in µs. The outcomes are
+in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
-from perfkit_core.advice.rules.rank_skew import find as skewed
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from tests.support.events import device, host, trace
 from tests.support.ranks import KERNEL
+from tests.support.rule_cases import check_rule
 
 US = 1000
 
@@ -36,55 +33,25 @@ def rank(number: int, compute: int, loading: int = 0, name: str = KERNEL, clock:
     return trace([row for row in rows if row["dur_ns"]], rank=number)
 
 
-def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> RuleInput:
+def job(compute: Sequence[int], loading: Sequence[int] = (0, 0, 0)) -> Trace:
     """Return three ranks; the clock of the second rank is 3 ms ahead."""
     clocks = (0, 3000, 0)
-    return RuleInput(concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)]))
+    return concat_traces([rank(n, compute[n], loading[n], clock=clocks[n]) for n in range(3)])
 
 
-def test_a_slow_device_keeps_the_others_waiting() -> None:
-    """Without waits, the steps of ranks 0 and 1 take 700 µs: 206 µs, a transfer of 94 µs, and 400 µs after it. The
-    steps of rank 2 take 1000 µs."""
-    facts = job((200, 200, 500))
-    [found] = skewed(facts)
-    assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 300 * US, "device")
-    assert (found.evidence["part_ns"], found.evidence["median_part_ns"]) == (500 * US, 200 * US)
-    assert found.evidence["slowest_in_steps"] == 3
-    # rank 2 becomes like the fastest and the median rank (200 µs), or is halfway between (350 µs)
-    prediction = predict(facts, found)
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (700 * US, 700 * US, 850 * US)
-
-
-def test_a_slow_loader_keeps_the_others_waiting() -> None:
-    """Making a batch takes 10, 60 and 310 µs. So rank 2 is 250 µs later than rank 1, which is 50 µs later than rank
-    0."""
-    facts = job((200, 200, 200), (10, 60, 310))
-    [found] = skewed(facts)
-    assert (found.evidence["slow_rank"], found.evidence["skew_ns"], found.evidence["part"]) == (2, 250 * US, "loading")
-    prediction = predict(facts, found)
-    # rank 2 becomes like the fastest rank, so rank 1 is last; or like the median rank; or halfway (185 µs)
-    assert (prediction.p10_ns, prediction.p50_ns, prediction.p90_ns) == (750 * US, 750 * US, 875 * US)
-
-
-@pytest.mark.parametrize(("slow", "fires"), [(250, False), (251, True)])
-def test_a_twentieth_of_the_step_is_the_threshold(slow: int, fires: bool) -> None:
-    assert bool(skewed(job((200, 200, slow)))) == fires
-
-
-def test_equal_ranks_have_no_skew() -> None:
-    assert skewed(job((300, 300, 300))) == []
-
-
-def test_ranks_steps_and_collectives_are_needed() -> None:
-    with pytest.raises(NotEvaluableError, match="only one rank"):
-        skewed(RuleInput(rank(0, 200)))
+def test_rank_skew() -> None:
+    """Without waits, the steps of ranks 0 and 1 of the first case take 700 µs: 206 µs, a transfer of 94 µs, and 400 µs
+    after it. Rank 2 becomes like the fastest and the median rank (200 µs), or is halfway between (350 µs). In the
+    second case, making a batch takes 10, 60 and 310 µs. Rank 2 becomes like the fastest rank, so rank 1 is last; or
+    like the median rank; or it is halfway (185 µs)."""
     roots = [rank(n, 200 + 100 * n, name="ncclDevKernel_Broadcast_RING_LL") for n in range(2)]
-    with pytest.raises(NotEvaluableError, match="no collectives were matched"):
-        skewed(RuleInput(concat_traces(roots)))
-
-
-def test_a_rank_that_is_cut_off_is_not_compared() -> None:
-    whole = job((300, 300, 500)).trace
-    assert skewed(RuleInput(whole))
-    with pytest.raises(NotEvaluableError, match="is cut off"):
-        skewed(RuleInput(whole.with_meta(incomplete=True)))
+    check_rule("rank-skew", {
+        "a slow device": job((200, 200, 500)),
+        "a slow loader": job((200, 200, 200), (10, 60, 310)),
+        "50 of 1000 µs": job((200, 200, 250)),
+        "51 of 1000 µs": job((200, 200, 251)),
+        "equal ranks": job((300, 300, 300)),
+        "one rank": rank(0, 200),
+        "collectives with a root": concat_traces(roots),
+        "an incomplete recording": job((300, 300, 500)).with_meta(incomplete=True),
+    })  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rules 6 and 7: fetched results and synchronised devices. Times in comments are in µs."""
+"""Rules 6 and 7: fetched results and synchronised devices. The outcomes are in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 
 from perfkit_core.advice.predict import predict
 from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
-from perfkit_core.advice.rules.device_sync import find as device_sync
-from perfkit_core.advice.rules.host_sync import find as host_sync
 from perfkit_core.advice.rules.host_sync import what_if as host_sync_every
-from tests.support.advised import BOTH, Rows, call, copy, found, kernel, op, predicted, steps, why_not
+from perfkit_core.trace.model.trace import Trace
+from tests.support.advised import BOTH, Rows, call, copy, kernel, op, steps
+from tests.support.rule_cases import Cases, check_rule
 
 
 def fetching(framework: str, dur: int = 55, kind: str = "DtoH pageable") -> Rows:
@@ -32,18 +32,26 @@ def fetching(framework: str, dur: int = 55, kind: str = "DtoH pageable") -> Rows
     ]
 
 
-@BOTH
-def test_a_fetched_result(framework: str) -> None:
-    recording = steps(fetching(framework), framework=framework)
-    (candidate,) = found(host_sync, recording)
-    assert candidate.evidence["copies_per_step"] == 1
-    assert candidate.evidence["operators"] == {"torch": ["aten::item"], "paddle": []}[framework]
-    assert candidate.evidence["call_ns"] == 55_000
-    # the host needs 100 − 55 = 45 µs, the kernel 60 µs
-    assert predicted(recording, candidate) == (60_000, 60_000, 60_000)
-    # The call waits for 47 µs: from 22 to 70, minus 1 µs between kernel and copy. So the host works for 53 µs, and the
-    # operator takes 55 − 47 µs without the wait.
-    assert candidate.ceiling_ns == 53_000 + 8_000
+def test_host_sync() -> None:
+    """Without the wait, the host needs 45 µs, and the kernel 60 µs. The call waits for 47 µs: from 22 to 70, minus 1 µs
+    between kernel and copy. So at most 100 − 53 µs of the host and the 8 µs of the operator are saved."""
+
+    def cases(framework: str) -> Cases:
+        rows = fetching(framework)
+        recording = steps(rows, framework=framework)
+        unwaited = [row for row in rows if not row["name"].startswith("cudaStreamSync")]
+        late = [row | {"start_ns": 80_000} if row["kind"] == "memcpy" else row for row in unwaited]
+        large = [row | {"bytes": 4_000_000} if row["kind"] == "memcpy" else row for row in rows]
+        return {
+            "a fetched number": recording,
+            "a copy that is not waited for": steps(late, framework=framework),
+            "a copy of 4 MB stays, and the host does not wait for it": steps(large, framework=framework),
+            "the threshold": (recording, {"sync_share": 0.55}),
+            "just below the threshold": (recording, {"sync_share": 0.5499}),
+            "without a device": steps([op("aten::item", 0, 50)], framework=framework),
+        }
+
+    check_rule("host-sync", cases)
 
 
 @BOTH
@@ -72,62 +80,27 @@ def test_the_period_must_fit_into_the_recording() -> None:
         host_sync_every(facts, 4)
 
 
-@BOTH
-def test_a_copy_that_is_not_waited_for(framework: str) -> None:
-    rows = [row for row in fetching(framework) if not row["name"].startswith("cudaStreamSync")]
-    late = [row | {"start_ns": 80_000} if row["kind"] == "memcpy" else row for row in rows]
-    assert found(host_sync, steps(late, framework=framework)) == []
-
-
-def test_the_threshold_of_fetching() -> None:
-    recording = steps(fetching("torch"))
-    assert found(host_sync, recording, sync_share=0.55) == []
-    assert len(found(host_sync, recording, sync_share=0.5499)) == 1
-
-
-def test_large_results_are_copied_without_waiting() -> None:
-    """The copy of 4 MB stays, but the host does not wait for it. So the operator takes only 6 µs."""
-    rows = [row | {"bytes": 4_000_000} if row["kind"] == "memcpy" else row for row in fetching("torch")]
-    recording = steps(rows)
-    (candidate,) = found(host_sync, recording)
-    # the host takes 20 + 2 + 1 + 5 − 2 + 25 = 51 µs, the device 62 µs
-    assert predicted(recording, candidate) == (62_000, 62_000, 62_000)
-
-
-def test_without_a_device() -> None:
-    assert "no device work" in why_not(host_sync, steps([op("aten::item", 0, 50)]))
-    assert "no device work" in why_not(device_sync, steps([op("aten::item", 0, 50)]))
-
-
 def synchronising(name: str) -> Rows:
     """Return a kernel from 10 to 90, and a host that waits for it from 20 to 95."""
     return [call("launch", 0, 10, 1), kernel("k", 10, 80, 1), call(name, 20, 75, kind="sync")]
 
 
-@BOTH
-def test_a_synchronised_device(framework: str) -> None:
-    name = {"torch": "cudaDeviceSynchronize", "paddle": "cudaDeviceSynchronize_v3020"}[framework]
-    recording = steps(synchronising(name), framework=framework)
-    (candidate,) = found(device_sync, recording)
-    # the call in the last step ends the recording and does not count
-    assert len(candidate.rows) == 2
-    # the host would need 25 µs, but the kernel takes 80 µs
-    assert predicted(recording, candidate) == (80_000, 80_000, 80_000)
-    assert candidate.ceiling_ns is not None
-    assert candidate.ceiling_ns >= 20_000
+def test_device_sync() -> None:
+    """The host would need 25 µs, but the kernel takes 80 µs. A call that ends the recording does not count, so two of
+    three steps wait for 75 of 100 µs: 50 µs per step."""
 
+    def cases(framework: str) -> Cases:
+        def case(name: str, count: int = 3) -> Trace:
+            return steps(synchronising(name), count=count, framework=framework)
 
-def test_a_synchronised_stream_does_not_count() -> None:
-    assert found(device_sync, steps(synchronising("cudaStreamSynchronize"))) == []
+        name = {"torch": "cudaDeviceSynchronize", "paddle": "cudaDeviceSynchronize_v3020"}[framework]
+        return {
+            "a synchronised device": case(name),
+            "a synchronised stream": case("cudaStreamSynchronize"),
+            "a call that ends the recording": case(name, 1),
+            "the threshold": (case(name), {"sync_share": 0.5}),
+            "just below the threshold": (case(name), {"sync_share": 0.4999}),
+            "without a device": steps([op("aten::item", 0, 50)], framework=framework),
+        }
 
-
-def test_a_synchronisation_that_ends_the_recording() -> None:
-    recording = steps(synchronising("cudaDeviceSynchronize"), count=1)
-    assert found(device_sync, recording) == []
-
-
-def test_the_threshold_of_synchronising() -> None:
-    """Two of three steps wait for 75 of 100 µs, so the mean is 50 µs per step."""
-    recording = steps(synchronising("cudaDeviceSynchronize"))
-    assert found(device_sync, recording, sync_share=0.5) == []
-    assert len(found(device_sync, recording, sync_share=0.4999)) == 1
+    check_rule("device-sync", cases)

@@ -1,4 +1,5 @@
-"""Rules 22 and 23: devices with tensor cores, kernels that do not use tensor cores, and the saving."""
+"""Rules 22 and 23: devices with tensor cores, kernels that do not use tensor cores, and the saving. The outcomes are in
+``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
@@ -7,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfkit_core.advice.matrix_products import by_peaks, tensor_cores_of
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
-from perfkit_core.advice.rules import tensor_cores_unused, tf32_off
+from perfkit_core.advice.rule_input import RuleInput
+from perfkit_core.advice.rules import tensor_cores_unused
 from perfkit_core.readers.load import load
 from perfkit_core.replay.transforms import Quantity
 from perfkit_core.trace.model.meta import Device
@@ -17,6 +17,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_paddle.operator_names import operator_name as paddle_name
 from perfkit_torch.operator_names import operator_name as torch_name
 from tests.support.device_steps import A100, MI300, P100, V100, Op, training
+from tests.support.rule_cases import check_rule
 
 
 def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | None = None) -> Trace:
@@ -25,58 +26,46 @@ def product(kernel: str, us: int = 300, on: Device | None = V100, dtypes: str | 
     return training(Op("aten::relu", [("relu", 700)]), mm, steps=2, on=on, names=torch_name)
 
 
-def test_mixed_precision_saves_half_of_float32_products() -> None:
-    facts = RuleInput(product("volta_sgemm_128x64_nn"))
-    (found,) = tensor_cores_unused.find(facts)
-    assert facts.step_ns == 1_007_000
-    assert found.evidence["kernel_ns"] == found.ceiling_ns == 300_000
-    assert predict(facts, found).saving_ns == 150_000
+UNKNOWN = {
+    "a device without compute capability": product("volta_sgemm_128x64_nn", on=None),
+    "a device of an unknown kind": product("volta_sgemm_128x64_nn", on=Device("xpu:0", "ARTEMIS")),
+    "no kernels of products": product("some_kernel"),
+    "a product whose kernel does not show its type": product("my_gemm"),
+}
 
 
-def test_half_precision_on_ordinary_cores() -> None:
-    facts = RuleInput(product("volta_hgemm_64x32_nt"))
-    (found,) = tensor_cores_unused.find(facts)
-    assert found.conflicts == ("unaligned-matmul",)
-    assert predict(facts, found).saving_ns == 150_000
-
-
-def test_dtypes_of_the_operator_take_precedence_over_names() -> None:
-    name = "void cudnn::winograd_nonfused::generateWinogradTilesKernel<0>"
-    assert tensor_cores_unused.find(RuleInput(product(name))) == []
-    assert len(tensor_cores_unused.find(RuleInput(product(name, dtypes='["float","float"]')))) == 1
-
-
-def test_kernels_of_paddle() -> None:
+def test_tensor_cores_unused() -> None:
+    """Half of the 300 µs of products are saved."""
+    winograd = "void cudnn::winograd_nonfused::generateWinogradTilesKernel<0>"
     conv = Op("conv2d dygraph", [("maxwell_scudnn_128x128_relu_interior_nn", 300)])
-    facts = RuleInput(training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name))
-    (found,) = tensor_cores_unused.find(facts)
-    assert predict(facts, found).saving_ns == 150_000
+    check_rule("tensor-cores-unused", {
+        "products in single precision": product("volta_sgemm_128x64_nn"),
+        "products in half precision on ordinary cores": product("volta_hgemm_64x32_nt"),
+        "a kernel whose name has no type": product(winograd),
+        "a kernel whose operator has a type": product(winograd, dtypes='["float","float"]'),
+        "a kernel of Paddle": training(conv, Op("relu dygraph", [("relu", 700)]), on=A100, names=paddle_name),
+        "products on tensor cores": product("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"),
+        "a P100": product("maxwell_sgemm_128x64_nn", on=P100),
+        "products on an MI300's matrix cores": product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300),
+        "37 of 744 µs, 4.97%": product("volta_sgemm_128x64_nn", 37),
+        "38 of 745 µs, 5.1%": product("volta_sgemm_128x64_nn", 38),
+        **UNKNOWN,
+    })  # fmt: skip
 
 
-def test_products_on_tensor_cores_and_devices_without_them() -> None:
-    assert tensor_cores_unused.find(RuleInput(product("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"))) == []
-    assert tensor_cores_unused.find(RuleInput(product("maxwell_sgemm_128x64_nn", on=P100))) == []
-    assert tensor_cores_unused.find(RuleInput(product("Cijk_Alik_Bljk_SB_MT64x16x32_MI16x16x1_SN", on=MI300))) == []
-
-
-def test_a_small_share_of_the_step_does_not_count() -> None:
-    assert tensor_cores_unused.find(RuleInput(product("volta_sgemm_128x64_nn", 37))) == []  # a step of 744 µs: 4.97%
-    assert len(tensor_cores_unused.find(RuleInput(product("volta_sgemm_128x64_nn", 38)))) == 1  # a step of 745 µs: 5.1%
-
-
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
-        (product("volta_sgemm_128x64_nn", on=None), "capability"),
-        (product("volta_sgemm_128x64_nn", on=Device("xpu:0", "ARTEMIS")), "ARTEMIS"),
-        (product("some_kernel"), "no kernel"),
-        (product("my_gemm"), "do not show"),
-    ],
-)
-def test_missing_devices_or_kernel_names(made: Trace, why: str) -> None:
-    for rule in (tensor_cores_unused.find, tf32_off.find):
-        with pytest.raises(NotEvaluableError, match=why):
-            rule(RuleInput(made))
+def test_tf32_off() -> None:
+    """Half of the 300 µs of products are saved, or nothing, because some devices gain nothing."""
+    convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_g1_ffma"
+    used = Op("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 10)])
+    plain = Op("aten::mm", [("ampere_sgemm_128x64_nn", 300)])
+    check_rule("tf32-off", {
+        "products on ordinary cores of an A100": product("ampere_sgemm_128x64_nn", on=A100),
+        "a V100": product("ampere_sgemm_128x64_nn", on=V100),
+        "37 of 744 µs, 4.97%": product("ampere_sgemm_128x64_nn", 37, on=A100),
+        "convolutions use TF32 by default": product(convolution, on=A100),
+        "another product uses TF32": training(used, plain, names=torch_name),
+        **UNKNOWN,
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -93,24 +82,6 @@ def test_missing_devices_or_kernel_names(made: Trace, why: str) -> None:
 def test_devices(device: Device, half: bool, tf32: bool) -> None:
     units = tensor_cores_of(device)
     assert (units.half, units.tf32) == (half, tf32)
-
-
-def test_half_of_products_is_saved_by_tf32() -> None:
-    facts = RuleInput(product("ampere_sgemm_128x64_nn", on=A100))
-    (found,) = tf32_off.find(facts)
-    assert predict(facts, found).saving_ns == 150_000
-    prediction = predict(facts, found)
-    assert prediction.p90_ns == facts.step_ns  # some devices gain nothing
-
-
-def test_tf32_that_is_used_or_not_supported() -> None:
-    assert tf32_off.find(RuleInput(product("ampere_sgemm_128x64_nn", on=V100))) == []
-    assert tf32_off.find(RuleInput(product("ampere_sgemm_128x64_nn", 37, on=A100))) == []  # a step of 744 µs: 4.97%
-    convolution = "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nhwc_g1_ffma"
-    assert tf32_off.find(RuleInput(product(convolution, on=A100))) == []
-    used = Op("aten::mm", [("cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4", 10)])
-    plain = Op("aten::mm", [("ampere_sgemm_128x64_nn", 300)])
-    assert tf32_off.find(RuleInput(training(used, plain, names=torch_name))) == []
 
 
 def test_time_of_a_real_training_on_ordinary_cores(traces: Path) -> None:

@@ -1,19 +1,19 @@
-"""Rule 30: a device that is idle for more than half of the step, unless the training waits for data."""
+"""Rule 30: a device that is idle for more than half of the step, unless the training waits for data. The outcomes are
+in ``tests/golden/advice/rules``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from perfkit_core.advice.predict import predict
-from perfkit_core.advice.rule_input import NotEvaluableError, RuleInput
+from perfkit_core.advice.rule_input import RuleInput
 from perfkit_core.advice.rules.low_device_utilisation import find
 from perfkit_core.readers.load import load
+from perfkit_core.trace.model.trace import Trace
 from tests.support.events import device, host, trace
+from tests.support.rule_cases import check_rule
 
 
-def working(busy_ns: int, loading_ns: int = 0) -> RuleInput:
+def working(busy_ns: int, loading_ns: int = 0) -> Trace:
     """Return two steps of 1 ms with data loading and device work: two kernels on two streams that overlap
     completely."""
     rows = []
@@ -26,31 +26,18 @@ def working(busy_ns: int, loading_ns: int = 0) -> RuleInput:
             device("a", "kernel", begin + 200_000, busy_ns, 2 * step + 1),
             {**device("b", "kernel", begin + 200_000, busy_ns, 2 * step + 1), "stream": 8},
         ]
-    return RuleInput(trace(rows))
+    return trace(rows)
 
 
-def test_less_than_half_of_the_step() -> None:
-    facts = working(499_000)
-    (found,) = find(facts)
-    assert found.evidence["busy_ns"] == 499_000
-    assert found.evidence["busy_ratio"] == 0.499
-    assert predict(facts, found).saving_ns is None
-
-
-def test_half_of_the_step() -> None:
-    assert find(working(500_000)) == []
-
-
-def test_training_that_waits_for_data_does_not_count() -> None:
-    assert find(working(100_000, loading_ns=60_000)) == []
-    assert len(find(working(100_000, loading_ns=50_000))) == 1
-
-
-def test_without_steps_or_device() -> None:
-    with pytest.raises(NotEvaluableError, match="steps"):
-        find(RuleInput(trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)])))
-    with pytest.raises(NotEvaluableError, match="device"):
-        find(RuleInput(trace([host("step", "step", 0, 10, step=0), host("a", "operator", 0, 5)])))
+def test_low_device_utilisation() -> None:
+    check_rule("low-device-utilisation", {
+        "499 of 1000 µs": working(499_000),
+        "500 of 1000 µs": working(500_000),
+        "60 of 1000 µs of loading": working(100_000, loading_ns=60_000),
+        "50 of 1000 µs of loading": working(100_000, loading_ns=50_000),
+        "without steps": trace([host("a", "operator", 0, 10), device("k", "kernel", 0, 5)]),
+        "without a device": trace([host("step", "step", 0, 10, step=0), host("a", "operator", 0, 5)]),
+    })  # fmt: skip
 
 
 def test_a_real_recording(traces: Path) -> None:

@@ -102,8 +102,11 @@ def test_the_time_limit_ends_all_processes(tmp_path: Path, monkeypatch: pytest.M
 
 
 @needs_proc
-@pytest.mark.parametrize("tool", ["record", "verify"])
-@pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "SIGKILL", "close", "cancel"])
+@pytest.mark.parametrize(
+    ("tool", "end"),
+    [("record", "SIGTERM"), ("record", "SIGHUP"), ("record", "SIGKILL"), ("record", "close"), ("record", "cancel"),
+     ("verify", "SIGKILL"), ("verify", "cancel")],
+)  # fmt: skip
 def test_no_script_outlives_its_server(tmp_path: Path, tool: str, end: str) -> None:
     pytest.importorskip("mcp", reason="the server needs an extra")
     script(tmp_path, "train.py", NESTED)

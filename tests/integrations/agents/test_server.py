@@ -19,6 +19,7 @@ from perfkit_core.integrations.agents import tools
 from perfkit_core.integrations.agents.server import answer, result
 from perfkit_core.integrations.agents.session import Roots, Session
 from tests.support.chrome import event, write
+from tests.support.golden import check_golden
 from tests.support.mcp_client import results
 from tests.support.paths import DATA
 
@@ -69,19 +70,11 @@ def test_tools_errors_and_a_server_that_survives(folder: Path) -> None:
         assert "$ref" not in json.dumps(tool["inputSchema"])
         assert "data" in tool["description"] or tool["name"] == "runs"
     *errors, last = answers
+    lines = []
     for (name, arguments), made in zip(calls, errors, strict=False):
-        text = made["content"][0]["text"]
         assert made["isError"], (name, arguments)
-        assert "\n" not in text
-        assert "unexpected" not in text, text
-    texts = [made["content"][0]["text"] for made in errors]
-    assert texts[2].startswith("the argument sources: expected array, got int; run folder or trace file")
-    assert texts[3].startswith("the argument sources is missing; run folder or trace file")
-    assert texts[4].startswith("unknown argument 'source'; did you mean sources?")
-    assert texts[5].startswith("the argument limit: expected int >= 1; maximum number of rows")
-    assert texts[6].startswith("the argument thresholds[...]: expected float, got str; threshold of rules")
-    assert texts[7].startswith("no advice has the id ''; choose one of ")
-    assert "--allow-run" in texts[14]
+        lines += [f"{name} {json.dumps(arguments)}", f"    {made['content'][0]['text']}"]
+    check_golden("integrations/agents-errors.txt", "\n".join(lines) + "\n")
     assert not last["isError"]
     assert last["structuredContent"]["views"]["operators"][0]["self_device_ns"] is None  # unknown, not 0
 
@@ -105,7 +98,7 @@ def test_structured_content_is_that_of_format_json(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ARGUMENTS)
-@pytest.mark.parametrize("size", [4_000, 10_000, 40_000])
+@pytest.mark.parametrize("size", [4_000, 40_000])
 def test_every_line_of_the_protocol_fits_the_budget(folder: Path, tool: str, size: int) -> None:
     """All parts of each answer, as the SDK writes them."""
     types = pytest.importorskip("mcp.types")
