@@ -16,7 +16,6 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.assembly.labels import backward_label, module_label
 from perfkit_core.trace.model.architecture import Architecture, Layer, Parameter, to_extra
-from perfkit_core.trace.model.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import modules
 from tests.support.events import device, host, trace
@@ -128,32 +127,6 @@ def test_without_layers_the_table_is_empty_and_says_why() -> None:
     found = trace([host("mm", "operator", 0, 5)])
     assert modules.table(found, ViewRequest()).empty
     assert "annotate(model)" in str(modules.VIEW.explain_empty(found))
-
-
-def check_totals(path: Path | None) -> None:
-    """Compare the sums of the layers with counts over the events that ignore layers."""
-    found = perfkit.load(path)
-    table = modules.table(found, ViewRequest())
-    if table.empty:
-        assert found.codes("module").codes.max(initial=-1) < 0
-        return
-    operator = found.host & found.rows("kind", *OPERATOR_KINDS)
-    inside = nesting.nearest_on_path(found.ints("parent"), operator) >= 0
-    roots = table[table["depth"] == 0]
-    assert int(table["self_cpu_ns"].sum()) == int(found.ints("self_ns", 0)[inside].sum())
-    assert int(roots["total_cpu_ns"].sum()) == int(table["self_cpu_ns"].sum())
-    device_ns = int(found.ints("dur_ns")[found.rows("kind", *DEVICE_WORK)].sum())
-    assert int(roots["total_device_ns"].fillna(0).sum()) == device_ns
-    assert int(roots["occurrence"].sum()) == int((operator & ~np.append(inside, False)[found.ints("parent")]).sum())
-    assert table["module"].dropna().is_unique
-
-
-def test_totals_of_torch_files(torch_file: Path) -> None:
-    check_totals(torch_file)
-
-
-def test_totals_of_paddle_files(paddle_file: Path) -> None:
-    check_totals(paddle_file)
 
 
 def test_a_recomputed_resnet_is_one_tree(traces: Path) -> None:

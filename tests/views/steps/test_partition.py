@@ -3,7 +3,6 @@ real traces."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import DEVICE_WORK
 from perfkit_core.trace.model.trace import Trace, concat_traces
@@ -168,18 +166,3 @@ def test_the_parts_of_random_steps_cover_them(rows: list[dict[str, Any]]) -> Non
             start = steps[row["step"]]["start_ns"]
             expected = [category(rows, time) for time in range(start, start + 8)]
             assert {name: row[name] for name in ON_DEVICE} == {name: expected.count(name) for name in ON_DEVICE}
-
-
-def _sums_to_the_steps(path: Path) -> None:
-    table = table_of(partition.VIEW, load(path), BY_STEP)
-    columns = [f"{name}_ns" for name in (ON_DEVICE if "device_compute_ns" in table else ON_HOST)]
-    assert (table[columns] >= 0).all(axis=None)
-    assert table[columns].sum(axis=1).tolist() == table["dur_ns"].tolist()
-
-
-def test_every_torch_trace_sums_to_its_steps(torch_file: Path) -> None:
-    _sums_to_the_steps(torch_file)
-
-
-def test_every_paddle_trace_sums_to_its_steps(paddle_file: Path) -> None:
-    _sums_to_the_steps(paddle_file)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import steps
@@ -62,20 +59,3 @@ def test_the_contract_of_views() -> None:
     check_view(steps.TRACE_VIEW, trace(ROWS))
     with pytest.raises(UsageError, match="step 9"):
         table_of(steps.TRACE_VIEW, trace(ROWS), ViewRequest(steps=(9,)))
-
-
-def _sums_to_the_steps(path: Path) -> None:
-    table = table_of(steps.TRACE_VIEW, load(path), ViewRequest(by=("step",)))
-    known = table[table["interval_ns"].notna()]
-    parts = known[[part.name for part in steps.TRACE_PARTS]]
-    assert parts.sum(axis=1).tolist() == known["dur_ns"].tolist()
-    assert (parts >= 0).all(axis=None)
-    assert len(known) == len(table) or table.loc[table["interval_ns"].isna(), WHY].notna().all()
-
-
-def test_every_torch_trace(torch_file: Path) -> None:
-    _sums_to_the_steps(torch_file)
-
-
-def test_every_paddle_trace(paddle_file: Path) -> None:
-    _sums_to_the_steps(paddle_file)
