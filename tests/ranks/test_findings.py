@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,23 +73,46 @@ def test_a_last_cycle_of_one_open_step_removes_no_steps(tmp_path: Path) -> None:
     assert "no-steps" not in codes
 
 
-@pytest.mark.parametrize("apart", [True, False])
+ALL_REDUCE = {"Collective name": "allreduce", "Seq": 1}
+
+
+@pytest.fixture(params=[0, 1 << 20], ids=["rank by rank", "together"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that writes files of ranks, and opens them. A file is a rank, a world size and events."""
+
+    def open_job(*files: tuple[int, int | None, list[Any]]) -> Any:
+        for number, (rank, world, events) in enumerate(files):
+            place = {"backend": "nccl", "rank": rank} | ({"world_size": world} if world else {})
+            chrome.write(tmp_path / f"{number}.json", events, distributedInfo=place)
+        return opened([tmp_path], together_bytes=request.param)
+
+    return open_job
+
+
+def operator(start: int = 0) -> list[Any]:
+    return [chrome.event("aten::mm", start, 1)]
+
+
+def kernel(start: int, *group: int, **more: Any) -> Any:
+    args = ALL_REDUCE | {"Group size": len(group), "Process Group Ranks": str(list(group)), **more}
+    return chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", start, 5, cat="kernel", tid=7, args=args)
+
+
+def told(profile: Any, code: str, *views: str, **more: Any) -> list[str]:
+    found = profile.compute(choose_views(views or ["overview"]), ViewRequest(), **more)
+    return [str(one.message) for one in found.quality if one.code == code]
+
+
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [((0, 1, 3, 6), "4 of 8 ranks were not read (2, 4, 5, 7)"), (range(1, 8), "1 of 8 ranks were not read (0)"),
      (range(8), ""), ((5,), "")],
 )  # fmt: skip
-def test_missing_ranks_of_the_job_are_reported(tmp_path: Path, ranks: tuple[int, ...], said: str, apart: bool) -> None:
-    for rank in ranks:
-        place = {"backend": "nccl", "rank": rank, "world_size": 8}
-        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
-    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
-    found = profile.compute(choose_views(["overview"]), ViewRequest())
-    told = [one.message for one in found.quality if one.code == "ranks-missing"]
-    assert [one.partition(":")[0] for one in told] == [said][: bool(said)]
+def test_missing_ranks_of_the_job_are_reported(job: Callable[..., Any], ranks: tuple[int, ...], said: str) -> None:
+    messages = told(job(*((rank, 8, operator()) for rank in ranks)), "ranks-missing")
+    assert [one.partition(":")[0] for one in messages] == [said][: bool(said)]
 
 
-@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize(
     ("cycles", "said"),
     [(((0, 2), (1, 8), (2, 8)), "2: rank 0; 8: ranks 1, 2"), (((0, 3), (1, 3), (0, 2)), "2: rank 0; 3: ranks 0, 1"),
@@ -95,76 +120,45 @@ def test_missing_ranks_of_the_job_are_reported(tmp_path: Path, ranks: tuple[int,
     ids=["ranks", "cycles", "not told by all"],
 )  # fmt: skip
 def test_ranks_of_several_jobs_are_reported(
-    tmp_path: Path, cycles: tuple[tuple[int, int | None], ...], said: str, apart: bool
+    job: Callable[..., Any], cycles: tuple[tuple[int, int | None], ...], said: str
 ) -> None:
-    for number, (rank, world) in enumerate(cycles):
-        place = {"backend": "nccl", "rank": rank, **({"world_size": world} if world else {})}
-        chrome.write(tmp_path / f"{number}.json", [chrome.event("aten::mm", 10 * number, 1)], distributedInfo=place)
-    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
-        choose_views(["overview"]), ViewRequest()
-    )
-    (told,) = [one.message for one in found.quality if one.code == "jobs-mixed"]
-    assert told.endswith(f"different world sizes ({said})")
+    (message,) = told(job(*((*cycle, operator(10 * at)) for at, cycle in enumerate(cycles))), "jobs-mixed")
+    assert message.endswith(f"different world sizes ({said})")
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_ranks_with_unknown_waiting_are_reported(tmp_path: Path, apart: bool) -> None:
+def test_ranks_with_unknown_waiting_are_reported(job: Callable[..., Any]) -> None:
     """Ranks 0 and 1 share a collective. Rank 2 has no collective, and rank 3 has no events, so waiting is unknown for
     both."""
-    told = {"Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]", "Seq": 1}
-    for rank in range(4):
-        events = [chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)]
-        if rank > 1:
-            events = [chrome.event("aten::mm", 0, 1)] * (rank == 2)
-        place = {"backend": "nccl", "rank": rank, "world_size": 4}
-        chrome.write(tmp_path / f"{rank}.json", events, distributedInfo=place)
-    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
-    found = profile.compute(choose_views(["stragglers", "clocks"]), ViewRequest())
-    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+    shared = [kernel(0, 0, 1)]
+    profile = job((0, 4, shared), (1, 4, shared), (2, 4, operator()), (3, 4, []))
+    (said,) = told(profile, "waits-not-known", "stragglers", "clocks")
     assert said.startswith("the waits of 2 of 4 ranks are unknown (ranks 2, 3): their clocks cannot be compared with ")
+    found = profile.compute(choose_views(["clocks"]), ViewRequest())
     assert found.tables["clocks"]["rank"].tolist() == [0, 1, 2, 3]
     some = profile.compute(choose_views(["stragglers"]), ViewRequest(pattern="mm"))
     assert "waits-not-known" not in {one.code for one in some.quality}
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_waits_of_some_steps_do_not_hide_unknown_waits(tmp_path: Path, apart: bool) -> None:
+def test_waits_of_some_steps_do_not_hide_unknown_waits(job: Callable[..., Any]) -> None:
     """Rank 1's step has no collective, but a collective outside the steps connects rank 1 with the other ranks."""
-    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
-    for rank, begin in enumerate((0, 100, 0)):
-        step = chrome.event("ProfilerStep#1", begin, 20, cat="user_annotation")
-        launch = chrome.event("cudaLaunchKernel", 2, 1, cat="cuda_runtime", args={"correlation": 1})
-        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 5, 5, cat="kernel", tid=7,
-                              args=told | {"correlation": 1})  # fmt: skip
-        place = {"backend": "nccl", "rank": rank, "world_size": 3}
-        chrome.write(tmp_path / f"{rank}.json", [step, launch, kernel], distributedInfo=place)
-    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(
-        choose_views(["stragglers"]), ViewRequest(), own_steps=True
-    )
+    launch = chrome.event("cudaLaunchKernel", 2, 1, cat="cuda_runtime", args={"correlation": 1})
+    work = [launch, kernel(5, 0, 1, 2, correlation=1)]
+    steps = [chrome.event("ProfilerStep#1", begin, 20, cat="user_annotation") for begin in (0, 100, 0)]
+    profile = job(*((rank, 3, [step, *work]) for rank, step in enumerate(steps)))
+    assert not told(profile, "waits-not-known", "stragglers", own_steps=True)
+    found = profile.compute(choose_views(["stragglers"]), ViewRequest(), own_steps=True)
     assert sorted(found.tables["stragglers"]["rank"]) == [0, 2]
-    assert "waits-not-known" not in {one.code for one in found.quality}
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_waits_for_ranks_that_were_not_read_are_known_at_least(tmp_path: Path, apart: bool) -> None:
-    told = {"Collective name": "allreduce", "Group size": 3, "Process Group Ranks": "[0, 1, 2]", "Seq": 1}
-    for rank in (0, 2):
-        kernel = chrome.event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 0, 5, cat="kernel", args=told)
-        place = {"backend": "nccl", "rank": rank, "world_size": 3}
-        chrome.write(tmp_path / f"{rank}.json", [kernel], distributedInfo=place)
-    profile = opened([tmp_path], together_bytes=0 if apart else 1 << 20)
-    found = profile.compute(choose_views(["stragglers"]), ViewRequest())
-    (said,) = [one.message for one in found.quality if one.code == "waits-not-known"]
+def test_waits_for_ranks_that_were_not_read_are_known_at_least(job: Callable[..., Any]) -> None:
+    profile = job(*((rank, 3, [kernel(0, 0, 1, 2)]) for rank in (0, 2)))
+    (said,) = told(profile, "waits-not-known", "stragglers")
     assert said.startswith("in 100% of the collectives, a rank is missing, because it was not read")
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_the_reason_names_two_ranks_without_collectives(tmp_path: Path, apart: bool) -> None:
-    for rank in range(2):
-        place = {"backend": "nccl", "rank": rank, "world_size": 2}
-        chrome.write(tmp_path / f"{rank}.json", [chrome.event("aten::mm", 0, 1)], distributedInfo=place)
+def test_the_reason_names_two_ranks_without_collectives(job: Callable[..., Any]) -> None:
     views = choose_views(["clocks", "stragglers", "ranks"])
-    found = opened([tmp_path], together_bytes=0 if apart else 1 << 20).compute(views, ViewRequest())
+    found = job(*((rank, 2, operator()) for rank in range(2))).compute(views, ViewRequest())
     reasons = [str(found.why_empty(view)) for view in views]
     expected = ("no collectives were recorded", "no collectives of several ranks", "no training steps were recorded")
     assert [reason[: len(start)] for reason, start in zip(reasons, expected, strict=True)] == list(expected)

@@ -4,6 +4,7 @@ reported."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from perfkit_core.trace.storage import store, unwritten
 from perfkit_core.trace.storage.stored_file import StoredFile
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.events import codes, host, trace
+from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
 
 
@@ -45,84 +47,61 @@ def record(
     return store.write_cycle(Trace(of_rank.events, meta, small.quality), folder)
 
 
+ABOUT_FOLDERS = ("older-recordings", "ranks-by-order", "ranks-missing", "jobs-mixed", "missing-cycles")
+
+
 def labels(trace: Trace) -> list[str]:
     return [name for name in trace.events["name"].to_pylist() if name.startswith("run")]
 
 
-def test_two_ranks_at_one_time_are_one_run(tmp_path: Path) -> None:
-    record(tmp_path, "run rank 1", 10, rank=1, recording="b")
-    record(tmp_path, "run rank 0", 0, rank=0, recording="a")
-    found = load(tmp_path)
-    assert labels(found) == ["run rank 0"] * 2 + ["run rank 1"] * 2
-    assert found.meta.ranks == (0, 1)
-    assert "older-recordings" not in codes(found)
-    assert found.meta.source == str(tmp_path)
+Recorded = tuple[str, int, int | None, str, int, int | None]
+"""A label, the begin, the rank, the recording, the cycle and the world size of a file."""
 
 
-def test_cycles_of_one_recording_are_one_run_in_order(tmp_path: Path) -> None:
-    for cycle in (10, 9, 0):
-        record(tmp_path, f"run cycle {cycle}", cycle * 1000, cycle=cycle)
-    found = load(tmp_path)
-    assert labels(found) == [f"run cycle {cycle}" for cycle in (0, 0, 9, 9, 10, 10)]
-    assert found.meta.cycle is None
+def older(rank: int | None, world: int | None, *recorded: tuple[int | None, int | None]) -> list[Recorded]:
+    """Return a newest recording after others, each with its rank and its world size."""
+    before: list[Recorded] = [("run old", at, one, f"old{at}", 0, size) for at, (one, size) in enumerate(recorded)]
+    return [*before, ("run new", 5000, rank, "new", 0, world)]
 
 
-def test_a_second_run_in_a_folder_replaces_the_first(tmp_path: Path) -> None:
-    for rank, recording in ((0, "a"), (1, "b")):
-        record(tmp_path, "run old", 0, rank=rank, recording=recording)
-    first, _ = (record(tmp_path, "run new", 5000, rank, recording) for rank, recording in ((0, "c"), (1, "d")))
-    found = load(tmp_path)
-    assert labels(found) == ["run new"] * 4
-    assert f"are left out (2), only the newest is read ({first.name}); give a file to read another" in next(
-        f.message for f in found.quality if f.code == "older-recordings"
-    )
-
-
-@pytest.mark.parametrize(
-    ("newest", "older"),
-    [
-        ((0, 1), [(0, 2), (1, 2)]),
-        ((0, 4), [(0, 2), (1, 2)]),
-        ((0, 2), [(1, None)]),
-        ((None, None), [(0, 2), (1, 2)]),
-        ((None, None), [(3, None)]),
-        ((0, 1), [(None, None)]),
+FOLDERS: dict[str, list[Recorded]] = {
+    "two ranks at one time are one run": [("run rank 1", 10, 1, "b", 0, None), ("run rank 0", 0, 0, "a", 0, None)],
+    "cycles of one recording are one run, in order":
+        [(f"run cycle {cycle}", 1000 * cycle, 0, "a", cycle, None) for cycle in (10, 9, 0)],
+    "a second run in a folder replaces the first": [
+        ("run old", 0, 0, "a", 0, None), ("run old", 0, 1, "b", 0, None),
+        ("run new", 5000, 0, "c", 0, None), ("run new", 5000, 1, "d", 0, None),
     ],
-)
-def test_ranks_of_a_run_of_another_size_are_older_recordings(
-    newest: tuple[int | None, int | None], older: list[tuple[int | None, int | None]], tmp_path: Path
-) -> None:
-    for number, (rank, size) in enumerate(older):
-        record(tmp_path, "run old", number, rank=rank, recording=f"old{number}", world_size=size)
-    record(tmp_path, "run new", 5000, rank=newest[0], recording="new", world_size=newest[1])
-    found = load(tmp_path)
-    assert labels(found) == ["run new"] * 2
-    assert found.meta.ranks == (() if newest[0] is None else (newest[0],))
-    (left_out,) = (finding.message for finding in found.quality if finding.code == "older-recordings")
-    assert f"left out ({len(older)})" in left_out
+    "a job of one rank, after two ranks": older(0, 1, (0, 2), (1, 2)),
+    "a job of four, after a job of two": older(0, 4, (0, 2), (1, 2)),
+    "a job of two, after a rank of a job of unknown size": older(0, 2, (1, None)),
+    "a process without a rank, after two ranks": older(None, None, (0, 2), (1, 2)),
+    "a process without a rank, after a rank of a job of unknown size": older(None, None, (3, None)),
+    "a job of one rank, after a process without a rank": older(0, 1, (None, None)),
+    "ranks of one job may follow one another": [
+        (f"run {rank}.{cycle}", 5000 * rank + 1000 * cycle, rank, f"of {rank}", cycle, 2)
+        for rank in (0, 1) for cycle in (0, 1)
+    ],
+    "processes without a rank that recorded at one time, as a launcher without variables starts them, are numbered": [
+        (f"run {name}{cycle}", 200 * cycle + late, None, name, cycle, None)
+        for cycle in (0, 1) for name, late in (("a", 0), ("b", 50))
+    ],
+}  # fmt: skip
 
 
-def test_ranks_of_one_job_may_follow_one_another(tmp_path: Path) -> None:
-    for rank in (0, 1):
-        for cycle in (0, 1):
-            begin = 5000 * rank + 1000 * cycle
-            record(tmp_path, f"run {rank}.{cycle}", begin, rank, f"of {rank}", cycle, world_size=2)
-    found = load(tmp_path)
-    assert labels(found)[::2] == ["run 0.0", "run 0.1", "run 1.0", "run 1.1"]
-    assert "older-recordings" not in codes(found)
-
-
-def test_processes_without_a_rank_at_one_time_are_numbered(tmp_path: Path) -> None:
-    """Two processes without a rank, as a launcher without variables starts them, recorded at the same time."""
-    for cycle in (0, 1):
-        record(tmp_path, f"run a{cycle}", 200 * cycle, rank=None, recording="a", cycle=cycle)
-        record(tmp_path, f"run b{cycle}", 200 * cycle + 50, rank=None, recording="b", cycle=cycle)
-    found = load(tmp_path)
-    assert labels(found)[::2] == ["run a0", "run a1", "run b0", "run b1"]
-    assert found.meta.ranks == (0, 1)
-    assert found.ints("rank").tolist() == [0] * (len(found) // 2) + [1] * (len(found) // 2)
-    (finding,) = (finding for finding in found.quality if finding.code == "ranks-by-order")
-    assert finding.message == "2 sources do not state their rank; they are numbered in the given order"
+def test_the_last_run_of_a_folder_is_read(tmp_path: Path) -> None:
+    texts = []
+    for number, (heading, files) in enumerate(FOLDERS.items()):
+        for file in files:
+            record(tmp_path / str(number), *file)
+        found = load(tmp_path / str(number))
+        assert found.meta.source == str(tmp_path / str(number))
+        events = zip(found.events["name"].to_pylist(), found.events["rank"].to_pylist(), strict=True)
+        lines = dict.fromkeys(f"{name}, rank {rank}" for name, rank in events if name.startswith("run"))
+        lines |= dict.fromkeys(f"{one.code}: {one.message}" for one in found.quality if one.code in ABOUT_FOLDERS)
+        texts.append("\n".join([f"# {heading}", f"ranks {found.meta.ranks}", *lines, ""]))
+    text = "\n".join(texts).replace(str(tmp_path), "FOLDER")
+    check_golden("readers/run_folders.txt", re.sub(r"-host\w*-", "-HOST-", text))
 
 
 @pytest.mark.parametrize("apart", [True, False])

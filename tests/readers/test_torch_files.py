@@ -64,6 +64,7 @@ def nanoseconds(value: Any) -> int:
 
 def test_every_event_equals_what_json_and_decimal_read(torch_file: Path) -> None:
     found, expected = load(torch_file), recorded_events(torch_file)
+    check_arguments(found, expected)
     assert len(found) == len(expected) > 0
     assert found.events["name"].to_pylist() == [e["name"] for e in expected]
     assert found.ints("start_ns").tolist() == [e["start"] for e in expected]
@@ -94,9 +95,8 @@ def number(value: Any) -> int | None:
     return int(value) if str(value).lstrip("-").isdecimal() else None
 
 
-def test_every_argument_is_in_its_column_or_in_args(torch_file: Path) -> None:
-    """No value that was recorded with an event is lost or changed."""
-    found, expected = load(torch_file), recorded_events(torch_file)
+def check_arguments(found: Trace, expected: list[dict[str, Any]]) -> None:
+    """Check that every argument is in its column or in ``args``: no recorded value is lost or changed."""
     held = {column: found.events[column].to_pylist() for column in (*COLUMNS, "args")}
     host = found.host.tolist()
     collectives = set(found.tables["collectives"]["row"].to_pylist())

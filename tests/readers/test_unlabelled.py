@@ -22,6 +22,7 @@ from perfkit_core.trace.model.trace import Trace
 from perfkit_torch import source
 from tests.support.chrome import event, raw, write
 from tests.support.scanned import both
+from tests.support.tables import check_events
 
 pytestmark = pytest.mark.bare
 
@@ -41,39 +42,51 @@ def kinds(trace: Trace) -> list[tuple[str, str, str]]:
     return sorted(zip(*columns, strict=True))
 
 
+USUAL = "rounded-clock no-clock-origin no-steps no-phases"
+"""The codes of the warnings about all these files."""
 STREAM_4 = {"ph": "M", "name": "thread_name", "pid": 800, "tid": 4, "args": {"name": "Stream 4"}}
 
 
-def test_labels_of_processes_say_what_is_device_work(tmp_path: Path) -> None:
-    events = [event("aten::mm", 1, 5), task("MatMulV3", 3), task("MEMCPY_ASYNC", 6), task("EVENT_WAIT", 9), STREAM_4]
-    path = write(tmp_path / "t.json", [*events, *process(800, "Hardware", "NPU 1")])
-    trace = load(path)
-    assert kinds(trace) == [
-        ("EVENT_WAIT", "sync", "npu:1"),
-        ("MEMCPY_ASYNC", "memcpy", "npu:1"),
-        ("MatMulV3", "kernel", "npu:1"),
-        ("aten::mm", "operator", "cpu"),
-    ]
-    assert trace.events["stream"].drop_null().to_pylist() == [4, 4, 4]
-    assert not both(path)
-
-
-def test_a_link_says_which_operator_launched_the_work(tmp_path: Path) -> None:
+def test_device_work_without_categories(tmp_path: Path) -> None:
+    """Labels of processes say what is device work, and links which operator launched it. The legacy profiler of torch
+    wrote lists, with operators without their namespace, and kernels by device. Categories of any back end are read."""
+    link = {"cat": "async_npu", "name": "torch_to_npu", "tid": 1, "pid": 1}
     ends = [
-        {"ph": "s", "cat": "async_npu", "name": "torch_to_npu", "id": 5, "pid": 1, "tid": 1, "ts": 1},
-        {"ph": "f", "cat": "async_npu", "name": "torch_to_npu", "id": 5, "pid": 800, "tid": 4, "ts": 3},
-        {"ph": "s", "cat": "async_npu", "name": "torch_to_npu", "id": 6, "pid": 1, "tid": 1, "ts": 77},
-        {"ph": "f", "cat": "async_npu", "name": "torch_to_npu", "id": 6, "pid": 800, "tid": 4, "ts": 78},
+        {**link, "ph": "s", "id": 5, "ts": 1}, {**link, "ph": "f", "id": 5, "pid": 800, "tid": 4, "ts": 3},
+        {**link, "ph": "s", "id": 6, "ts": 77}, {**link, "ph": "f", "id": 6, "pid": 800, "tid": 4, "ts": 78},
+    ]  # fmt: skip
+    host = {"ph": "X", "pid": "CPU functions", "tid": 1, "args": {}}
+    flow = {"name": "addmm", "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda"}
+    legacy = [
+        {**host, "name": "my range", "ts": 0, "dur": 20},
+        {**host, "name": "addmm", "ts": 1, "dur": 9},
+        {**host, "name": "AddmmBackward", "ts": 11, "dur": 5},
+        {**flow, "ph": "s", "ts": 1},
+        {**flow, "ph": "f", "name": "gemm", "ts": 6, "tid": 2, "pid": "CUDA functions"},
+        {"ph": "X", "name": "gemm", "ts": 6, "dur": 3, "tid": 2, "pid": "CUDA functions", "args": {}},
     ]
-    labels = [*process(800, "Ascend Hardware", "NPU"), STREAM_4]
-    path = write(tmp_path / "t.json", [event("aten::mm", 1, 5), task("MatMulV3", 3), *ends, *labels])
-    trace = load(path)
-    rows = trace.events.to_pylist()
-    assert [rows[row["launched_by"]]["name"] for row in rows if row["name"] == "MatMulV3"] == ["aten::mm"]
-    assert [finding.message for finding in trace.quality if finding.code == "links-without-events"] == [
-        "1 link between a host call and device work is not used: no operator or no device event begins at its ends"
-    ]
-    assert not both(path)
+    place = {"device": 3, "stream": 7, "correlation": 5}
+    categories = ("npu_kernel", "MUSA_Memset", "gpu_memcpy", "gaudi_runtime", "tpu_driver")
+    cases = {
+        "labels of processes": [
+            event("aten::mm", 1, 5), task("MatMulV3", 3), task("MEMCPY_ASYNC", 6), task("EVENT_WAIT", 9), STREAM_4,
+            *process(800, "Hardware", "NPU 1"),
+        ],
+        "links": [
+            event("aten::mm", 1, 5), task("MatMulV3", 3), *ends, *process(800, "Ascend Hardware", "NPU"), STREAM_4,
+        ],
+        "categories of back ends": [
+            event("aten::mm", 1, 5),
+            *(event(name, 3 + 2 * at, cat=name, args=place) for at, name in enumerate(categories)),
+        ],
+        "a file of the legacy profiler": legacy,
+    }  # fmt: skip
+    traces = {}
+    for name, events in cases.items():
+        path = raw(tmp_path / f"{name}.json", json.dumps(events).encode())
+        traces[name] = load(path)
+        assert not both(path)
+    check_events("readers/unlabelled.txt", traces, "kind device stream launched_by", USUAL)
 
 
 def test_what_cannot_be_interpreted_is_counted_and_silences(tmp_path: Path) -> None:
@@ -98,47 +111,6 @@ def test_a_few_unknown_events_are_only_noted(tmp_path: Path) -> None:
     trace = load(write(tmp_path / "t.json", [event("aten::mm", 1, 5000), task("mystery", 3, 7)]))
     assert [finding.note for finding in trace.quality if finding.code == UNKNOWN_EVENTS] == [True]
     assert not may_lack_work(trace.quality)
-
-
-@pytest.mark.parametrize(
-    ("category", "kind", "device"),
-    [
-        ("npu_kernel", "kernel", "npu:3"),
-        ("MUSA_Memset", "memset", "musa:3"),
-        ("gpu_memcpy", "memcpy", "cuda:3"),
-        ("gaudi_runtime", "runtime", "cpu"),
-        ("tpu_driver", "runtime", "cpu"),
-    ],
-)
-def test_categories_of_any_back_end_are_read(tmp_path: Path, category: str, kind: str, device: str) -> None:
-    work = event("work", 3, cat=category, args={"device": 3, "stream": 7, "correlation": 5})
-    path = write(tmp_path / "t.json", [event("aten::mm", 1, 5), work])
-    assert ("work", kind, device) in kinds(load(path))
-    assert not both(path)
-
-
-def test_traces_of_old_versions_without_categories(tmp_path: Path) -> None:
-    """The legacy profiler wrote lists, with operators without their namespace, and kernels by device."""
-    host = {"ph": "X", "pid": "CPU functions", "tid": 1, "args": {}}
-    events = [
-        {**host, "name": "my range", "ts": 0, "dur": 20},
-        {**host, "name": "addmm", "ts": 1, "dur": 9},
-        {**host, "name": "AddmmBackward", "ts": 11, "dur": 5},
-        {"ph": "s", "name": "addmm", "ts": 1, "tid": 1, "pid": "CPU functions", "id": 0, "cat": "cpu_to_cuda"},
-        {"ph": "f", "name": "gemm", "ts": 6, "tid": 2, "pid": "CUDA functions", "id": 0, "cat": "cpu_to_cuda"},
-        {"ph": "X", "name": "gemm", "ts": 6, "dur": 3, "tid": 2, "pid": "CUDA functions", "args": {}},
-    ]
-    path = raw(tmp_path / "t.json", json.dumps(events).encode())
-    trace = load(path)
-    assert kinds(trace) == [
-        ("AddmmBackward", "operator", "cpu"),
-        ("addmm", "operator", "cpu"),
-        ("gemm", "kernel", "cuda:2"),
-        ("my range", "annotation", "cpu"),
-    ]
-    rows = trace.events.to_pylist()
-    assert next(rows[row["launched_by"]]["name"] for row in rows if row["name"] == "gemm") == "addmm"
-    assert not both(path)
 
 
 def launch(pid: Any, device: Any, correlation: int, ts: float, name: str, **more: Any) -> list[dict[str, Any]]:

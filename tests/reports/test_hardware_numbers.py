@@ -8,35 +8,6 @@ from typing import Any
 
 import pytest
 
-PRODUCT = 2 * 64 * 4096 * 2798
-PRODUCT_BYTES = 4 * (64 * 4096 + 4096 * 2798 + 64 * 2798)
-A100_80_BYTES_PER_S, A100_TF32 = 2039e9, 156e12
-
-
-@pytest.mark.bare
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("tf32_alone.json.gz", id="alone"),
-        pytest.param("tf32_after_memset.json.gz", id="memset before"),
-        pytest.param("tf32_after_memcpy.json", id="copy before"),
-        pytest.param("tf32_after_cast.json", id="cast kernel before"),
-        pytest.param("tf32_second_device.json", id="memset before, second device"),
-    ],
-)
-def test_the_kernels_that_compute_decide_the_peak_rate(reported, name: str) -> None:
-    """The product is bound by memory: 47.6 MB at 2,039 GB/s take 23.3 µs. It computes with TF32: 1.47 TFLOP/s of the
-    156 TFLOP/s of the device in a step of 1 ms."""
-    found = reported(name)
-    for view in ("roofline", "gemm"):
-        row = found.row(view, name="aten::mm")
-        assert (row["flops"], row["bytes"], row["peak_tflop_per_s"]) == (PRODUCT, PRODUCT_BYTES, A100_TF32 / 1e12)
-        assert row["limit_ns"] == round(PRODUCT_BYTES / A100_80_BYTES_PER_S * 1e9) == 23_348
-        assert row["bound"] == "memory"
-    (row,) = found.rows("model_flops")
-    assert row["mfu_ratio"] == pytest.approx(PRODUCT / 1e-3 / A100_TF32)
-    assert f"{row['mfu_ratio']:.2%}" == "0.94%"
-
 
 @pytest.mark.bare
 def test_flops_of_operators_inside_operators_are_those_of_the_work(reported) -> None:
@@ -159,32 +130,6 @@ def test_bytes_of_operators(reported, name: str, operator: str, size: int, flops
 def test_operators_without_a_formula_have_no_bytes_or_right_ones(reported, name: str, operator: str, size: int) -> None:
     rows = [row["bytes"] for row in reported(f"{name}.json").rows("roofline") if row["name"] == operator]
     assert rows in ([], [None], [size])
-
-
-CONVOLUTION = 2 * 8 * 32 * 32 * 16 * 16 * 9
-
-
-@pytest.mark.bare
-@pytest.mark.parametrize(
-    ("name", "known", "shown"),
-    [
-        # 1 of 10 convolutions has shapes; 9 of 10 have them, the last takes 30 of 930 µs (3.2 %); all have them
-        pytest.param("convolutions_without_shapes.json", 1, False, id="most without shapes"),
-        pytest.param("convolutions_few_without.json", 9, True, id="one without shapes"),
-        pytest.param("convolutions_with_shapes.json", 10, True, id="all with shapes"),
-    ],
-)
-def test_work_without_shapes_is_counted_and_withholds_utilisation(
-    reported, perfkit, name: str, known: int, shown: bool
-) -> None:
-    """MFU is withheld if more than 5 % of the device time has unknown FLOPs. What is missing is said."""
-    found = reported(name)
-    (row,) = found.rows("model_flops")
-    assert row["model_flops"] in (None, known * CONVOLUTION)
-    assert (row["mfu_ratio"] is not None) == shown
-    text = " ".join([perfkit("summary", found.path, "--view", "model_flops").words, *found.all_findings])
-    if known < 10:
-        assert row["uncounted_calls"] == 10 - known, text
 
 
 @pytest.mark.bare

@@ -11,15 +11,17 @@ from tests.support.events import device, host, trace
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL128(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rank(number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int = 5000, world: int = 2) -> Trace:
-    """Return a rank with one step from 0 to ``step_ns`` and a kernel for each collective. ``clock`` is added to all
-    times."""
+def rank(
+    number: int, *collectives: dict[str, Any], clock: int = 0, step_ns: int = 5000, world: int = 2, more: Any = ()
+) -> Trace:
+    """Return a rank with one step from 0 to ``step_ns``, a kernel for each collective, and ``more`` events. ``clock``
+    is added to the times of the step and the collectives."""
     rows = [host("step 7", "step", clock, step_ns, step=7)]
     for index, one in enumerate(collectives):
         start = clock + one.pop("start_ns")
         rows.append(host("launch", "runtime", clock + 1 + index, 1, correlation=index))
         rows.append(device(one.pop("name", KERNEL), "kernel", start, one.pop("dur_ns"), index, **one))
-    made = trace(rows, rank=number)
+    made = trace([*rows, *more], rank=number)
     return made.with_meta(world_size=world)
 
 

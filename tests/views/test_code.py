@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from perfkit_core.api import summarize
-from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import code
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables, view_table
 
 MAIN, FORWARD, CALL = "/home/me/train.py(3): main", "/home/me/net.py(9): forward", "<built-in function linear>"
 
@@ -45,31 +44,6 @@ STACKS = [
 ]
 
 
-def rows(found: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    table = code.table(found, ViewRequest(**request))
-    return [tuple(None if pd.isna(row[name]) else row[name] for name in columns.split()) for _, row in table.iterrows()]
-
-
-def test_frames_recorded_as_events() -> None:
-    columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns self_device_ns"
-    assert rows(trace(FRAMES), columns) == [
-        (0, "train.py(3): main", 2, 500, 340, 100, 0),
-        (1, "net.py(9): forward", 2, 160, 90, 100, 30),
-        (2, CALL, 1, 50, 50, 70, 70),
-        (2, "net.py(9): forward", 1, 20, 20, 0, 0),
-    ]
-
-
-def test_filters_by_step_and_name() -> None:
-    columns = "depth name calls total_cpu_ns total_device_ns"
-    assert rows(trace(FRAMES), columns, steps=(1,)) == [(0, "train.py(3): main", 1, 100, 0)]
-    assert rows(trace(FRAMES), columns, pattern="net|k") == [
-        (0, "train.py(3): main", 0, 160, 0),
-        (1, "net.py(9): forward", 2, 160, 0),
-        (2, "net.py(9): forward", 1, 20, 0),
-    ]
-
-
 LONG = [  # main, loop and a function of another thread begin before the steps and run during all of them
     host(MAIN, "python", 0, 1000),
     host("loop.py(1): loop", "python", 10, 980),
@@ -83,16 +57,19 @@ LONG = [  # main, loop and a function of another thread begin before the steps a
 ]
 
 
-def test_frames_begun_before_the_step_count_the_calls_in_the_step() -> None:
-    columns = "depth name calls total_cpu_ns self_cpu_ns total_cpu_ratio"
-    assert rows(trace(LONG), columns, steps=(0,)) == [
-        (0, "train.py(3): main", 0, 100, 0, 100 / 120),
-        (1, "loop.py(1): loop", 0, 100, 0, 100 / 120),
-        (2, "net.py(9): forward", 1, 100, 70, 100 / 120),
-        (3, CALL, 1, 30, 30, 30 / 120),
-        (0, "thread.py(1): run", 0, 20, 0, 20 / 120),
-        (1, "thread.py(9): put", 1, 20, 20, 20 / 120),
-    ]
+def test_frames_of_code() -> None:
+    """Frames that begin before the chosen step count the calls in it."""
+    equal = trace([host(f"{name}.py(1): f", "python", 10 * at, 5) for at, name in enumerate("cab")])
+    methods = [host(f"<built-in method to of Tensor object at 0x7f{i}a>", "python", 10 * i, 5) for i in range(4)]
+    check_tables("views/code.txt", {
+        "frames recorded as events": view_table("code", trace(FRAMES)),
+        "step 1": view_table("code", trace(FRAMES), steps=(1,)),
+        "pattern net|k": view_table("code", trace(FRAMES), pattern="net|k"),
+        "step 0 of frames that run during all steps": view_table("code", trace(LONG), steps=(0,)),
+        "frames from the stacks of operators": view_table("code", trace(STACKS)),
+        "frames of equal weight are in alphabetical order": view_table("code", equal),
+        "methods of different objects are one frame": view_table("code", trace(methods)),
+    })  # fmt: skip
 
 
 def test_sums_of_the_displayed_frames_of_a_step() -> None:
@@ -103,24 +80,6 @@ def test_sums_of_the_displayed_frames_of_a_step() -> None:
         [CALL, 30],
         ["thread.py(1): run", 0],
     ]
-
-
-def test_frames_of_equal_weight_are_in_alphabetical_order() -> None:
-    made = [host(f"{name}.py(1): f", "python", 10 * at, 5) for at, name in enumerate("cab")]
-    assert rows(trace(made), "file") == [("a.py",), ("b.py",), ("c.py",)]
-
-
-def test_frames_from_the_stacks_of_operators() -> None:
-    columns = "depth name calls total_cpu_ns self_cpu_ns total_device_ns total_cpu_ratio"
-    assert rows(trace(STACKS), columns) == [
-        (0, "train.py(3): main", 1, 157, 7, 70, 1.0),
-        (1, "net.py(9): forward", 2, 150, 150, 70, 150 / 157),
-    ]
-
-
-def test_methods_of_different_objects_are_one_frame() -> None:
-    made = [host(f"<built-in method to of Tensor object at 0x7f{i}a>", "python", 10 * i, 5) for i in range(4)]
-    assert rows(trace(made), "name calls") == [("<built-in method to of Tensor object>", 4)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +104,7 @@ def test_file_line_and_function(name: str, parts: tuple[Any, ...]) -> None:
 
 def test_without_stacks_the_view_explains_how_to_record_them() -> None:
     found = trace([host("mm", "operator", 0, 10)])
-    assert code.table(found, ViewRequest()).empty
+    assert view_table("code", found).empty
     assert "with_stack" in str(code.VIEW.explain_empty(found))
     paddle = str(code.VIEW.explain_empty(found.with_meta(framework="paddle")))
     assert "perfkit.paddle.annotate(model) labels the layers" in paddle

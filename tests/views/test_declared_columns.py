@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.support.paths import DATA
 from tests.support.small_trace import small_trace
 
 
+@functools.cache
 def traces() -> list[Trace]:
     events = [
         host("step 0", "step", 0, 1000, step=0),
@@ -32,8 +34,7 @@ def traces() -> list[Trace]:
         device("k", "kernel", 200, 300, correlation=1),
         device("c", "memcpy", 600, 10, bytes=1000, copy_kind="HtoD"),
     ]
-    ranks = concat_traces([with_rank(trace(events), rank) for rank in range(2)])
-    return [small_trace(), trace(events), ranks]
+    return [small_trace(), concat_traces([with_rank(trace(events), rank) for rank in range(2)])]
 
 
 def requests(view: View) -> Iterator[ViewRequest]:

@@ -15,6 +15,7 @@ from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import VIEWS
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables
 
 VIEW = {view.name: view for view in VIEWS}
 LISTED = ("graph", "fluid_head")
@@ -49,58 +50,23 @@ def merged(view: View, ranks: list[Trace], **asked: Any) -> pd.DataFrame:
     return how.merge([how.reduce(one, request) for one in ranks], request)
 
 
-def rows(table: pd.DataFrame, columns: str, key: str = "name") -> dict[Any, tuple[Any, ...]]:
-    found = {row[key]: tuple(row[name] for name in columns.split()) for row in table.to_dict("records")}
-    return {name: tuple(None if pd.isna(cell) else cell for cell in cells) for name, cells in found.items()}
-
-
 @pytest.fixture(scope="module")
 def two() -> list[Trace]:
     return [trace(of_rank, rank=rank) for rank, of_rank in enumerate(RANKS)]
 
 
-def test_sums_extremes_averages_and_shares_worked_out_by_hand(two: list[Trace]) -> None:
-    found = merged(VIEW["operators"], two)
-    columns = "calls total_cpu_ns avg_cpu_ns min_cpu_ns max_cpu_ns self_cpu_ns total_device_ns"
-    assert rows(found, columns) == {
-        "mm": (3, 211, 70, 51, 100, 211 - 20 - 10 - 10, 401),  # self time is without add and the launches
-        "add": (1, 20, 20, 20, 20, 20, 0),
-        "mul": (1, 8, 8, 8, 8, 8, 0),
-        "(no launch recorded)": (None, None, None, None, None, None, 80),
-    }
-    shares = found.set_index("name")["total_cpu_ratio"]
-    assert shares["mm"] == pytest.approx(211 / (100 + 51 + 60 + 8), abs=1e-15)
-
-
-def test_a_speed_only_counts_copies_with_recorded_bytes(two: list[Trace]) -> None:
-    assert rows(merged(VIEW["memcpy"], two), "calls bytes total_device_ns bytes_per_s", key="copy_kind") == {
-        "HtoD": (3, 10_000, 80, 10_000 * 10**9 // 40)
-    }
-
-
-def test_a_share_of_the_steps_is_of_the_steps_of_all_ranks(two: list[Trace]) -> None:
-    found = merged(VIEW["overview"], two).set_index("kind")
-    assert found["time_ns"]["kernel"] == 401
-    assert found["ratio"]["kernel"] == 401 / 4000
-    (busy,) = merged(VIEW["device"], two).to_dict("records")
-    assert (busy["busy_ns"], busy["span_ns"], busy["busy_in_steps_ratio"]) == (401, 4000, 401 / 4000)
-
-
-def test_a_rank_without_rows_counts_in_the_whole() -> None:
-    """The second rank has no label, but its step counts in the denominator."""
-    labelled = [host("step 0", "step", 0, 1000, step=0), host("label", "annotation", 0, 500)]
+def test_two_small_ranks(two: list[Trace]) -> None:
+    """Averages and shares are those of both ranks. A speed only counts copies with recorded bytes, and a share of the
+    steps is of the steps of all ranks. The second rank of annotations has no label, but its step counts in the
+    denominator. Trees merge by their paths."""
+    label = [host("step 0", "step", 0, 1000, step=0), host("label", "annotation", 0, 500)]
     bare = [host("step 0", "step", 0, 3000, step=0), host("op", "operator", 0, 10)]
-    found = merged(VIEW["annotations"], [trace(labelled, rank=0), trace(bare, rank=1)])
-    assert found["total_cpu_ratio"].tolist() == [500 / 4000]
-
-
-def test_trees_merge_by_their_paths() -> None:
-    one = [host("a", "operator", 0, 100), host("x", "operator", 10, 30), host("b", "operator", 200, 90)]
+    tree = [host("a", "operator", 0, 100), host("x", "operator", 10, 30), host("b", "operator", 200, 90)]
     other = [host("b", "operator", 0, 50), host("x", "operator", 10, 20), host("x", "operator", 40, 5)]
-    found = merged(VIEW["operator_tree"], [trace(one, rank=0), trace(other, rank=1)])
-    cells = found[["depth", "name", "calls", "total_cpu_ns", "min_cpu_ns"]].to_numpy().tolist()
-    assert cells == [[0, "b", 2, 140, 50], [1, "x", 2, 25, 5], [0, "a", 1, 100, 100], [1, "x", 1, 30, 30]]
-    assert found["cpu_ratio"].tolist() == [140 / 240, 25 / 140, 100 / 240, 30 / 100]
+    tables = {name: merged(VIEW[name], two) for name in ("operators", "memcpy", "overview", "device")}
+    tables["annotations"] = merged(VIEW["annotations"], [trace(label, rank=0), trace(bare, rank=1)])
+    tables["operator_tree"] = merged(VIEW["operator_tree"], [trace(tree, rank=0), trace(other, rank=1)])
+    check_tables("views/merged.txt", tables)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)

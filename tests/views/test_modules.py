@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 import pytest
 
 import perfkit_core as perfkit
@@ -17,10 +16,10 @@ from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.assembly.labels import backward_label, module_label
 from perfkit_core.trace.model.architecture import Architecture, Layer, Parameter, to_extra
-from perfkit_core.trace.model.schema import DEVICE_WORK, OPERATOR_KINDS
 from perfkit_core.trace.model.trace import Trace, concat_traces
 from perfkit_core.views import modules
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables, view_table
 
 
 def step(number: int, start: int) -> list[dict[str, Any]]:
@@ -77,99 +76,43 @@ def kept(small: Trace) -> Trace:
     return Trace(small.events, msgspec.structs.replace(small.meta, extra=to_extra([architecture()])), small.quality)
 
 
-def rows(found: Trace, columns: str, **request: Any) -> dict[Any, tuple[Any, ...]]:
-    frame = modules.table(found, ViewRequest(**request))
-    keys = [name if pd.isna(module) else module for name, module in zip(frame["name"], frame["module"], strict=True)]
-    cells = [[None if pd.isna(cell) else cell for cell in row] for row in frame[columns.split()].to_numpy(object)]
-    return dict(zip(keys, map(tuple, cells), strict=True))
-
-
 def test_the_view_keeps_the_contract_of_views(small: Trace, kept: Trace) -> None:
     check_view(modules.VIEW, small)
     check_view(modules.VIEW, kept)
 
 
-def test_times_calls_and_device_work_of_two_steps(small: Trace) -> None:
-    columns = (
-        "depth class calls backward_calls call_ns total_cpu_ns self_cpu_ns total_device_ns self_device_ns occurrence"
-    )
-    assert rows(small, columns) == {
-        "Net": (0, "Net", 2, 0, 600, 620, 60, 240, 0, 10),
-        "a": (1, "Linear", 2, 2, 200, 340, 340, 240, 240, 4),
-        "b.c": (1, "Conv", 2, 2, 200, 220, 220, 0, 0, 4),
-        "(no module)": (0, None, None, None, None, 80, 80, 14, 14, 2),
-    }
-
-
-def test_shares_are_of_everything(small: Trace) -> None:
-    found = rows(small, "total_cpu_ratio self_cpu_ratio total_device_ratio")
-    assert found["Net"] == pytest.approx((620 / 700, 60 / 700, 240 / 254))
-    assert found["(no module)"] == pytest.approx((80 / 700, 80 / 700, 14 / 254))
-
-
-def test_siblings_are_in_the_order_of_their_cost(small: Trace) -> None:
-    assert list(modules.table(small, ViewRequest())["name"]) == ["Net", "a", "b.c", "(no module)"]
-
-
-def test_memory_that_layers_allocate(small: Trace) -> None:
-    found = rows(small, "total_allocated_bytes self_allocated_bytes")
-    assert found == {"Net": (248, 0), "a": (248, 248), "b.c": (0, 0), "(no module)": (16, 16)}
-
-
-def test_parameters_and_flops_that_the_handler_kept(kept: Trace) -> None:
-    columns = "depth calls parameters self_parameters parameter_bytes flops self_flops"
-    assert rows(kept, columns) == {
-        "Net": (0, 2, 20, 0, 64, 6600, None),
-        "a": (1, 2, 12, 12, 48, 6000, 6000),
-        "b": (1, 0, 8, 0, 16, 600, None),
-        "b.c": (2, 2, 4, 4, 8, 600, 600),
-        "b.d": (2, 0, 4, 4, 8, None, None),
-        "(no module)": (0, None, None, None, None, None, None),
-    }
-
-
-def test_without_a_handler_parameters_and_flops_are_unknown(small: Trace) -> None:
-    assert set(rows(small, "parameters flops").values()) == {(None, None)}
-
-
-def test_recorded_flops_are_those_of_the_operators() -> None:
-    events = [row | {"flops": 7} if row["name"] in ("mm", "loss") else row for row in step(0, 0)]
-    assert rows(trace(events), "flops self_flops") == {
-        "Net": (7, 0), "a": (7, 7), "b.c": (0, 0), "(no module)": (7, 7)
-    }  # fmt: skip
-
-
-def test_forward_and_backward_apart(kept: Trace) -> None:
-    frame = modules.table(kept, ViewRequest(by=("phase",)))
-    assert list(frame.loc[frame["depth"] == 0, "name"]) == ["forward", "backward", "other", "no phase"]
-    at = {name: number for number, name in enumerate(frame["name"]) if frame["depth"].iat[number] == 0}
-    forward, backward = frame.iloc[: at["backward"]], frame.iloc[at["backward"] : at["other"]]
-    both = [part.set_index("name") for part in (forward, backward)]
-    assert [part.loc["a", "self_cpu_ns"] for part in both] == [160, 180]
-    assert [part.loc["a", "self_device_ns"] for part in both] == [100, 140]
-    assert [part.loc["a", "self_flops"] for part in both] == [2000, 4000]
-    assert [part.loc["Net", "total_cpu_ns"] for part in both] == [320, 300]
-    assert [part.loc["a", "calls"] for part in both] == [2, 0]
-    assert [part.loc["a", "backward_calls"] for part in both] == [0, 2]
-    assert frame.loc[frame["depth"] == 0, "total_cpu_ns"].sum() == 700
-
-
-def test_steps_and_ranks_apart(small: Trace) -> None:
-    assert rows(small, "calls self_cpu_ns", steps=(1,))["a"] == (1, 170)
-    by_step = modules.table(small, ViewRequest(by=("step",)))
-    assert list(by_step.loc[by_step["depth"] == 0, "name"]) == ["step 0", "step 1", "no step"]
-    both = concat_traces([trace(step(0, 0), rank=rank) for rank in (0, 1)])
-    by_rank = modules.table(both, ViewRequest(by=("rank",)))
-    assert list(by_rank.loc[by_rank["depth"] == 0, "name"]) == ["rank 0", "rank 1"]
-    assert list(by_rank.loc[by_rank["name"] == "a", "self_cpu_ns"]) == [170, 170]
-
-
-def test_only_what_chosen_operators_do_is_counted(small: Trace) -> None:
-    assert rows(small, "self_cpu_ns self_device_ns", pattern="^mm$") == {
-        "Net": (0, 0), "a": (160, 100), "b.c": (0, 0)
-    }  # fmt: skip
+def test_layers_of_small_models(small: Trace, kept: Trace) -> None:
+    """Shares are of everything. Siblings are in the order of their cost. Parameters and FLOPs are those that the
+    handler stored. Recorded FLOPs are those of the operators."""
+    flops = [row | {"flops": 7} if row["name"] in ("mm", "loss") else row for row in step(0, 0)]
+    ranks = concat_traces([trace(step(0, 0), rank=rank) for rank in (0, 1)])
+    named = [
+        host(module_label("", "Gen"), "annotation", 0, 10), host("one", "operator", 1, 5),
+        host(module_label("critic.", "Critic"), "annotation", 20, 50),
+        host(module_label("critic.0", "Linear"), "annotation", 30, 9),
+        host("two", "operator", 31, 3), host("three", "operator", 50, 2),
+    ]  # fmt: skip
+    recorded = [
+        host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
+        host("Linear", "forward", 10, 20, phase="forward", layer="Linear_3"),
+        host("mm", "operator", 12, 5),
+        host("Linear", "forward", 40, 20, phase="forward", layer="Linear_3"),
+        host("mm", "operator", 42, 7),
+    ]
+    check_tables("views/modules.txt", {
+        "two steps": view_table("modules", small),
+        "with the stored model": view_table("modules", kept),
+        "forward and backward apart": view_table("modules", kept, by=("phase",)),
+        "recorded FLOPs": view_table("modules", trace(flops)),
+        "step 1": view_table("modules", small, steps=(1,)),
+        "steps apart": view_table("modules", small, by=("step",)),
+        "ranks apart": view_table("modules", ranks, by=("rank",)),
+        "only what the operator mm does": view_table("modules", small, pattern="^mm$"),
+        "models with names stand side by side": view_table("modules", trace(named)),
+        "calls that the framework recorded itself": view_table("modules", trace(recorded)),
+    })  # fmt: skip
     with pytest.raises(UsageError, match="step 7"):
-        modules.table(small, ViewRequest(steps=(7,)))
+        view_table("modules", small, steps=(7,))
 
 
 def test_display_filters_work_on_the_tree(kept: Trace) -> None:
@@ -180,61 +123,10 @@ def test_display_filters_work_on_the_tree(kept: Trace) -> None:
     assert (average.loc["a", "self_cpu_ns"], average.loc["a", "calls"], average.loc["a", "parameters"]) == (170, 1, 12)
 
 
-def test_models_with_names_stand_side_by_side() -> None:
-    events = [
-        host(module_label("", "Gen"), "annotation", 0, 10), host("one", "operator", 1, 5),
-        host(module_label("critic.", "Critic"), "annotation", 20, 50),
-        host(module_label("critic.0", "Linear"), "annotation", 30, 9),
-        host("two", "operator", 31, 3), host("three", "operator", 50, 2),
-    ]  # fmt: skip
-    assert rows(trace(events), "depth name total_cpu_ns") == {
-        "Gen": (0, "Gen", 5), "critic": (0, "critic", 5), "critic.0": (1, "0", 3)
-    }  # fmt: skip
-
-
-def test_calls_that_the_framework_recorded_itself() -> None:
-    events = [
-        host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
-        host("Linear", "forward", 10, 20, phase="forward", layer="Linear_3"),
-        host("mm", "operator", 12, 5),
-        host("Linear", "forward", 40, 20, phase="forward", layer="Linear_3"),
-        host("mm", "operator", 42, 7),
-    ]
-    assert rows(trace(events), "depth name class calls backward_calls self_cpu_ns") == {
-        "Net_0": (0, "Net_0", "Net", 1, None, 0), "Net_0/Linear_3": (1, "Linear_3", "Linear", 2, None, 12)
-    }  # fmt: skip
-
-
 def test_without_layers_the_table_is_empty_and_says_why() -> None:
     found = trace([host("mm", "operator", 0, 5)])
     assert modules.table(found, ViewRequest()).empty
     assert "annotate(model)" in str(modules.VIEW.explain_empty(found))
-
-
-def check_totals(path: Path | None) -> None:
-    """Compare the sums of the layers with counts over the events that ignore layers."""
-    found = perfkit.load(path)
-    table = modules.table(found, ViewRequest())
-    if table.empty:
-        assert found.codes("module").codes.max(initial=-1) < 0
-        return
-    operator = found.host & found.rows("kind", *OPERATOR_KINDS)
-    inside = nesting.nearest_on_path(found.ints("parent"), operator) >= 0
-    roots = table[table["depth"] == 0]
-    assert int(table["self_cpu_ns"].sum()) == int(found.ints("self_ns", 0)[inside].sum())
-    assert int(roots["total_cpu_ns"].sum()) == int(table["self_cpu_ns"].sum())
-    device_ns = int(found.ints("dur_ns")[found.rows("kind", *DEVICE_WORK)].sum())
-    assert int(roots["total_device_ns"].fillna(0).sum()) == device_ns
-    assert int(roots["occurrence"].sum()) == int((operator & ~np.append(inside, False)[found.ints("parent")]).sum())
-    assert table["module"].dropna().is_unique
-
-
-def test_totals_of_torch_files(torch_file: Path) -> None:
-    check_totals(torch_file)
-
-
-def test_totals_of_paddle_files(paddle_file: Path) -> None:
-    check_totals(paddle_file)
 
 
 def test_a_recomputed_resnet_is_one_tree(traces: Path) -> None:

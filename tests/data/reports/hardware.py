@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.data.reports.formats import Content, chrome
-from tests.data.reports.training import Call, Events, call, kernel, span, spans
-
-A100_80: Final = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108, "totalGlobalMem": 85000000000}
-TF32: Final = ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2>"
-               "(cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align2::Params)")  # fmt: skip
-CAST: Final = (
-    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
-    "{lambda()#3}, std::array<char*, 2ul>, 4>(int, at::native::direct_copy_kernel_cuda)"
-)
+from tests.data.reports.training import Call, call, spans
 
 
 def inputs(dims: list[Any], types: list[str] | str = "float", concrete: list[str] | None = None) -> dict[str, Any]:
@@ -22,25 +14,6 @@ def inputs(dims: list[Any], types: list[str] | str = "float", concrete: list[str
     if isinstance(types, str):
         types = [types if shape else "Scalar" for shape in dims]
     return {"Input Dims": dims, "Input type": types, "Concrete Inputs": concrete or [""] * len(dims)}
-
-
-def product(before: list[tuple[str, str, str, float]] = (), device: int = 0) -> dict[str, Any]:  # type: ignore[assignment]
-    """Return a step with one ``aten::mm`` of 64 × 4096 × 2798, and a kernel of 139 µs in TF32. ``before`` is device
-    work of the operator before it: runtime call, category, name, duration in µs."""
-    shapes = inputs([[64, 4096], [4096, 2798]])
-    events: Events = [
-        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 1000, "pid": 1, "tid": 1},
-        span("cpu_op", "aten::mm", 10, 100, 1, 1, **{"External id": 1, **shapes}),
-    ]
-    work = [*before, ("cudaLaunchKernel", "kernel", TF32, 139)]
-    for index, (runtime, cat, name, us) in enumerate(work):
-        correlation = index + 3 - len(work)
-        place = {"correlation": correlation, "device": device, "stream": 7}
-        start = 210 - sum(previous[3] for previous in work[index:-1]) - 9 * (len(work) - 1 - index)
-        events += [span("cuda_runtime", runtime, 40 - 20 * (len(work) - 1 - index), 5, 1, 1, correlation=correlation),
-                   span(cat, name, start, us, device, 7, **place)]  # fmt: skip
-    properties = [A100_80 | {"id": number} for number in range(device + 1)]
-    return {"schemaVersion": 1, "deviceProperties": properties, "traceEvents": events}
 
 
 def recorded(*calls: Call) -> dict[str, Any]:
@@ -138,26 +111,6 @@ CALLS: Final[dict[str, Call]] = {
 }  # fmt: skip
 
 
-def convolutions(work_us: float, shapes: int) -> dict[str, Any]:
-    """Return a step with ten convolutions. The first ``shapes`` have shapes, and take 100 µs each. The others have
-    none, and take ``work_us`` each."""
-    events: Events = [span("user_annotation", "ProfilerStep#1", 0, 2000.0)]
-    at = 0.0
-    for index in range(10):
-        dims = [[8, 16, 32, 32], [16, 16, 3, 3], [], [], [], [], [], [], []]
-        concrete = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
-        types = ["float", "float", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"]
-        args = inputs(dims, types, concrete) if index < shapes else {}
-        us = 100.0 if index < shapes else work_us
-        events += [
-            span("cpu_op", "aten::convolution", 10 + at, 8.0, **{"External id": index + 1, **args}),
-            span("cuda_runtime", "cudaLaunchKernel", 11 + at, 5.0, correlation=index + 1),
-            kernel("sm80_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nchw", 20 + at, us, index + 1),
-        ]
-        at += us + 10
-    return chrome(events, deviceProperties=[A100_80])
-
-
 def recursive() -> dict[str, Any]:
     """Return ``aten::mm`` that reaches ``aten::mm`` of its back end, as MTIA records it, and a deeper case."""
     dims = [[64, 32], [32, 16]]
@@ -168,11 +121,6 @@ def recursive() -> dict[str, Any]:
 
 
 FILES: Final[dict[str, Content]] = {
-    "tf32_alone.json.gz": lambda: product(),
-    "tf32_after_memset.json.gz": lambda: product([("cudaMemsetAsync", "gpu_memset", "Memset (Device)", 1)]),
-    "tf32_after_memcpy.json": lambda: product([("cudaMemcpyAsync", "gpu_memcpy", "Memcpy DtoD (Device -> Device)", 2)]),
-    "tf32_after_cast.json": lambda: product([("cudaLaunchKernel", "kernel", CAST, 3)]),
-    "tf32_second_device.json": lambda: product([("cudaMemsetAsync", "gpu_memset", "Memset (Device)", 1)], device=1),
     "vmap.json.gz": vmap,
     "mul_backward.json.gz": lambda: recorded(
         operator("aten::mul", PAIR, **{"Sequence number": 2, "Fwd thread id": 0}),
@@ -189,8 +137,5 @@ FILES: Final[dict[str, Content]] = {
         backward("MulBackward0", operator("aten::mul", PAIR), operator("aten::mul", PAIR), sequence=5),
     ),
     **{f"{name}.json": (lambda work=work: recorded(work)) for name, work in CALLS.items()},
-    "convolutions_without_shapes.json": lambda: convolutions(100.0, shapes=1),
-    "convolutions_few_without.json": lambda: convolutions(30.0, shapes=9),
-    "convolutions_with_shapes.json": lambda: convolutions(100.0, shapes=10),
     "recursive.json": recursive,
 }  # fmt: skip

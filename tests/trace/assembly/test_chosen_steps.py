@@ -7,8 +7,9 @@ import pytest
 from perfkit_core.errors import UsageError
 from perfkit_core.testing.traces import check_trace
 from perfkit_core.trace.assembly.chosen_steps import with_steps_on
-from perfkit_core.trace.model.trace import Trace, concat_traces, with_rank
+from perfkit_core.trace.model.trace import concat_traces, with_rank
 from tests.support.events import codes, device, host, rows, trace
+from tests.support.tables import check_events
 
 pytestmark = pytest.mark.bare
 
@@ -26,38 +27,19 @@ ROWS = [
 ]
 
 
-def steps_of(given: Trace) -> dict[str, int | None]:
-    return dict(rows(given, "name", "step"))
-
-
-def test_each_outermost_match_is_a_step_with_its_own_number() -> None:
-    made = with_steps_on(trace(ROWS), "^iter")
-    assert steps_of(made) == {
-        "epoch": None, "iter 7": 7, "iter": 7, "launch": 7, "late": 7, "outside": None, "iter 8": 8, "mm": 8,
-        "ProfilerStep#3": None, "add": None,
-    }  # fmt: skip
-    kinds = dict(rows(made, "name", "kind"))
-    assert (kinds["iter 7"], kinds["iter"], kinds["ProfilerStep#3"]) == ("step", "annotation", "annotation")
-    assert "chosen-steps" in codes(made)
-    check_trace(made)
-
-
-def test_a_name_is_taken_exactly_if_it_occurs() -> None:
-    assert steps_of(with_steps_on(trace(ROWS), "iter")) == {
-        "epoch": None, "iter 7": None, "iter": 0, "launch": 0, "late": 0, "outside": None, "iter 8": None, "mm": None,
-        "ProfilerStep#3": None, "add": None,
-    }  # fmt: skip
-
-
-def test_without_different_numbers_the_steps_are_counted() -> None:
-    made = with_steps_on(trace([host("iter 1", "annotation", at, 5) for at in (0, 10, 20)]), "iter 1")
-    assert [step for _, step in rows(made, "name", "step")] == [0, 1, 2]
-
-
-def test_findings_about_the_recorded_steps_go() -> None:
-    before = trace([row for row in ROWS if row["kind"] != "step"])
-    assert "no-steps" in codes(before)
-    assert "no-steps" not in codes(with_steps_on(before, "epoch"))
+def test_the_chosen_steps() -> None:
+    """Each outermost match is a step with its own number. A name is taken exactly if it occurs. Findings about the
+    recorded steps go."""
+    without = trace([row for row in ROWS if row["kind"] != "step"])
+    assert "no-steps" in codes(without)
+    check_events("trace/chosen_steps.txt", {
+        "^iter": with_steps_on(trace(ROWS), "^iter"),
+        "iter": with_steps_on(trace(ROWS), "iter"),
+        "without different numbers, steps are counted":
+            with_steps_on(trace([host("iter 1", "annotation", at, 5) for at in (0, 10, 20)]), "iter 1"),
+        "epoch, without recorded steps": with_steps_on(without, "epoch"),
+    }, "kind step")  # fmt: skip
+    check_trace(with_steps_on(trace(ROWS), "^iter"))
 
 
 def test_each_rank_has_its_own_steps() -> None:

@@ -17,11 +17,14 @@ from perfkit_core.testing import traces as promises
 from perfkit_core.trace.assembly.graph_capture import captured_graphs
 from perfkit_core.trace.model.trace import Trace
 from tests.support.server_trace import Server
+from tests.support.tables import check_tables
 
 ATTRIBUTED = "graph-kernels-attributed"
+Plan = list[tuple[str, list[str | None]]]
+"""Operators, each with the kernels that it launches."""
 
 
-def capture(path: Path, batch: int, operators: list[tuple[str, list[str | None]]]) -> Path:
+def capture(path: Path, batch: int, operators: Plan) -> Path:
     """A recording of the capture of a graph. Each operator launches kernels (None: the name was not recorded)."""
     server = Server()
     server.range(f"capture_{batch}_FULL", 0, 10_000)
@@ -55,31 +58,46 @@ def finding(trace: Trace, code: str = ATTRIBUTED) -> str:
     return next(each.message for each in trace.quality if each.code == code)
 
 
-PLAN = [("aten::mm", ["gemm"]), ("aten::add", ["add", "add2"]), ("aten::mul", ["mul"])]
+PLAN: list[tuple[str, list[str | None]]] = [
+    ("aten::mm", ["gemm"]),
+    ("aten::add", ["add", "add2"]),
+    ("aten::mul", ["mul"]),
+]
 
 
 def test_kernels_get_their_operators_and_layers(tmp_path: Path) -> None:
     capture(tmp_path / "t.capture.json", 4, PLAN)
     trace = load(replay(tmp_path / "t.json", ["gemm", "add", "add2", "mul"]))
-    assert operators(trace) == {"gemm": "aten::mm", "add": "aten::add", "add2": "aten::add", "mul": "aten::mul"}
     table = summarize(trace, "operators").set_index("name")
     assert table.loc["aten::add", ["calls", "self_device_ns", "self_cpu_ns"]].tolist() == [1, 20_000, 0]
     modules = summarize(trace, "modules").set_index("name")
     assert modules.loc["Model_0", "total_device_ns"] == 40_000
-    assert finding(trace).startswith("100% of the device time of graph replays (40.0 µs)")
-    promises.check_trace(trace)
-    promises.check_launches(trace)
 
 
-def test_without_a_capture_a_note_says_what_is_missing(tmp_path: Path) -> None:
-    trace = load(replay(tmp_path / "t.json", ["gemm"]))
-    assert "--graph-capture" in finding(trace, "graph-kernels-without-operators")
+UNNAMED: Plan = [("aten::mm", [None]), ("aten::add", [None, None])]
+REPLAYS: dict[str, tuple[Plan | None, list[str]]] = {
+    "the captured kernels": (PLAN, ["gemm", "add", "add2", "mul"]),
+    "without a capture": (None, ["gemm"]),
+    "streams may change the order": (PLAN, ["add", "gemm", "mul", "add2"]),
+    "a kernel that the capture lacks stays without operator": (PLAN, ["gemm", "other", "add", "add2", "mul"]),
+    "another graph is not used": (PLAN, ["a", "b", "c", "d"]),
+    "CUDA does not record the kernel of a captured launch: calls match in order": (UNNAMED, ["gemm", "add", "mul"]),
+    "then the numbers must be equal": (UNNAMED, ["gemm", "add"]),
+}
 
 
-def test_streams_may_change_the_order(tmp_path: Path) -> None:
-    capture(tmp_path / "t.capture.json", 4, PLAN)
-    trace = load(replay(tmp_path / "t.json", ["add", "gemm", "mul", "add2"]))
-    assert operators(trace) == {"gemm": "aten::mm", "add": "aten::add", "add2": "aten::add", "mul": "aten::mul"}
+def test_the_operators_of_replayed_kernels(tmp_path: Path) -> None:
+    tables = {}
+    for number, (name, (plan, kernels)) in enumerate(REPLAYS.items()):
+        if plan:
+            capture(tmp_path / f"{number}.capture.json", 4, plan)
+        trace = load(replay(tmp_path / f"{number}.json", kernels))
+        promises.check_trace(trace)
+        promises.check_launches(trace)
+        tables[name] = summarize(trace, "kernels", by="operator")
+        findings = summarize(trace, "findings")
+        tables[f"{name}: findings"] = findings[findings["code"].str.startswith("graph")]
+    check_tables("trace/graph_capture.txt", tables)
 
 
 def test_node_ids_give_the_order(tmp_path: Path) -> None:
@@ -90,33 +108,6 @@ def test_node_ids_give_the_order(tmp_path: Path) -> None:
     trace = load(server.write(tmp_path / "t.json"))
     table = summarize(trace, "operators").set_index("name")
     assert table.loc[["aten::mm", "aten::add"], "self_device_ns"].tolist() == [30_000, 10_000]
-
-
-def test_kernels_that_the_capture_lacks_stay_without_operator(tmp_path: Path) -> None:
-    capture(tmp_path / "t.capture.json", 4, PLAN)
-    trace = load(replay(tmp_path / "t.json", ["gemm", "other", "add", "add2", "mul"]))
-    owners = operators(trace)
-    assert (owners["gemm"], owners["mul"]) == ("aten::mm", "aten::mul")
-    assert not isinstance(owners["other"], str)
-    assert finding(trace).startswith("80% ")
-    promises.check_trace(trace)
-
-
-def test_another_graph_is_not_used(tmp_path: Path) -> None:
-    capture(tmp_path / "t.capture.json", 4, PLAN)
-    trace = load(replay(tmp_path / "t.json", ["a", "b", "c", "d"]))
-    assert finding(trace).startswith("0% ")
-    assert not next(each.note for each in trace.quality if each.code == ATTRIBUTED)
-
-
-@pytest.mark.parametrize(("kernels", "share"), [(["gemm", "add", "mul"], "100%"), (["gemm", "add"], "0%")])
-def test_calls_without_kernel_names_match_in_order(tmp_path: Path, kernels: list[str], share: str) -> None:
-    """CUDA does not record the kernel of a captured launch. Then the numbers must be equal."""
-    capture(tmp_path / "t.capture.json", 4, [("aten::mm", [None]), ("aten::add", [None, None])])
-    trace = load(replay(tmp_path / "t.json", kernels))
-    assert finding(trace).startswith(f"{share} ")
-    if share == "100%":
-        assert operators(trace) == {"gemm": "aten::mm", "add": "aten::add", "mul": "aten::add"}
 
 
 def test_the_batch_size_chooses_the_capture(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from perfkit_core.trace.model.schema import IMPLAUSIBLE
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import codes, column, device, host, names_of_rows, trace
 from tests.support.paths import DATA
+from tests.support.tables import check_events
 
 MS, HOUR, DAY = 10**6, 3600 * 10**9, 24 * 3600 * 10**9
 NOW = 1_765_000_000 * 10**9
@@ -43,12 +44,6 @@ def implausible(found: Trace) -> set[str]:
     return {name for name, kind in column(found, "kind").items() if kind == IMPLAUSIBLE}
 
 
-def test_a_plausible_recording_is_not_changed() -> None:
-    found = trace(launches())
-    assert not implausible(found)
-    assert not codes(found) & {implausible_times.FAR, implausible_times.OTHER_CLOCK, implausible_times.OVERLONG}
-
-
 @pytest.mark.parametrize("by", [-100_000 * 10**9, -2 * MS, HOUR, 400 * DAY])
 def test_work_far_from_its_launch_has_another_clock(by: int) -> None:
     """The record stays with its launch, what was recorded stays in ``args``, and the window does not contain it."""
@@ -75,48 +70,6 @@ def test_the_clock_of_a_whole_device_is_moved(by: int) -> None:
     assert text.startswith("the clock of cuda:0 differs by ")
 
 
-def test_another_device_keeps_its_clock() -> None:
-    rows = moved(launches(), -HOUR, *range(6))
-    rows += [host("launch", "runtime", NOW, 5, correlation=9), device("k", "kernel", NOW + 9, 5, 9, device="cuda:1")]
-    start = column(trace(rows), "start_ns")
-    assert (start["k"], start["k0"]) == (NOW + 9, NOW)
-
-
-def test_work_that_lost_its_start_is_not_moved() -> None:
-    rows = launches()
-    for i in range(6):
-        rows[2 * i + 1]["start_ns"] = 0
-    assert implausible(trace(rows)) == {f"k{i}" for i in range(6)}
-
-
-def test_a_long_queue_and_an_error_of_clocks_are_plausible() -> None:
-    """The device works off 100 s of launches. Kernel 1 starts 0.3 ms before its launch."""
-    rows = launches(start_ns=NOW + MS - 3 * MS // 10)
-    rows += [host(f"queued {i}", "runtime", NOW + 7 * MS + i, 1, correlation=100 + i) for i in range(50)]
-    rows += [device(f"q{i}", "kernel", NOW + 8 * MS + 2 * i * 10**9, 2 * 10**9, 100 + i) for i in range(50)]
-    assert not implausible(trace(rows))
-
-
-def test_host_events_days_away_are_not_used() -> None:
-    """A thread with another clock, and an event whose duration overflowed."""
-    rows = [*launches(), host("step", "step", NOW, 6 * MS, step=3)]
-    rows += [host(f"other {i}", "operator", NOW - 400 * DAY + i, 5, tid=2) for i in range(3)]
-    rows += [host("endless", "operator", NOW + MS, 300 * DAY, tid=3)]
-    found = trace(rows)
-    assert implausible(found) == {"other 0", "other 1", "other 2", "endless"}
-    assert {implausible_times.FAR, implausible_times.OVERLONG} <= codes(found)
-    assert found.meta.window_ns == (NOW, NOW + 6 * MS)
-
-
-def test_many_events_at_one_time_are_the_wrong_ones() -> None:
-    rows = [*launches(2), *(host(f"zero {i}", "operator", 0, 5 + i) for i in range(20))]
-    assert implausible(trace(rows)) == {f"zero {i}" for i in range(20)}
-
-
-def test_a_pause_of_hours_is_plausible() -> None:
-    assert not implausible(trace([*launches(), host("next cell", "operator", NOW + 10 * HOUR, 5)]))
-
-
 @pytest.mark.parametrize("dur", [2 * MS, 1600 * MS, 2**32, 300 * DAY])
 def test_work_over_later_work_of_its_stream_has_a_wrong_duration(dur: int) -> None:
     found = trace(launches(dur_ns=dur))
@@ -126,89 +79,89 @@ def test_work_over_later_work_of_its_stream_has_a_wrong_duration(dur: int) -> No
     assert implausible_times.OVERLONG in codes(found)
 
 
-def test_all_durations_of_a_stream_may_overflow() -> None:
-    """No kernel contains another one, because each ends later than the one before."""
-    rows = launches()
-    for row in rows[1::2]:
-        row |= {"name": "k", "dur_ns": 2**32}
-    kinds = trace(rows).events["kind"].to_pylist()
-    assert kinds.count(IMPLAUSIBLE) == 6
+def named(rows: list[dict[str, Any]], name: str = "k", **changed: Any) -> list[dict[str, Any]]:
+    """Give all kernels one name, and other changed fields."""
+    return [row | {"name": name, **changed} if row["kind"] == "kernel" else row for row in rows]
 
 
-def test_the_last_work_ends_far_behind_everything_else() -> None:
-    """Nothing follows on the stream, but other calls of the kernel are shorter."""
-    rows = launches()
-    for row in rows[1::2]:
-        row["name"] = "k"
-    rows[-1]["dur_ns"] = 1600 * MS
-    found = trace(rows)
-    kinds = found.events["kind"].to_pylist()
-    assert (kinds.count("kernel"), kinds.count(IMPLAUSIBLE)) == (5, 1)
-    rows[-1]["name"] = "another kernel"
-    assert IMPLAUSIBLE not in trace(rows).events["kind"].to_pylist()
-
-
-def test_nodes_of_one_graph_launch_may_overlap() -> None:
-    """Also if the launch itself was not recorded."""
-    rows = launches()
+def graphs() -> list[dict[str, Any]]:
+    """Return two launches of a graph, of which one was not recorded. Its nodes overlap."""
+    rows = [host("graph", "runtime", NOW + 6 * MS, 5, correlation=7)]
     for graph, at in ((7, NOW + 10 * MS), (8, NOW + 20 * MS)):
         rows.append(device(f"outer {graph}", "kernel", at, 5 * MS, graph))
         rows += [device(f"inner {graph} {i}", "kernel", at + i * MS, MS // 2, graph) for i in range(1, 4)]
-    rows.append(host("graph", "runtime", NOW + 6 * MS, 5, correlation=7))
-    assert not implausible(trace(rows))
+    return rows
 
 
-def test_other_streams_and_dependent_launches_may_overlap() -> None:
-    """With programmatic dependent launch, a kernel begins before the one before it has ended."""
+def dependent() -> list[dict[str, Any]]:
+    """Return launches in which a kernel begins before the one before it has ended."""
     rows = launches(stream=20, dur_ns=100 * MS)
     rows[7]["start_ns"] = rows[5]["start_ns"] + MS // 2 - 4_000
     rows[6]["start_ns"] = rows[4]["start_ns"] + 20
-    assert not implausible(trace(rows))
+    return rows
 
 
-def test_a_step_that_contains_later_steps_has_a_wrong_duration() -> None:
-    rows = [host(f"step {i}", "step", NOW + i * MS, MS, step=i) for i in range(4)]
-    rows += [host(f"op {i}", "operator", NOW + i * MS + 5, 5) for i in range(4)]
-    rows[1]["dur_ns"] = 10**9
-    found = trace(rows)
-    assert implausible(found) == {"step 1"}
-    assert (column(found, "step")["op 0"], column(found, "step")["op 1"]) == (0, None)
-    nested = [*rows[:1], *(host(f"inner {i}", "step", NOW + i, 1, step=i) for i in range(4)), rows[4]]
-    assert not implausible(trace(nested))
+def stepped(*durations: int) -> list[dict[str, Any]]:
+    rows = [host(f"step {i}", "step", NOW + i * MS, dur, step=i) for i, dur in enumerate(durations)]
+    return rows + [host(f"op {i}", "operator", NOW + i * MS + 5, 5) for i in range(4)]
 
 
-def test_a_step_without_a_duration_is_no_step() -> None:
-    """The last step was open when the recording ended; another one has lost its duration."""
-    rows = [host(f"step {i}", "step", NOW + i * MS, MS, step=i) for i in range(4)]
-    rows += [host(f"op {i}", "operator", NOW + i * MS + 5, 5) for i in range(4)]
-    rows[1]["dur_ns"] = rows[3]["dur_ns"] = 0
-    found = trace(rows)
-    check_trace(found)
-    assert [name for name, kind in column(found, "kind").items() if kind == "step"] == ["step 0", "step 2"]
-    messages = {finding.code: finding.message for finding in found.quality}
-    assert messages["steps-without-duration"].startswith("step 1 ")
-    assert messages["partial-step"] == "the recording ended inside step 3: it is not counted as a step"
+def test_unusual_times_that_are_plausible() -> None:
+    queue = launches(start_ns=NOW + MS - 3 * MS // 10)
+    queue += [host(f"queued {i}", "runtime", NOW + 7 * MS + i, 1, correlation=100 + i) for i in range(50)]
+    queue += [device(f"q{i}", "kernel", NOW + 8 * MS + 2 * i * 10**9, 2 * 10**9, 100 + i) for i in range(50)]
+    inner = [host(f"inner {i}", "step", NOW + i, 1, step=i) for i in range(4)]
+    last = launches()
+    last[-1]["dur_ns"] = 1600 * MS
+    cases = {
+        "an ordinary recording": launches(),
+        "the device works off 100 s of launches, and kernel 1 starts 0.3 ms before its launch": queue,
+        "a pause of hours": [*launches(), host("next cell", "operator", NOW + 10 * HOUR, 5)],
+        "a last kernel that is longer than other kernels": last,
+        "nodes of one graph launch may overlap, also if the launch itself was not recorded": [*launches(), *graphs()],
+        "other streams and programmatic dependent launches may overlap": dependent(),
+        "steps inside a step": [host("step 0", "step", NOW, MS, step=0), *inner, host("op", "operator", NOW + 5, 5)],
+        "a history of allocations may last for days":
+            [host(f"m{i}", "memory", NOW + i * 3 * DAY, 0, bytes=512) for i in range(3)],
+    }  # fmt: skip
+    for name, rows in cases.items():
+        found = trace(rows)
+        assert not implausible(found), name
+        assert not codes(found) & {implausible_times.FAR, implausible_times.OTHER_CLOCK, implausible_times.OVERLONG}
 
 
-def test_only_implausible_work_is_not_called_absent() -> None:
-    rows = launches()
-    for row in rows[1::2]:
-        row["start_ns"] = 0
-    (text,) = [finding.message for finding in trace(rows).quality if finding.code == "no-device-events"]
-    assert text.startswith("no device work has usable times")
-
-
-def test_a_history_of_allocations_may_last_for_days() -> None:
-    rows = [host(f"m{i}", "memory", NOW + i * 3 * DAY, 0, bytes=512) for i in range(3)]
-    assert not implausible(trace(rows))
-
-
-def test_kernels_outside_the_steps_are_noted_if_utilisation_exceeds_100_percent() -> None:
-    rows = [*launches(), host("step", "step", NOW, 2 * MS, step=1)]
-    (finding,) = [finding for finding in trace(rows).quality if finding.code == implausible_times.ABOVE_100]
-    assert (finding.note, "cuda:0" in finding.message) == (True, True)
-    rows[-1]["dur_ns"] = 6 * MS
-    assert implausible_times.ABOVE_100 not in codes(trace(rows))
+def test_impossible_times() -> None:
+    """A step without a duration is no step: the last step was open when the recording ended; another one has lost its
+    duration. All durations of a stream may overflow: no kernel contains another one, because each ends later than the
+    one before. Nothing follows on the stream after the last kernel, but other calls of it are shorter."""
+    far = [*launches(), host("step", "step", NOW, 6 * MS, step=3)]
+    far += [host(f"other {i}", "operator", NOW - 400 * DAY + i, 5, tid=2) for i in range(3)]
+    far += [host("endless", "operator", NOW + MS, 300 * DAY, tid=3)]
+    other = moved(launches(), -HOUR, *range(6))
+    other += [host("launch", "runtime", NOW, 5, correlation=9), device("k", "kernel", NOW + 9, 5, 9, device="cuda:1")]
+    last = named(launches())
+    last[-1]["dur_ns"] = 1600 * MS
+    cases = {
+        "work that lost its start is not moved": named(launches(), start_ns=0),
+        "the clock of a device is moved, and another device keeps its clock": other,
+        "a thread with another clock, and an event whose duration overflowed": far,
+        "many events at one time are the wrong ones":
+            [*launches(), *(host(f"zero {i}", "operator", 0, 5 + i) for i in range(20))],
+        "all durations of a stream overflowed": named(launches(), dur_ns=2**32),
+        "the last kernel ends far behind everything else": last,
+        "a step that contains later steps has a wrong duration": stepped(MS, 10**9, MS, MS),
+        "steps without a duration": stepped(MS, 0, MS, 0),
+        "kernels outside the steps are noted if utilisation exceeds 100%":
+            [*launches(), host("step", "step", NOW, 2 * MS, step=1)],
+        "not otherwise": [*launches(), host("step", "step", NOW, 6 * MS, step=1)],
+    }  # fmt: skip
+    traces = {name: trace(rows) for name, rows in cases.items()}
+    for found in traces.values():
+        check_trace(found)
+    check_events("trace/implausible_times.txt", traces, "kind step start_ns dur_ns args", "no-phases")
+    assert traces["a thread with another clock, and an event whose duration overflowed"].meta.window_ns == (
+        NOW, NOW + 6 * MS,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("window", [(0, 5), (NOW - 400 * DAY, NOW + MS), (NOW, NOW + 400 * DAY)])

@@ -10,7 +10,8 @@ from perfkit_core.pages.architecture import PrintedArchitecture
 from perfkit_core.trace.assembly.labels import backward_label, module_label, parse_module_label
 from perfkit_core.trace.model.architecture import Layer, Parameter, from_meta, path_parents, to_extra
 from perfkit_core.trace.model.meta import TraceMeta
-from tests.support.events import column, device, host, trace
+from tests.support.events import device, host, trace
+from tests.support.tables import check_events
 
 NET, FIRST, SECOND = module_label("", "Net"), module_label("first", "Linear"), module_label("block.second", "Conv")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -56,46 +57,6 @@ def forward(sequence: bool = True) -> list[dict[str, object]]:
     ]
 
 
-def test_host_events_take_the_nearest_call_kernels_the_launch() -> None:
-    found = column(trace(forward()), "module")
-    assert found == {
-        NET: "Net", "own": "Net", FIRST: "first", "mm": "first", "launch": "first", SECOND: "block.second",
-        "conv": "block.second", "loss": None, "kernel": "first", "lost": None,
-    }  # fmt: skip
-
-
-def test_backward_nodes_follow_sequence_numbers() -> None:
-    """The last operator with the node's number before the node created it. ``view`` only precedes ``conv``."""
-    rows = [
-        *forward(),
-        host("view", "operator", 5, 1, sequence=3),
-        host("LossBackward", "operator", 200, 10, sequence=4, phase="backward"),
-        host("engine", "operator", 220, 20, phase="backward"),
-        host("ConvBackward", "operator", 222, 10, sequence=3, phase="backward"),
-        host("inside", "operator", 223, 5),
-        host("Accumulate", "operator", 245, 5, phase="backward"),
-        host("MmBackward", "operator", 260, 10, sequence=2, phase="backward"),
-        host("OwnBackward", "operator", 280, 10, sequence=1, phase="backward"),
-        host("other thread", "operator", 290, 10, tid=2, phase="backward"),
-    ]
-    found = column(trace(rows), "module")
-    wanted = {
-        "LossBackward": None, "engine": "block.second", "ConvBackward": "block.second", "inside": "block.second",
-        "Accumulate": "block.second", "MmBackward": "first", "OwnBackward": "Net", "other thread": None,
-    }  # fmt: skip
-    assert {name: found[name] for name in wanted} == wanted
-
-
-def test_a_mark_takes_precedence_over_a_sequence_number() -> None:
-    rows = [
-        *forward(),
-        host("ConvBackward", "operator", 222, 10, sequence=3, phase="backward"),
-        host(backward_label("first", "Linear"), "annotation", 223, 1),
-        host(backward_label("", "Net"), "annotation", 225, 1),
-    ]
-    assert column(trace(rows), "module")["ConvBackward"] == "first"
-
-
 def backward(*nodes: tuple[str, str | None]) -> list[dict[str, object]]:
     """Return a backward span of nodes without sequence numbers, of 10 ns each. Marks lie inside their nodes."""
     rows = [host("Backward", "backward", 1000, 10 * len(nodes), phase="backward")]
@@ -105,6 +66,55 @@ def backward(*nodes: tuple[str, str | None]) -> list[dict[str, object]]:
         if mark:
             rows.append(host(mark, "annotation", start + 2, 1))
     return rows
+
+
+def test_the_layers_of_events() -> None:
+    """Host events take the nearest call, kernels that of their launch. A node of the backward pass belongs to the last
+    operator with its sequence number before the node: ``view`` only precedes ``conv``."""
+    view = host("view", "operator", 5, 1, sequence=3)
+    engine = [
+        host("LossBackward", "operator", 200, 10, sequence=4, phase="backward"),
+        host("engine", "operator", 220, 20, phase="backward"),
+        host("ConvBackward", "operator", 222, 10, sequence=3, phase="backward"),
+        host("inside", "operator", 223, 5),
+        host("Accumulate", "operator", 245, 5, phase="backward"),
+        host("MmBackward", "operator", 260, 10, sequence=2, phase="backward"),
+        host("OwnBackward", "operator", 280, 10, sequence=1, phase="backward"),
+        host("other thread", "operator", 290, 10, tid=2, phase="backward"),
+    ]
+    cases = {
+        "the forward pass, and backward nodes by their sequence numbers": [*forward(), view, *engine],
+        "a mark takes precedence over a sequence number": [
+            *forward(), engine[2],
+            host(backward_label("first", "Linear"), "annotation", 223, 1),
+            host(backward_label("", "Net"), "annotation", 225, 1),
+        ],
+        "a call inside a backward pass, which recomputes activations, is a call like any other": [
+            *forward(), *backward(("Checkpoint", backward_label("first", "Linear"))),
+            host(SECOND, "annotation", 1004, 5), host("again", "operator", 1005, 2),
+        ],
+        "calls that a framework recorded form paths": [
+            host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
+            host("frame", "python", 5, 90),
+            host("Linear", "forward", 10, 20, phase="forward", layer="Linear_0"),
+            host("mm", "operator", 12, 5),
+            host("outside", "operator", 200, 5),
+        ],
+        "a numbered layer that is called again keeps its path": [
+            host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
+            host("block", "forward", 10, 50, phase="forward", layer="Block_1"),
+            host("linear", "forward", 20, 20, phase="forward", layer="Linear_1"),
+            host("again", "forward", 200, 50, phase="forward", layer="Block_1"),
+            host("linear again", "forward", 210, 20, phase="forward", layer="Linear_1"),
+            host("class only", "forward", 300, 50, phase="forward", layer="Loss"),
+        ],
+        "labels replace recorded calls": [
+            host(NET, "annotation", 0, 100), host("Net", "forward", 1, 90, layer="Net"), host("mm", "operator", 5, 5),
+        ],
+        "without both, there are no layers": [host("mm", "operator", 5, 5)],
+    }  # fmt: skip
+    traces = {name: trace(rows) for name, rows in cases.items()}
+    check_events("trace/layers.txt", traces, "module", "no-steps no-device-events no-phases")
 
 
 def in_turn(rows: list[dict[str, object]]) -> list[str | None]:
@@ -133,50 +143,6 @@ def test_a_mark_ends_with_its_backward_pass() -> None:
     rows = backward(("Add", backward_label("first", "Linear", ["Add", "Matmul"])))
     later = [{**row, "start_ns": int(str(row["start_ns"])) + 5000} for row in backward(("Matmul", None))]
     assert in_turn([*rows, *later]) == ["first", None]
-
-
-def test_a_call_inside_a_backward_pass_is_a_call_like_any_other() -> None:
-    """The backward pass recomputes activations."""
-    rows = [
-        *backward(("Checkpoint", backward_label("first", "Linear"))),
-        host(SECOND, "annotation", 1004, 5),
-        host("again", "operator", 1005, 2),
-    ]
-    assert column(trace([*forward(), *rows]), "module")["again"] == "block.second"
-
-
-def test_calls_recorded_by_a_framework_form_paths() -> None:
-    rows = [
-        host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
-        host("frame", "python", 5, 90),
-        host("Linear", "forward", 10, 20, phase="forward", layer="Linear_0"),
-        host("mm", "operator", 12, 5),
-        host("outside", "operator", 200, 5),
-    ]
-    found = column(trace(rows), "module")
-    assert found == {"Net": "Net_0", "frame": "Net_0", "Linear": "Net_0/Linear_0", "mm": "Net_0/Linear_0",
-                     "outside": None}  # fmt: skip
-
-
-def test_a_numbered_layer_called_again_keeps_its_path() -> None:
-    rows = [
-        host("Net", "forward", 0, 100, phase="forward", layer="Net_0"),
-        host("block", "forward", 10, 50, phase="forward", layer="Block_1"),
-        host("linear", "forward", 20, 20, phase="forward", layer="Linear_1"),
-        host("again", "forward", 200, 50, phase="forward", layer="Block_1"),
-        host("linear again", "forward", 210, 20, phase="forward", layer="Linear_1"),
-        host("class only", "forward", 300, 50, phase="forward", layer="Loss"),
-    ]
-    found = column(trace(rows), "module")
-    assert found["again"] == found["block"] == "Net_0/Block_1"
-    assert found["linear again"] == found["linear"] == "Net_0/Block_1/Linear_1"
-    assert found["class only"] == "Loss"
-
-
-def test_labels_replace_recorded_calls_else_there_are_no_modules() -> None:
-    rows = [host(NET, "annotation", 0, 100), host("Net", "forward", 1, 90, layer="Net"), host("mm", "operator", 5, 5)]
-    assert set(column(trace(rows), "module").values()) == {"Net"}
-    assert set(column(trace([host("mm", "operator", 5, 5)]), "module").values()) == {None}
 
 
 def test_paths_continue_the_longest_other_path() -> None:

@@ -30,17 +30,15 @@ def test_a_frame_without_a_return_ends_where_its_caller_calls_the_next(end: int,
     """``load`` lasts to the end of the recording, before, with or after its caller. Another process uses the same
     numbers."""
     other = {"pid": process, "tid": 9}
-    found = trace(
-        [
-            frame("main", 0, 1000, 1, None),
-            frame("load", 10, end, 2, 1),
-            frame("open", 11, end, 3, 2),
-            frame("step", 300, 400, 4, 1),
-            frame("again", 500, 600, 5, 1),
-            host("aten::mm", "operator", 310, 20),
-            *([frame("other", 0, 2000, 1, None, **other), frame("inner", 20, 1900, 2, 1, **other)] * (process - 1)),
-        ]
-    )
+    found = trace([
+        frame("main", 0, 1000, 1, None),
+        frame("load", 10, end, 2, 1),
+        frame("open", 11, end, 3, 2),
+        frame("step", 300, 400, 4, 1),
+        frame("again", 500, 600, 5, 1),
+        host("aten::mm", "operator", 310, 20),
+        *([frame("other", 0, 2000, 1, None, **other), frame("inner", 20, 1900, 2, 1, **other)] * (process - 1)),
+    ])  # fmt: skip
     parents = names_of_rows(found, "parent")
     assert [parents[name] for name in ("load", "open", "step", "again", "aten::mm")] == [
         "main", "load", "main", "main", "step",

@@ -49,6 +49,14 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         return store.write_trace(load(OWN), path)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The stored recording, assembled or not, with the usual row groups."""
+    folder = tmp_path_factory.mktemp("whole")
+    stream(OWN, folder / "recorded")
+    return {"recorded": folder / "recorded", "trace": store.write_trace(load(OWN), folder / "trace")}
+
+
 def test_no_flipped_bit_changes_a_table(stored: Path, tmp_path: Path) -> None:
     """Bits are spread evenly, and all bits after the footer are included."""
     data, expected = stored.read_bytes(), run_folder.read_stored(stored)
@@ -154,15 +162,16 @@ SHORT = [
 
 @pytest.mark.parametrize(("stage", "name", "beyond"), SHORT)
 def test_texts_that_no_dictionary_has_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stage: str, name: str, beyond: int
+    whole: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    stage: str,
+    name: str,
+    beyond: int,
 ) -> None:
     """Arrow does not check the numbers of texts when it reads a file, and following them reads foreign memory."""
     path = tmp_path / "t.perfkit.parquet"
-    if stage == "recorded":
-        stream(OWN, tmp_path / "whole")
-    else:
-        store.write_trace(load(OWN), tmp_path / "whole")
-    shorten(tmp_path / "whole", path, name, beyond)
+    shorten(whole[stage], path, name, beyond)
     with pytest.raises(SourceError, match=r"t\.perfkit\.parquet: not a readable Parquet file"):
         run_folder.read_stored(path, check=True)
     for command in (["summary"], ["export", "-o", str(tmp_path / "out.json")], ["scrub", "-o", str(tmp_path / "out")]):
@@ -193,16 +202,17 @@ RECORDED = {
 
 
 @pytest.mark.parametrize(("name", "value", "why"), RECORDED.values(), ids=RECORDED)
-def test_invalid_recorded_cells_are_refused(tmp_path: Path, name: str, value: Any, why: str) -> None:
+def test_invalid_recorded_cells_are_refused(
+    whole: dict[str, Path], tmp_path: Path, name: str, value: Any, why: str
+) -> None:
     """Cells of events that are not assembled yet. The source has numbered the parents by rows."""
-    stream(OWN, tmp_path / "whole")
-    table = pq.read_table(tmp_path / "whole")
+    table = pq.read_table(whole["recorded"])
     cells = table[name].to_pylist()
     cells[7] = value
     table = table.set_column(
         table.column_names.index(name), name, pa.array(cells, recorded_events.SCHEMA.field(name).type)
     )
-    table = table.replace_schema_metadata({KEY: pq.read_metadata(tmp_path / "whole").metadata[KEY]})
+    table = table.replace_schema_metadata({KEY: pq.read_metadata(whole["recorded"]).metadata[KEY]})
     with (tmp_path / "t.parquet").open("wb") as file:
         writer.write(table, file, 100, writer.encoding(table.schema))
     with pytest.raises(SourceError, match=why):

@@ -7,8 +7,6 @@ rank 1 has arrived, and B takes 100 after rank 0 has arrived. Rank 1's clock is 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,6 +21,7 @@ from perfkit_core.views.communication.collectives import bus_factors, size_class
 from perfkit_core.views.communication.instances import kernel_name
 from perfkit_core.views.merging import reduction, table_of
 from tests.support.ranks import collective, rank
+from tests.support.tables import check_tables, view_rows, view_table
 
 VIEWS = (collectives.VIEW, clocks.VIEW, stragglers.VIEW)
 
@@ -37,61 +36,6 @@ def second(clock: int = 1000) -> Trace:
 
 def both() -> Trace:
     return concat_traces([first(), second()])
-
-
-def rows(view: View, trace: Trace, columns: str, **request: Any) -> list[tuple[Any, ...]]:
-    table = table_of(view, trace, ViewRequest(**request))
-    found = table[columns.split()].astype(object)
-    return [tuple(None if pd.isna(cell) else cell for cell in row) for row in found.itertuples(index=False)]
-
-
-def test_clock_of_the_second_rank() -> None:
-    """No collective can end on one rank before the other rank has begun it. These times bound the offset of the
-    clock."""
-    columns = "rank offset_ns earliest_ns latest_ns matched unmatched residual_ns max_residual_ns"
-    assert rows(clocks.VIEW, both(), columns) == [(0, 0, 0, 0, 2, 0, 0, 0), (1, 1000, 950, 1100, 2, 0, 0, 0)]
-
-
-def test_collectives_have_times_and_bandwidths_by_size() -> None:
-    """A has 1000 bytes and takes 200 on rank 0 and 50 on rank 1. B has 3000 bytes and takes 100 and 200. The bus factor
-    of an all-reduce of two ranks is 1."""
-    columns = (
-        "message_bytes size calls total_ns min_ns median_ns max_ns algorithm_bandwidth_bytes_per_s "
-        "bus_bandwidth_bytes_per_s known_transfers transfer_ns transfer_bus_bandwidth_bytes_per_s"
-    )
-    assert rows(collectives.VIEW, both(), columns) == [
-        (3000, "2 to 4 KiB", 2, 300, 100, 100, 200, 20e9, 20e9, 2, 100, 30e9),
-        (1000, "512 B to 1 KiB", 2, 250, 50, 50, 200, 8e9, 8e9, 2, 50, 20e9),
-    ]
-    assert rows(collectives.VIEW, both(), "collective group group_size algorithm protocol")[0] == (
-        "all_reduce", "dp", 2, "RING", "LL128",
-    )  # fmt: skip
-
-
-def test_collectives_by_rank_and_size() -> None:
-    """Durations are those of one rank. The transfer time also needs the start of the other rank, which was recorded."""
-    found = rows(collectives.VIEW, both(), "rank size total_ns transfer_ns", by=("rank", "size"))
-    assert sorted(found) == [(0, 1000, 200, 50), (0, 3000, 100, 100), (1, 1000, 50, 50), (1, 3000, 200, 100)]
-
-
-def test_one_rank_alone_has_no_transfer() -> None:
-    assert rows(collectives.VIEW, first(), "bus_bandwidth_bytes_per_s known_transfers transfer_ns") == [
-        (5e9, 0, None), (30e9, 0, None),
-    ]  # fmt: skip
-
-
-def test_stragglers_have_the_waits_they_caused() -> None:
-    """Rank 0 waits 150 for rank 1 in A. Rank 1 waits 100 for rank 0 in B."""
-    columns = "rank steps avg_step_ns collectives last last_ratio late_p50_ns late_max_ns waited_ns caused_wait_ns"
-    assert rows(stragglers.VIEW, both(), columns) == [
-        (1, 1, 6000, 2, 1, 0.5, 0, 150, 100, 150),
-        (0, 1, 5000, 2, 1, 0.5, 0, 100, 150, 100),
-    ]
-    assert rows(stragglers.VIEW, both(), "rank step dur_ns last waited_ns", by=("rank", "step")) == [
-        (0, 7, 5000, 1, 150), (1, 7, 6000, 1, 100),
-    ]  # fmt: skip
-    columns = "step min_step_ns max_step_ns collectives skew_p50_ns skew_max_ns waited_ns last_rank"
-    assert rows(stragglers.VIEW, both(), columns, by=("step",)) == [(7, 5000, 6000, 2, 100, 150, 250, 1)]
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.name)
@@ -114,62 +58,6 @@ def test_views_keep_their_contract_and_merge_rank_by_rank(view: View) -> None:
     pd.testing.assert_frame_equal(reduction(view).merge(parts, request), table_of(view, both(), request))
 
 
-def test_a_third_rank_is_reached_through_the_second() -> None:
-    """Rank 2 shares a collective only with rank 1. Its clock is 300 behind the clock of rank 1."""
-    tie = {"group": "tp", "size": 8}
-    one = rank(1, collective(100, 300), collective(400, 450, **tie), clock=1000, world=3)
-    two = rank(2, collective(420, 450, **tie), clock=700, world=3)
-    trace = concat_traces([rank(0, collective(100, 300), world=3), one, two])
-    assert rows(clocks.VIEW, trace, "rank offset_ns matched") == [(0, 0, 1), (1, 1000, 1), (2, 700, 1)]
-
-
-def test_collectives_that_differ_are_not_matched() -> None:
-    """The second collectives have different sizes, so they and all later collectives are not matched."""
-    one = rank(0, collective(0, 100), collective(200, 300), collective(400, 500))
-    two = rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500))
-    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 2), (1, 2)]
-
-
-def test_library_numbers_match_a_recording_that_began_later() -> None:
-    one = rank(0, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(4)))
-    two = rank(1, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(2, 4)), clock=20)
-    assert rows(clocks.VIEW, concat_traces([one, two]), "offset_ns matched unmatched") == [(0, 2, 2), (20, 2, 0)]
-
-
-def test_a_contradictory_clock_has_no_offset() -> None:
-    """Sizes of an all-to-all may differ, so only the times show that the collectives are different."""
-    far = 5_000_000
-    one = rank(0, collective(0, 100, name="all_to_all"), collective(2 * far, 2 * far + 100, name="all_to_all"))
-    two = rank(1, collective(0, 100, name="all_to_all"), collective(far, far + 100, name="all_to_all"))
-    ((_, offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "rank offset_ns note")[1:]
-    assert offset is None
-    assert "contradict" in note
-    assert rows(stragglers.VIEW, concat_traces([one, two]), "rank") == []
-
-
-def test_an_unnamed_group_of_all_ranks_is_the_world() -> None:
-    told = {"group": None, "group_size": None}
-    one, two = (rank(number, collective(0, 100, **told)) for number in range(2))
-    assert rows(collectives.VIEW, concat_traces([one, two]), "group_size bus_bandwidth_bytes_per_s") == [(2, 1e10)]
-    assert rows(collectives.VIEW, one, "group_size bus_bandwidth_bytes_per_s") == [(None, None)]
-
-
-def test_sends_belong_to_no_group() -> None:
-    """One rank sends, and the other rank receives. The following collective still matches."""
-    one = rank(0, collective(0, 10, name="send"), collective(100, 200))
-    two = rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200))
-    assert rows(clocks.VIEW, concat_traces([one, two]), "matched unmatched") == [(1, 0), (1, 0)]
-
-
-def test_the_drift_of_clocks_is_estimated() -> None:
-    """Ten collectives over 9 s. The clock gains 50 µs per second."""
-    starts = [i * 10**9 for i in range(10)]
-    one = rank(0, *(collective(at, at + 10**6) for at in starts))
-    two = rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts))
-    ((_, drift),) = rows(clocks.VIEW, concat_traces([one, two]), "rank drift_ppm")[1:]
-    assert drift == pytest.approx(50.0)
-
-
 def drifting(ppm: int, count: int = 10, late: int = 0, took: int = 100_000) -> Trace:
     """Return two ranks with a collective every second. Rank 1's clock gains ``ppm``. Rank 1 arrives ``late`` ns after
     rank 0."""
@@ -188,51 +76,10 @@ def test_a_drift_causes_no_waits(ppm: int) -> None:
     """The drift is up to 3.6 ms over 9 s; a collective takes 0.1 ms. The offset holds at the end of the first
     collective."""
     trace = drifting(ppm)
-    ((_, offset, residual, note),) = rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
+    ((_, offset, residual, note),) = view_rows(clocks.VIEW, trace, "rank offset_ns max_residual_ns note")[1:]
     assert (offset, residual) == (700 + _shown(10**5, ppm) - 10**5, pytest.approx(0, abs=1))
     assert note.startswith("the drift is corrected")
-    assert max(late for (late,) in rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
-
-
-def test_the_delay_of_a_rank_with_a_drifting_clock_is_exact() -> None:
-    found = rows(stragglers.VIEW, drifting(50, late=40_000), "rank last caused_wait_ns doubtful_ns")[0]
-    assert found == (1, 10, pytest.approx(400_000, abs=10), 0)
-
-
-def test_a_drift_over_too_few_collectives_makes_waits_doubtful() -> None:
-    """5 collectives over 4 s are too few to measure a drift. So the constant offset is wrong by up to 100 µs, which is
-    more than a collective takes."""
-    found = rows(stragglers.VIEW, drifting(50, count=5, took=50_000), "caused_wait_ns doubtful_ns")
-    assert [caused for caused, _ in found] == pytest.approx([100_000, 100_000], abs=10)
-    assert all(doubtful == caused for caused, doubtful in found)
-
-
-def test_changes_faster_than_clocks_drift_are_no_drift() -> None:
-    """Rank 1 recorded only every second collective of rank 0. The ends would lie on a line, but with a clock that is
-    twice as fast."""
-    one = rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12)))
-    two = rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12)))
-    ((offset, note),) = rows(clocks.VIEW, concat_traces([one, two]), "offset_ns note")[1:]
-    assert offset is None
-    assert note.startswith("collectives matched by order contradict each other")
-
-
-@pytest.mark.parametrize(
-    ("ends", "told"),
-    [
-        ([0, 5 * 10**6], "collectives with the same number contradict"),
-        ([0, 10**10 + 2 * 10**6], "its clock may drift: to measure the drift, 9 collectives are needed"),
-    ],
-)
-def test_why_numbered_collectives_have_no_offset(ends: list[int], told: str) -> None:
-    """A change of 2 ms in 10 s may be a drift, which two collectives cannot show. A sudden change of 5 ms is no
-    drift."""
-    one = rank(
-        0, *(collective(at // 10**9 * 10**9, at // 10**9 * 10**9 + 100, sequence=i) for i, at in enumerate(ends))
-    )
-    two = rank(1, *(collective(at, at + 100, sequence=i) for i, at in enumerate(ends)))
-    ((note,),) = rows(clocks.VIEW, concat_traces([one, two]), "note")[1:]
-    assert note.startswith(told)
+    assert max(late for (late,) in view_rows(stragglers.VIEW, trace, "late_max_ns")) <= 1
 
 
 def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: int = 10**6) -> Trace:
@@ -251,90 +98,6 @@ def meeting(clocks: dict[int, int], late: dict[int, int], world: int = 0, took: 
     return concat_traces(made)
 
 
-def test_different_ends_of_a_collective_make_waits_doubtful() -> None:
-    """No rank is late, but the clock of rank 1 changes by 0.4 ms, which is within the bounds. So rank 0 seems to wait
-    for rank 1."""
-    trace = meeting({0: 0, 1: 400_000}, {})
-    assert rows(clocks.VIEW, trace, "offset_ns max_residual_ns")[1] == (0, 400_000)
-    assert rows(stragglers.VIEW, trace, "rank caused_wait_ns doubtful_ns") == [(1, 800_000, 800_000), (0, 0, 0)]
-    ((calls, known, transfer),) = rows(collectives.VIEW, trace, "calls known_transfers transfer_ns")
-    assert (calls, known, transfer) == (10, 8, 10**6)
-
-
-def test_a_last_rank_that_seems_to_wait_itself_is_in_doubt() -> None:
-    """Rank 2 arrives last, but at two collectives its clock hides the delay. Rank 1 then seems to be last, although
-    rank 1 itself took 0.2 ms longer than rank 2."""
-    found = rows(stragglers.VIEW, meeting({0: 0, 1: 0, 2: -400_000}, {1: 100_000, 2: 300_000}), "rank last doubtful_ns")
-    assert found == [(2, 3, 0), (1, 2, 600_000), (0, 0, 0)]
-
-
-def test_ends_that_scatter_leave_a_straggler() -> None:
-    found = rows(stragglers.VIEW, meeting({0: 0, 1: 3000}, {1: 500_000}), "rank caused_wait_ns doubtful_ns")[0]
-    assert found == (1, 5 * 500_000 + 2 * 3000, 2 * 3000)
-
-
-def test_ranks_that_agree_have_a_clock_despite_others() -> None:
-    """The cases are: the clock of the lowest rank was set, or the clocks of all ranks of one machine were set."""
-    columns = "rank reference_rank offset_ns"
-    lowest = meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000})
-    assert rows(clocks.VIEW, lowest, columns) == [(0, 1, None), (1, 1, 0), (2, 1, 0)]
-    assert rows(stragglers.VIEW, lowest, "rank last caused_wait_ns incomplete")[0] == (2, 5, 5 * 300_000, 5)
-    machine = meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
-    assert rows(clocks.VIEW, machine, columns) == [(0, 0, 0), (1, 0, 0), (2, 2, 0), (3, 2, 0)]
-    told = (
-        "this rank's clock contradicts the clock of rank 0: this rank is compared only with ranks whose clocks agree "
-        "with its own clock"
-    )
-    assert rows(clocks.VIEW, machine, "note")[1:] == [(None,), (told,), (told,)]
-    found = rows(stragglers.VIEW, machine, "rank last caused_wait_ns incomplete")
-    assert found[:2] == [(3, 5, 5 * 300_000, 5), (2, 0, 0, 5)]
-    assert rows(stragglers.VIEW, machine, "collectives incomplete waited_ns last_rank", by=("step",)) == [
-        (5, 5, 5 * 300_000, 3)
-    ]
-
-
-def test_a_clock_that_was_set_does_not_block_ranks_after_it() -> None:
-    """Only rank 1, whose clock was set, shares collectives with rank 0. Ranks 2 and 3 share collectives with rank 1 and
-    with each other."""
-    ends = [i * 20 * 10**6 + 10**6 for i in range(6)]
-    jumped = [end + 5 * 10**6 * (i > 2) for i, end in enumerate(ends)]
-    own, all_three = {"group": "tp"}, {"group": "dp", "group_size": 3}
-    near = [collective(end - 100, end, sequence=i, **own) for i, end in enumerate(ends)]
-    bridge = [collective(end - 100 + by, end + by, sequence=i, **group)
-              for by, group in ((0, own), (1000, all_three)) for i, end in enumerate(jumped)]  # fmt: skip
-    far = [[collective(end + 900, end + 1000, sequence=i, **all_three) for i, end in enumerate(ends)] for _ in (2, 3)]
-    ranks = [rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])]
-    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns note")[0] == (
-        0, None, None,
-        "no synchronous collective (such as all_reduce) connects this rank with a reference rank",
-    )  # fmt: skip
-    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns")[1:] == [
-        (1, 2, None), (2, 2, 0), (3, 2, 0),
-    ]  # fmt: skip
-
-
-def test_a_contradiction_of_two_ranks_is_reported_once() -> None:
-    found = rows(clocks.VIEW, meeting({0: 0, 1: 5 * 10**6}, {}), "rank reference_rank offset_ns")
-    assert found == [(0, 0, 0), (1, 0, None)]
-
-
-def test_a_collective_without_all_of_its_ranks_is_incomplete() -> None:
-    """Two of three ranks were read. If the group size is unknown, all ranks of the job are expected."""
-    assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}), "incomplete") == [(0,), (0,)]
-    assert rows(stragglers.VIEW, meeting({0: 0, 1: 0}, {}, world=3), "incomplete") == [(5,), (5,)]
-    for world, count in ((2, 0), (3, 1)):
-        ranks = [rank(one, collective(0, 100, group=None, group_size=None), world=world) for one in (0, 1)]
-        assert rows(stragglers.VIEW, concat_traces(ranks), "incomplete") == [(count,), (count,)]
-
-
-@pytest.mark.parametrize("took", [100_000, 4 * 10**6])
-def test_an_uncorrected_drift_is_reported(took: int) -> None:
-    """The clock drifts by 600 ppm over 9 s. The bounds may or may not allow an offset."""
-    ((note, drift),) = rows(clocks.VIEW, drifting(600, took=took), "note drift_ppm")[1:]
-    assert note == "its clock drifts by more than 500 ppm, so the drift is not corrected"
-    assert drift == pytest.approx(600, abs=1)
-
-
 def pipeline() -> Trace:
     """Return two stages of two ranks that share no collective. Rank 3 arrives 150 late, and rank 4 has no
     collectives."""
@@ -343,23 +106,6 @@ def pipeline() -> Trace:
         rank(one, collective(100 + late, 300, group=group), clock=1000 * one, world=5) for one, group, late in stages
     ]
     return concat_traces([*made, rank(4, world=5)])
-
-
-def test_ranks_without_ties_have_their_own_clock() -> None:
-    assert rows(clocks.VIEW, pipeline(), "rank reference_rank offset_ns matched") == [
-        (0, 0, 0, 1), (1, 0, 1000, 1), (2, 2, 0, 1), (3, 2, 1000, 1), (4, None, None, 0),
-    ]  # fmt: skip
-    assert rows(stragglers.VIEW, pipeline(), "rank collectives last caused_wait_ns")[0] == (3, 1, 1, 150)
-    assert rows(collectives.VIEW, pipeline(), "group known_transfers transfer_ns") == [("dp0", 2, 200), ("dp1", 2, 50)]
-
-
-def test_a_lowest_rank_that_only_broadcasts_blocks_no_clock() -> None:
-    """A broadcast can end on its root before other ranks arrive, so it does not connect the ranks."""
-    ranks = [rank(0, collective(0, 10, name="broadcast"))]
-    ranks += [rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)]
-    assert rows(clocks.VIEW, concat_traces(ranks), "rank reference_rank offset_ns") == [
-        (0, None, None), (1, 1, 0), (2, 1, 1),
-    ]  # fmt: skip
 
 
 def test_alignment_names_all_ranks_that_keep_their_times() -> None:
@@ -384,7 +130,7 @@ def test_times_of_a_drifting_clock_pass_as_on_the_other(ppm: int) -> None:
     """Times are corrected for the drift. Events without a gap still have no gap, and no event becomes longer than the
     event that contains it."""
     moved = aligned(drifting(ppm))
-    found = rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
+    found = view_rows(clocks.VIEW, moved, "offset_ns max_residual_ns")
     assert max(abs(value) for row in found for value in row) <= 1
     kernels = moved.rows("kind", "kernel")
     start, end = moved.ints("start_ns")[kernels].reshape(2, -1), moved.end_ns[kernels].reshape(2, -1)
@@ -411,7 +157,7 @@ def test_aligned_ranks_differ_by_their_shift_alone() -> None:
     assert moved.events.drop_columns(["start_ns"]).equals(trace.events.drop_columns(["start_ns"]))
     assert moved.meta.window_ns == (0, 6000)
     assert "clocks-aligned" in {finding.code for finding in moved.quality}
-    assert rows(clocks.VIEW, moved, "offset_ns") == [(0,), (0,)]
+    assert view_rows(clocks.VIEW, moved, "offset_ns") == [(0,), (0,)]
 
 
 @pytest.mark.parametrize(
@@ -437,8 +183,8 @@ def test_nothing_to_align() -> None:
 
 
 def test_only_the_chosen_step_is_counted_but_all_align() -> None:
-    assert rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
-    assert rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
+    assert view_rows(collectives.VIEW, both(), "calls", steps=(7,)) == [(2,), (2,)]
+    assert view_rows(collectives.VIEW, both(), "calls", pattern="nothing like it") == []
     with pytest.raises(UsageError, match="step 3"):
         table_of(collectives.VIEW, both(), ViewRequest(steps=(3,)))
 
@@ -491,22 +237,145 @@ def test_classes_of_sizes() -> None:
     ]  # fmt: skip
 
 
-def test_a_tie_has_no_last_rank() -> None:
-    """Ranks 1 and 2 come last together at the second collective, all ranks at the third, rank 2 alone at the last."""
+def machines() -> Trace:
+    """Return two machines of two ranks. The clocks of the second machine were set, and rank 3 arrives late."""
+    return meeting({0: 0, 1: 0, 2: 5 * 10**6, 3: 5 * 10**6}, {3: 300_000})
+
+
+def test_clocks() -> None:
+    """No collective can end on one rank before the other rank has begun it. These times bound the offset of a clock."""
+    starts = [i * 10**9 for i in range(10)]
+    jobs = {
+        "rank 1 is 1000 ahead": both(),
+        "rank 2 shares a collective only with rank 1, and its clock is 300 behind that of rank 1": concat_traces([
+            rank(0, collective(100, 300), world=3),
+            rank(1, collective(100, 300), collective(400, 450, group="tp", size=8), clock=1000, world=3),
+            rank(2, collective(420, 450, group="tp", size=8), clock=700, world=3),
+        ]),
+        "the second collectives differ in size, so that they and all later ones are not matched": concat_traces([
+            rank(0, collective(0, 100), collective(200, 300), collective(400, 500)),
+            rank(1, collective(0, 100), collective(200, 300, 8), collective(400, 500)),
+        ]),
+        "numbers of the library match a recording that began later": concat_traces([
+            rank(0, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(4))),
+            rank(1, *(collective(100 * i, 100 * i + 50, sequence=i) for i in range(2, 4)), clock=20),
+        ]),
+        "one rank sends, the other receives twice: these belong to no group": concat_traces([
+            rank(0, collective(0, 10, name="send"), collective(100, 200)),
+            rank(1, collective(0, 10, name="recv"), collective(0, 10, name="recv"), collective(100, 200)),
+        ]),
+        "sizes of an all-to-all may differ, so that only the times contradict": contradictory(),
+        "a broadcast can end on its root before others arrive, so that it does not connect ranks": concat_traces([
+            rank(0, collective(0, 10, name="broadcast")),
+            *(rank(one, collective(0, 10, name="broadcast"), collective(100, 300), clock=one) for one in (1, 2)),
+        ]),
+        "two stages share no collective, and rank 4 has none": pipeline(),
+        "ten collectives over 9 s, in which the clock gains 50 ppm": concat_traces([
+            rank(0, *(collective(at, at + 10**6) for at in starts)),
+            rank(1, *(collective(at, at + 10**6 + at // 20_000) for at in starts)),
+        ]),
+        "a drift of 600 ppm is not corrected, if the bounds allow an offset": drifting(600, took=4 * 10**6),
+        "nor if they do not": drifting(600, took=100_000),
+        "rank 1 recorded every second collective: its clock would be twice as fast, which is no drift": concat_traces([
+            rank(0, *(collective(i * 10**9, i * 10**9 + 100) for i in range(12))),
+            rank(1, *(collective(2 * i * 10**9, 2 * i * 10**9 + 100) for i in range(12))),
+        ]),
+        "a sudden change of 5 ms is no drift": numbered([0, 5 * 10**6]),
+        "a change of 2 ms in 10 s may be a drift, which two collectives cannot show":
+            numbered([0, 10**10 + 2 * 10**6]),
+        "a contradiction of two ranks is reported once": meeting({0: 0, 1: 5 * 10**6}, {}),
+        "the clock of the lowest rank was set": meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000}),
+        "the clocks of a whole machine were set": machines(),
+        "only rank 1, whose clock was set, shares collectives with rank 0": bridged(),
+    }  # fmt: skip
+    check_tables("views/clocks.txt", {name: view_table(clocks.VIEW, job) for name, job in jobs.items()})
+
+
+def contradictory() -> Trace:
+    starts = ((0, 10_000_000), (0, 5_000_000))
+    ranks = [[collective(at, at + 100, name="all_to_all") for at in of_rank] for of_rank in starts]
+    return concat_traces([rank(number, *of_rank) for number, of_rank in enumerate(ranks)])
+
+
+def numbered(ends: list[int]) -> Trace:
+    """Return two ranks with numbered collectives, which end at these times on rank 1."""
+    whole = [at // 10**9 * 10**9 for at in ends]
+    return concat_traces([
+        rank(0, *(collective(at, at + 100, sequence=i) for i, at in enumerate(whole))),
+        rank(1, *(collective(at, at + 100, sequence=i) for i, at in enumerate(ends))),
+    ])  # fmt: skip
+
+
+def bridged() -> Trace:
+    """Return four ranks. Only rank 1, whose clock was set, shares collectives with rank 0. Ranks 2 and 3 share
+    collectives with rank 1 and with each other."""
+    ends = [i * 20 * 10**6 + 10**6 for i in range(6)]
+    jumped = [end + 5 * 10**6 * (i > 2) for i, end in enumerate(ends)]
+    own, all_three = {"group": "tp"}, {"group": "dp", "group_size": 3}
+    near = [collective(end - 100, end, sequence=i, **own) for i, end in enumerate(ends)]
+    bridge = [collective(end - 100 + by, end + by, sequence=i, **group)
+              for by, group in ((0, own), (1000, all_three)) for i, end in enumerate(jumped)]  # fmt: skip
+    far = [[collective(end + 900, end + 1000, sequence=i, **all_three) for i, end in enumerate(ends)] for _ in (2, 3)]
+    return concat_traces([rank(one, *each, world=4) for one, each in enumerate([near, bridge, *far])])
+
+
+def tied() -> Trace:
+    """Return three ranks. Ranks 1 and 2 come last together at the second collective, all ranks at the third, rank 2
+    alone at the last."""
     starts = {0: (100, 1100, 2100, 3100), 1: (100, 1150, 2100, 3100), 2: (120, 1150, 2100, 3160)}
-    job = [
+    return concat_traces([
         rank(number, *(collective(at, 1000 * i + 500, group_size=3) for i, at in enumerate(times)), world=3)
         for number, times in starts.items()
+    ])  # fmt: skip
+
+
+def test_stragglers() -> None:
+    """At first, rank 0 waits 150 for rank 1 in A, and rank 1 waits 100 for rank 0 in B."""
+    columns = "rank collectives tied last last_ratio late_max_ns waited_ns caused_wait_ns doubtful_ns incomplete"
+    by_step = "step collectives skew_p50_ns skew_max_ns waited_ns last_rank incomplete"
+    unnamed = [
+        [rank(one, collective(0, 100, group=None, group_size=None), world=world) for one in (0, 1)] for world in (2, 3)
     ]
-    columns = "rank collectives tied last last_ratio waited_ns caused_wait_ns"
-    assert rows(stragglers.VIEW, concat_traces(job), columns, by=("rank",)) == [
-        (2, 4, 2, 2, 1.0, 0, 20 + 20 + 60 + 60),
-        (1, 4, 2, 0, 0.0, 20 + 60, 0),
-        (0, 4, 2, 0, 0.0, 20 + 50 + 60, 0),
-    ]
-    assert rows(stragglers.VIEW, concat_traces(job), "collectives waited_ns last_rank", by=("step",)) == [(4, 210, 2)]
-    equal = [rank(number, collective(100, 500), collective(600, 900)) for number in (0, 1)]
-    assert rows(stragglers.VIEW, concat_traces(equal), "rank tied last last_ratio") == [
-        (1, 2, 0, None),
-        (0, 2, 0, None),
-    ]
+    jobs = {
+        "two ranks": both(),
+        "a drift of 50 ppm is corrected, and rank 1 is 40 µs late": drifting(50, late=40_000),
+        "5 collectives over 4 s are too few to measure a drift, which is more than a collective takes":
+            drifting(50, count=5, took=50_000),
+        "the clock of rank 1 changes by 0.4 ms, within the bounds, so that rank 0 seems to wait":
+            meeting({0: 0, 1: 400_000}, {}),
+        "rank 2 comes last, which its clock hides twice; then rank 1 seems to be last, although it took longer":
+            meeting({0: 0, 1: 0, 2: -400_000}, {1: 100_000, 2: 300_000}),
+        "ends that scatter leave a straggler": meeting({0: 0, 1: 3000}, {1: 500_000}),
+        "the clock of the lowest rank was set": meeting({0: 5 * 10**6, 1: 0, 2: 0}, {2: 300_000}),
+        "the clocks of a whole machine were set": machines(),
+        "two of three ranks were read": meeting({0: 0, 1: 0}, {}, world=3),
+        "without a size of the group, all ranks of the job are expected: two of two": concat_traces(unnamed[0]),
+        "two of three": concat_traces(unnamed[1]),
+        "rank 3 of a pipeline arrives 150 late": pipeline(),
+        "contradictory clocks": contradictory(),
+        "ranks that come together": tied(),
+        "all ranks always come together":
+            concat_traces([rank(number, collective(100, 500), collective(600, 900)) for number in (0, 1)]),
+    }  # fmt: skip
+    tables = {name: view_table(stragglers.VIEW, job, columns) for name, job in jobs.items()}
+    tables["two ranks by step"] = view_table(stragglers.VIEW, both(), by=("step",))
+    tables["two ranks by rank and step"] = view_table(stragglers.VIEW, both(), by=("rank", "step"))
+    for name, job in {"ranks that come together": tied(), "the clocks of a whole machine were set": machines()}.items():
+        tables[f"{name}, by step"] = view_table(stragglers.VIEW, job, by_step, by=("step",))
+    check_tables("views/stragglers.txt", tables)
+
+
+def test_collectives_have_times_and_bandwidths_by_size() -> None:
+    """A has 1000 bytes and takes 200 on rank 0 and 50 on rank 1. B has 3000 bytes and takes 100 and 200. The bus factor
+    of an all-reduce of two ranks is 1. Durations are those of one rank; the transfer time also needs the start of the
+    other rank."""
+    unnamed = [rank(number, collective(0, 100, group=None, group_size=None)) for number in range(2)]
+    check_tables("views/collectives.txt", {
+        "two ranks": view_table(collectives.VIEW, both()),
+        "by rank and size": view_table(collectives.VIEW, both(), by=("rank", "size")),
+        "one rank alone has no transfer": view_table(collectives.VIEW, first()),
+        "an unnamed group of all ranks is the world": view_table(collectives.VIEW, concat_traces(unnamed)),
+        "of one rank, its size is unknown": view_table(collectives.VIEW, unnamed[0]),
+        "two stages of a pipeline": view_table(collectives.VIEW, pipeline()),
+        "ends that differ have no transfer": view_table(collectives.VIEW, meeting({0: 0, 1: 400_000}, {})),
+    })  # fmt: skip

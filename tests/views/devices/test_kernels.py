@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pandas as pd
 import pytest
 
 from perfkit_core.plugins.contracts import View, ViewRequest
@@ -14,6 +13,7 @@ from perfkit_core.views.devices import kernels
 from perfkit_core.views.merging import table_of
 from perfkit_core.views.operators import memory_manipulation
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables, view_table
 
 FIRST = json.dumps({"grid": [8, 1, 1], "block": [256, 1, 1], "registers per thread": 32, "shared memory": 1024,
                     "est. achieved occupancy %": 50}, separators=(",", ":"))  # fmt: skip
@@ -47,30 +47,25 @@ def test_the_views_keep_their_contract(view: View, small: Trace) -> None:
     check_view(view, small)
 
 
-def test_kernels_by_launch(small: Trace) -> None:
-    table = table_of(kernels.VIEW, small, ViewRequest(by=("launch",)))
-    columns = ["grid", "block", "registers", "shared_bytes", "occupancy_ratio", "total_device_ns"]
-    found = [tuple(None if pd.isna(cell) else cell for cell in row) for row in table[columns].to_numpy(object)]
-    assert found == [
-        ("8,1,1", "256,1,1", 32, 1024, 0.5, 10),
-        ("4, 4, 1", "64, 2, 1", None, None, 0.125, 30),
-        (None, None, None, None, None, 2),
-    ]
-
-
-def test_kernels_by_operator_and_stream(small: Trace) -> None:
-    table = table_of(kernels.VIEW, small, ViewRequest(by=("operator", "stream", "device")))
-    found = {(None if pd.isna(row["operator"]) else row["operator"], row["stream"], row["device"]): row["calls"]
-             for row in table.to_dict("records")}  # fmt: skip
-    assert found == {("mm", 7, "cuda:0"): 1, ("mm", 8, "cuda:1"): 1, (None, 7, "cuda:0"): 1}
-
-
-def test_native_kernels_merge_devices_and_drop_parameters(small: Trace) -> None:
-    table = table_of(kernels.VIEW, small, ViewRequest(native=True))
-    assert table[["name", "calls", "total_device_ns"]].to_numpy().tolist() == [
-        ["gemm<float, 4>", 2, 40],
-        ["plain", 1, 2],
-    ]
+def test_kernels_and_copies(small: Trace) -> None:
+    """Natively, kernels of all devices are one row, without parameters. The rows of memory manipulation are an operator
+    that copies, its runtime call, and a detail and a label whose names contain memcpy or memset."""
+    shares = trace([
+        host("step", "step", 0, 1000, step=0),
+        host("rtMemcpy", "runtime", 100, 200, correlation=1),
+        device("copy", "memcpy", 300, 30, correlation=1),
+        host("launch", "runtime", 400, 10, correlation=2),
+        device("k", "kernel", 500, 90, correlation=2),
+    ])  # fmt: skip
+    check_tables("views/kernels.txt", {
+        "kernels by launch": view_table("kernels", small, by=("launch",)),
+        "by operator, stream and device": view_table("kernels", small, by=("operator", "stream", "device")),
+        "native": view_table("kernels", small, native=True),
+        "copies by operator": view_table("memcpy", small, by=("operator",)),
+        "memory_manipulation": view_table("memory_manipulation", small),
+        "memory_manipulation, native": view_table("memory_manipulation", small, native=True),
+        "memory_manipulation has shares of the steps": view_table("memory_manipulation", shares),
+    })  # fmt: skip
 
 
 def test_a_hostile_name_is_shortened_in_linear_time() -> None:
@@ -80,49 +75,11 @@ def test_a_hostile_name_is_shortened_in_linear_time() -> None:
     assert table["name"].tolist() == [name]
 
 
-def test_copies_by_operator(small: Trace) -> None:
-    table = table_of(kernels.MEMCPY_VIEW, small, ViewRequest(by=("operator",)))
-    found = {row["kind"]: (row["operator"], row["bytes"]) for row in table.to_dict("records")}
-    assert found["memcpy"] == ("lib::copy_", 4000)
-    assert pd.isna(found["memset"][0])
-
-
-def test_rows_of_memory_manipulation_computed_by_hand(small: Trace) -> None:
-    """The rows are an operator that copies, its runtime call, and a detail and a label whose names contain memcpy or
-    memset."""
-    table = table_of(memory_manipulation.VIEW, small, ViewRequest())
-    found = {
-        row["name"]: (row["kind"], row["total_cpu_ns"], row["total_device_ns"]) for row in table.to_dict("records")
-    }
-    assert found == {
-        "lib::copy_": ("operator", 60, 40),
-        "rtMemcpyAsync": ("runtime", 20, 40),
-        "MemcpyAsync:CPU->GPU": ("operator_detail", 10, 0),
-        "my memset": ("annotation", 50, 5),
-    }
-    assert set(table_of(memory_manipulation.VIEW, small, ViewRequest(native=True))["name"]) == {
-        "MemcpyAsync:CPU->GPU", "my memset",
-    }  # fmt: skip
-
-
 def test_operators_with_similar_names_are_not_copies() -> None:
     names = ["lib::copyright", "lib::photocopy_x", "lib::to", "lib::detach"]
     found = trace([host(name, "operator", 100 * i, 10) for i, name in enumerate(names)])
     assert table_of(memory_manipulation.VIEW, found, ViewRequest()).empty
     assert "named like a memory copy" in str(memory_manipulation.VIEW.explain_empty(found))
-
-
-def test_memory_manipulation_has_shares_of_the_steps() -> None:
-    found = trace([
-        host("step", "step", 0, 1000, step=0),
-        host("rtMemcpy", "runtime", 100, 200, correlation=1),
-        device("copy", "memcpy", 300, 30, correlation=1),
-        host("launch", "runtime", 400, 10, correlation=2),
-        device("k", "kernel", 500, 90, correlation=2),
-    ])  # fmt: skip
-    (row,) = table_of(memory_manipulation.VIEW, found, ViewRequest()).to_dict("records")
-    assert row["cpu_ratio"] == pytest.approx(0.2)
-    assert row["device_ratio"] == pytest.approx(30 / 120)
 
 
 def test_the_bandwidth_of_many_gigabytes() -> None:

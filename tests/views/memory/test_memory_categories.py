@@ -17,6 +17,7 @@ from perfkit_core.trace.model.architecture import Architecture, Layer, Parameter
 from perfkit_core.trace.model.schema import NESTED_KINDS
 from perfkit_core.trace.model.trace import Trace
 from tests.support.events import host, trace
+from tests.support.tables import check_tables, view_table
 
 KEPT = 10**9
 
@@ -62,22 +63,20 @@ def made(rows: list[dict[str, Any]]) -> Trace:
     return trace(rows, names=lambda name: name if name == "conv" else None)
 
 
-def table(found: Trace | Path, **request: Any) -> dict[str, tuple[int | None, int]]:
-    rows = summarize(found, "memory_categories", **request)
-    return {row["category"]: (row["blocks"], row["bytes"]) for row in rows.to_dict("records")}
+def with_model(found: Trace, *parameters: Parameter) -> Trace:
+    layer = Layer(path="", class_name="Net", device="cpu", parameters=parameters)
+    return found.with_meta(extra=architecture.to_extra([Architecture("Net", "fw", (layer,))]))
 
 
-def test_the_phase_and_the_life_of_a_block_decide() -> None:
-    """The peak is in the backward pass, when both gradients, the activation, the loss and a temporary are allocated."""
-    found = made(step(0, 1) + step(1, 100))
-    assert table(found) == {
-        "activations": (2, 101), "gradients": (2, 480), "inputs": (1, 7), "temporaries": (1, 30), "unknown": (0, 0),
-    }  # fmt: skip
+def test_categories_of_small_trainings() -> None:
+    """The peak is in the backward pass, when both gradients, the activation, the loss and a temporary are allocated.
+    The phase and the life of a block decide.
 
-
-def test_the_next_micro_batch_of_gradient_accumulation_is_an_input() -> None:
-    """The second batch is allocated between backward and forward, the norm of clipping between backward and update."""
-    rows = [
+    - With gradient accumulation, the second batch is allocated between backward and forward, and the norm of clipping
+      between backward and update.
+    - A parameter of 480 bytes would be rounded up to 512 by an allocator of a device, but not by one that allocates a
+      loss of 4 bytes."""
+    accumulation = [
         mem(5, 7, 1),
         host("net", "forward", 100, 100, phase="forward"),
         host("back", "operator", 300, 100, phase="backward"), mem(310, 400, 2),
@@ -88,95 +87,45 @@ def test_the_next_micro_batch_of_gradient_accumulation_is_an_input() -> None:
         host("SGD.step", "optimizer", 900, 50, phase="optimizer"),
         mem(960, 1000, 6), mem(970, -1000, 6), mem(980, -400, 2), mem(985, -7, 3), mem(990, -4, 5),
     ]  # fmt: skip
-    levels = table(made(rows))
-    assert levels["inputs"] == (1, 7)
-    assert levels["gradients"] == (2, 404)
-
-
-def test_workspace_is_freed_within_the_operator() -> None:
-    rows = [row for row in step(0, 1) if row["start_ns"] < 300]
-    assert table(made(rows))["workspace"] == (1, 50)
-
-
-def test_states_parameters_and_other_memory_of_the_recording() -> None:
-    """Before the first step: two parameters of the sizes of the gradients, and 5 bytes that nothing explains. In the
-    first update: two states of each parameter."""
-    rows = [mem(-50 + number, size, KEPT + number) for number, size in enumerate((400, 80, 5))]
-    rows += [mem(705, size, KEPT + 10 + number) for number, size in enumerate((400, 400, 80, 80))]
-    found = made([*rows, *step(0, 1), *step(1, 100)])
-    assert table(found) == {
-        "parameters": (2, 480), "optimizer_states": (4, 960), "gradients": (2, 480), "activations": (2, 101),
-        "inputs": (1, 7), "temporaries": (1, 30), "unknown": (1, 5),
-    }  # fmt: skip
-
-
-def test_memory_from_before_the_recording() -> None:
-    """Before the recording: parameters (480 bytes), two states of each (960), the gradients, which are freed later, and
-    20 bytes that nothing explains."""
-    rows = [mem(460, -400, KEPT), mem(470, -80, KEPT + 1), *step(0, 1), *step(1, 100)]
-    found = made(with_totals(rows, 480 * 4 + 20))
-    assert table(found) == {
-        "parameters": (None, 480), "optimizer_states": (None, 960), "gradients": (2, 960), "activations": (2, 101),
-        "inputs": (1, 7), "temporaries": (1, 30), "unknown": (None, 20),
-    }  # fmt: skip
-
-
-def test_too_little_memory_for_the_states_is_unknown() -> None:
-    found = made(with_totals(step(0, 1), 480 + 100))
-    assert table(found)["parameters"] == (None, 480)
-    assert table(found)["unknown"] == (None, 100)
-    assert "optimizer_states" not in table(found)
-
-
-def test_the_recorded_model_tells_the_parameters() -> None:
-    """The model has a parameter of 200 bytes that is not trained."""
-    parts = tuple(Parameter(name=str(n), shape=(n,), dtype="int8", bytes=n) for n in (200, 400, 80))
-    layer = Layer(path="", class_name="Net", device="cpu", parameters=parts)
-    found = made(with_totals(step(0, 1), 900))
-    extra = architecture.to_extra([Architecture("Net", "fw", (layer,))])
-    assert table(found.with_meta(extra=extra))["parameters"] == (None, 680)
-    assert table(found)["parameters"] == (None, 480)
-
-
-def test_the_growth_of_a_category() -> None:
-    """Each step leaves 11 bytes of the forward pass."""
-    rows = [
+    two = [*step(0, 1), *step(1, 100)]
+    parameters = [mem(-50 + number, size, KEPT + number) for number, size in enumerate((400, 80, 5))]
+    states = [mem(705, size, KEPT + 10 + number) for number, size in enumerate((400, 400, 80, 80))]
+    freed = [mem(460, -400, KEPT), mem(470, -80, KEPT + 1)]
+    sizes = [Parameter(name=str(n), shape=(n,), dtype="int8", bytes=n) for n in (200, 400, 80)]
+    labels = [mem(50, 512, KEPT), host("net", "forward", 100, 200, phase="forward"), mem(110, 4, 1)]
+    rounded = [row | {"bytes": 512} if row.get("bytes") == 4 else row for row in labels]
+    weight = Parameter(name="w", shape=(120,), dtype="float32", bytes=480)
+    growing = [
         row for number in range(3) for row in [*step(number, 100 * number), mem(1000 * number + 210, 11, KEPT + number)]
     ]
-    found = summarize(made(rows), "memory_categories").set_index("category")
-    assert found["growth_bytes"].to_dict() == {name: 11 if name == "activations" else 0 for name in found.index}
-    assert summarize(made(step(0, 1)), "memory_categories")["growth_bytes"].isna().all()
-
-
-def test_the_last_batch_is_an_input_though_the_recording_does_not_free_it() -> None:
-    """Each batch is freed when the next one has been loaded, so that one batch exists at the end of each step."""
-    rows = [row for number in range(4) for row in step(number, 100 * number) if row.get("bytes") != -7]
-    frees = [mem(1000 * number + 30, -7, 100 * number - 100) for number in range(1, 4)]
-    found = summarize(made([*rows, *frees]), "memory_categories").set_index("category")
-    assert found["growth_bytes"].to_dict() == dict.fromkeys(found.index, 0)
-    assert found.loc["inputs", ["blocks", "bytes"]].tolist() == [1, 7]
-    # a block of another size that each step leaves is unknown memory that grows
+    batches = [row for number in range(4) for row in step(number, 100 * number) if row.get("bytes") != -7]
+    batches += [mem(1000 * number + 30, -7, 100 * number - 100) for number in range(1, 4)]
     leaks = [mem(1000 * number + 15, 9, KEPT + number) for number in range(4)]
-    found = summarize(made([*rows, *frees, *leaks]), "memory_categories").set_index("category")
-    assert found["growth_bytes"].to_dict() == {name: 9 if name == "unknown" else 0 for name in found.index}
-
-
-def test_labels_are_not_taken_for_a_parameter_whose_size_is_not_rounded() -> None:
-    """Labels of 512 bytes are allocated, and never freed. A parameter of 480 bytes would be rounded up to as many bytes
-    by an allocator of a device, but not by this one, which allocates a loss of 4 bytes."""
-    parts = (Parameter(name="w", shape=(120,), dtype="float32", bytes=480),)
-    layer = Layer(path="", class_name="Net", device="cpu", parameters=parts)
-    extra = architecture.to_extra([Architecture("Net", "fw", (layer,))])
-    rows = [mem(50, 512, KEPT), host("net", "forward", 100, 200, phase="forward"), mem(110, 4, 1)]
-    assert table(made(rows).with_meta(extra=extra)) == {"activations": (1, 4), "unknown": (1, 512)}
-    rounded = [row | {"bytes": 512} if row.get("bytes") == 4 else row for row in rows]
-    assert table(made(rounded).with_meta(extra=extra))["parameters"] == (1, 512)
-
-
-def test_the_peak_of_a_step(tmp_path: Path) -> None:
-    rows = [*step(0, 1), *step(1, 100), mem(1415, 1000, KEPT)]
-    assert table(made(rows))["gradients"] == (3, 1480)
-    assert table(made(rows), steps=[0])["gradients"] == (2, 480)
+    higher = [*two, mem(1415, 1000, KEPT)]
+    cases = {
+        "two steps": made(two),
+        "one step has no growth": made(step(0, 1)),
+        "the next micro-batch of gradient accumulation is an input": made(accumulation),
+        "workspace is freed within the operator": made([row for row in step(0, 1) if row["start_ns"] < 300]),
+        "parameters before the first step, 5 bytes that nothing explains, and two states of each in the first update":
+            made([*parameters, *states, *two]),
+        "before the recording: parameters, two states of each, gradients that are freed later, and 20 bytes":
+            made(with_totals([*freed, *two], 480 * 4 + 20)),
+        "too little memory for the states is unknown": made(with_totals(step(0, 1), 480 + 100)),
+        "the recorded model has a parameter of 200 bytes that is not trained":
+            with_model(made(with_totals(step(0, 1), 900)), *sizes),
+        "without the model": made(with_totals(step(0, 1), 900)),
+        "each step leaves 11 bytes of the forward pass": made(growing),
+        "each batch is freed when the next one has been loaded: the last batch is an input, too": made(batches),
+        "a block of another size that each step leaves is unknown memory that grows": made([*batches, *leaks]),
+        "labels of 512 bytes that are never freed are not taken for a parameter of 480 bytes":
+            with_model(made(labels), weight),
+        "an allocator that rounds": with_model(made(rounded), weight),
+        "a second step with a higher peak": made(higher),
+    }  # fmt: skip
+    tables = {name: view_table("memory_categories", found) for name, found in cases.items()}
+    tables["the first of these steps"] = view_table("memory_categories", made(higher), steps=(0,))
+    check_tables("views/memory_categories.txt", tables)
 
 
 REAL = ("torch/h100-vit.json.gz", "torch/h100-qwen05b.json.gz", "paddle/cpu-3.3.1/mlp_medium_mem/cycle0.pb.gz",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
-
-from perfkit_core.plugins.contracts import ViewRequest
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.views.steps import input_pipeline
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables, view_table
 
 LOADER = "enumerate(Loader)#Workers"
 ROWS = [
@@ -31,40 +27,21 @@ ROWS = [
 ]
 
 
-def rows(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    table = input_pipeline.table(trace(events), ViewRequest())
-    return [{key: None if pd.isna(value) else value for key, value in row.items()} for row in table.to_dict("records")]
-
-
 def test_wait_and_copies_of_each_step() -> None:
     """Nested loader calls count once, and prefetching on another thread is not input wait. A kernel hides half of the
     first copy to the device. The copy to the host does not count."""
-    first, second = rows(ROWS)
-    assert first == {
-        "rank": None, "step": 0, "dur_ns": 1000, "loader": f"Other, {LOADER}", "loads": 2, "input_wait_ns": 150,
-        "input_ratio": 0.15, "copies": 2, "copied_bytes": 1000, "copy_ns": 150, "hidden_copy_ns": 50,
-    }  # fmt: skip
-    assert second == {
-        "rank": None, "step": 1, "dur_ns": 500, "loader": None, "loads": 0, "input_wait_ns": 0, "input_ratio": 0,
-        "copies": 0, "copied_bytes": 0, "copy_ns": 0, "hidden_copy_ns": 0,
-    }  # fmt: skip
-
-
-def test_without_a_loader_input_wait_is_unknown() -> None:
-    without = [row for row in ROWS if row["kind"] != "dataloader"]
-    first, _ = rows(without)
-    assert (first["loader"], first["loads"], first["input_wait_ns"], first["input_ratio"]) == (None,) * 4
-    assert first["copies"] == 2
-
-
-def test_copies_without_a_recorded_size() -> None:
+    without_loader = [row for row in ROWS if row["kind"] != "dataloader"]
     without_size = [row | {"bytes": None} for row in ROWS]
-    assert rows(without_size)[0]["copied_bytes"] is None
+    check_tables("views/input_pipeline.txt", {
+        "two steps": view_table("input_pipeline", trace(ROWS)),
+        "without a loader, input wait is unknown": view_table("input_pipeline", trace(without_loader)),
+        "copies without a recorded size": view_table("input_pipeline", trace(without_size)),
+    })  # fmt: skip
 
 
 def test_an_empty_table_is_explained() -> None:
     steps_only = trace([ROWS[0], host("mm", "operator", 10, 10)])
-    assert input_pipeline.table(steps_only, ViewRequest()).empty
+    assert view_table("input_pipeline", steps_only).empty
     assert "data loader" in str(input_pipeline.VIEW.explain_empty(steps_only))
     assert "step()" in str(input_pipeline.VIEW.explain_empty(trace(ROWS[1:2])))
     check_view(input_pipeline.VIEW, trace(ROWS))

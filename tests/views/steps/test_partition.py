@@ -3,7 +3,6 @@ real traces."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
 from perfkit_core.trace.model.schema import DEVICE_WORK
 from perfkit_core.trace.model.trace import Trace, concat_traces
@@ -20,6 +18,7 @@ from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import partition
 from perfkit_core.views.steps.partition import ON_DEVICE, ON_HOST
 from tests.support.events import device, host, trace
+from tests.support.tables import check_tables, view_table
 
 BY_STEP = ViewRequest(by=("step",))
 ON_GPU = [
@@ -52,36 +51,6 @@ def parts(row: dict[str, Any], names: tuple[str, ...] = ON_DEVICE) -> tuple[int,
     return tuple(row[name] for name in names)
 
 
-def test_with_a_device() -> None:
-    """The first step has these parts:
-
-    - Compute runs at 200–350 and 990–1000.
-    - Communication is the kernel that all_reduce launched (350–500) and the host barrier (900–940), which launched
-      nothing. The host call of all_reduce only launches communication.
-    - The exposed copy runs at 500–540, and the input wait lasts from 0 to 100.
-    - Host work is forward at 120–200 (later, kernels hide it) and the other thread's data loading at 540–600.
-
-    In the second step, a kernel without a launch counts where it runs, and a kernel with the name of a collective is
-    communication.
-    """
-    first, second = wide(trace(ON_GPU))
-    assert parts(first) == (150 + 10, 150 + 40, 40, 100, 80 + 60, 370)
-    assert sum(parts(first)) == first["dur"] == 1000
-    assert parts(second) == (20, 30, 0, 0, 10, 440)
-
-
-def test_table_over_the_steps() -> None:
-    table = table_of(partition.VIEW, trace(ON_GPU), ViewRequest()).set_index("category")
-    assert list(table.index) == list(ON_DEVICE)
-    assert table.loc["device_compute", ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]].tolist() == [
-        2, 180, 90, 20, 160,
-    ]  # fmt: skip
-    assert table.loc["idle", "total_ns"] == 810
-    assert table["total_ns"].sum() == 1500
-    assert table["ratio"].sum() == pytest.approx(1)
-    assert table.loc["idle", "ratio"] == pytest.approx(810 / 1500)
-
-
 ON_CPU = [
     host("step 0", "step", 0, 1000, step=0),
     host("load", "dataloader", 0, 100, phase="dataloader"),
@@ -96,51 +65,42 @@ ON_CPU = [
 ]
 
 
-def test_without_a_device() -> None:
-    """The step has these parts:
+def test_the_parts_of_steps() -> None:
+    """On a device, the first step has these parts:
+
+    - Compute runs at 200–350 and 990–1000.
+    - Communication is the kernel that all_reduce launched (350–500) and the host barrier (900–940), which launched
+      nothing. The host call of all_reduce only launches communication.
+    - The exposed copy runs at 500–540, and the input wait lasts from 0 to 100.
+    - Host work is forward at 120–200 (later, kernels hide it) and the other thread's data loading at 540–600.
+
+    In the second step, a kernel without a launch counts where it runs, and a kernel with the name of a collective is
+    communication. Without a device, the step has these parts:
 
     - Compute is mm (200–300), hook (500–520 and 580–600) and the operator on another thread (80–120), which takes
       precedence over input wait.
     - Communication runs at 520–580 and 600–700, and the input wait lasts from 0 to 80.
     - Framework time is the Python frame around mm (150–200 and 300–450).
     """
-    (row,) = wide(trace(ON_CPU))
-    assert parts(row, ON_HOST) == (100 + 40 + 40, 160, 80, 200, 380)
-    assert sum(parts(row, ON_HOST)) == 1000
-
-
-def test_an_operator_is_communication_only_by_its_canonical_name() -> None:
-    rows = [
-        host("step 0", "step", 0, 100, step=0),
-        host("c_allreduce_sum", "operator", 0, 30),
-        host("broadcast_tensors", "operator", 40, 30),
-    ]
-    (row,) = wide(trace(rows, names={"c_allreduce_sum": "all_reduce"}.get))
-    assert parts(row, ON_HOST) == (30, 30, 0, 0, 40)
-
-
-def test_ranks_have_their_own_time() -> None:
+    on_gpu = trace(ON_GPU)
     both = concat_traces([trace(ON_GPU, rank=0), trace([*ON_GPU[:2], *ON_GPU[4:6], ON_GPU[11]], rank=1)])
-    rows = wide(both)
-    assert [(row["rank"], row["step"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
-    assert parts(rows[2]) == (150, 0, 0, 100, 80, 670)
-    table = table_of(partition.VIEW, both, ViewRequest(by=("rank",))).set_index(["rank", "category"])
-    assert table.loc[(1, "device_compute"), "total_ns"] == 150
-    assert table.loc[(0, "device_compute"), "total_ns"] == 180
+    step = host("step 0", "step", 0, 100, step=0)
+    names = [step, host("c_allreduce_sum", "operator", 0, 30), host("broadcast_tensors", "operator", 40, 30)]
+    overlap = trace([step, host("step 1", "step", 50, 100, step=1), host("mm", "operator", 60, 20)])
+    check_tables("views/partition.txt", {
+        "with a device": view_table("partition", on_gpu),
+        "with a device, by step": view_table("partition", on_gpu, by=("step",)),
+        "step 1": view_table("partition", on_gpu, by=("step",), steps=(1,)),
+        "two ranks, by rank": view_table("partition", both, by=("rank",)),
+        "two ranks, by step": view_table("partition", both, by=("step",)),
+        "without a device": view_table("partition", trace(ON_CPU)),
+        "an operator is communication only by its canonical name":
+            view_table("partition", trace(names, names={"c_allreduce_sum": "all_reduce"}.get)),
+        "each of two overlapping steps counts all its time": view_table("partition", overlap, by=("step",)),
+    })  # fmt: skip
 
 
-def test_each_of_two_overlapping_steps_counts_all_its_time() -> None:
-    rows = [
-        host("step 0", "step", 0, 100, step=0),
-        host("step 1", "step", 50, 100, step=1),
-        host("mm", "operator", 60, 20),
-    ]
-    assert [parts(row, ON_HOST) for row in wide(trace(rows))] == [(20, 0, 0, 0, 80), (20, 0, 0, 0, 80)]
-
-
-def test_only_the_chosen_steps_are_divided() -> None:
-    (row,) = wide(trace(ON_GPU), steps=(1,))
-    assert row["step"] == 1
+def test_a_step_that_was_not_recorded_is_refused() -> None:
     with pytest.raises(UsageError, match="step 9"):
         wide(trace(ON_GPU), steps=(9,))
 
@@ -206,18 +166,3 @@ def test_the_parts_of_random_steps_cover_them(rows: list[dict[str, Any]]) -> Non
             start = steps[row["step"]]["start_ns"]
             expected = [category(rows, time) for time in range(start, start + 8)]
             assert {name: row[name] for name in ON_DEVICE} == {name: expected.count(name) for name in ON_DEVICE}
-
-
-def _sums_to_the_steps(path: Path) -> None:
-    table = table_of(partition.VIEW, load(path), BY_STEP)
-    columns = [f"{name}_ns" for name in (ON_DEVICE if "device_compute_ns" in table else ON_HOST)]
-    assert (table[columns] >= 0).all(axis=None)
-    assert table[columns].sum(axis=1).tolist() == table["dur_ns"].tolist()
-
-
-def test_every_torch_trace_sums_to_its_steps(torch_file: Path) -> None:
-    _sums_to_the_steps(torch_file)
-
-
-def test_every_paddle_trace_sums_to_its_steps(paddle_file: Path) -> None:
-    _sums_to_the_steps(paddle_file)

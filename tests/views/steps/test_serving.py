@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from perfkit_core import load, summarize
 from perfkit_core.cli.main import main
 from perfkit_core.output.report.headline import serving_sentences
+from perfkit_core.trace.model.trace import Trace
 from tests.support.server_trace import Server, decode_and_prefill
+from tests.support.tables import check_tables
 
 
 @pytest.fixture
@@ -18,89 +19,38 @@ def recording(tmp_path: Path) -> Path:
     return decode_and_prefill(tmp_path / "t.json")
 
 
-def test_each_step_lasts_until_the_end_of_its_device_work(recording: Path) -> None:
-    """A step lasts from the end of the previous device work to the end of its own. Ends: 2800 µs, then 3420 and every
-    600 µs, and 6250 µs for the last step."""
-    table = summarize(load(recording), "serving", by="step")
-    assert table["kind"].tolist() == ["prefill", *["decode"] * 4, "mixed"]
-    assert table["step_ns"].tolist() == [pd.NA, 620_000, 600_000, 600_000, 600_000, 1_030_000]
-    assert table["gap_ns"].tolist() == [pd.NA, 520_000, 500_000, 500_000, 500_000, 330_000]
-    assert table["busy_ns"].tolist() == [2_500_000, *[100_000] * 4, 700_000]
-    assert table["graph_ns"].tolist() == [0, *[100_000] * 4, 0]
-    assert table["requests"].tolist() == [2, 8, 8, 8, 8, 9]
-    assert table["tokens"].tolist() == [4096, 8, 8, 8, 8, 520]
+def test_steps_of_servers(recording: Path, tmp_path: Path) -> None:
+    """A step lasts from the end of the previous device work to the end of its own: 2800 µs, then 3420 and every 600 µs,
+    and 6250 µs for the last step. The time of the first step is unknown, since the step before it was not recorded."""
 
+    def read(server: Server) -> Trace:
+        return load(server.write(tmp_path / "t.json"))
 
-def test_the_numbers_of_each_kind_of_step(recording: Path) -> None:
-    table = summarize(load(recording), "serving").set_index("kind")
-    decode = table.loc["decode"]
-    assert (decode["steps"], decode["requests"], decode["tokens"]) == (4, 8.0, 32)
-    assert decode["step_ns"] == 605_000  # (620 + 3 * 600) / 4 µs
-    assert decode["token_ns"] == 75_625
-    assert decode["tokens_per_s"] == pytest.approx(32 / 2.42e-3)
-    assert decode["gap_ns"] == 505_000
-    assert decode["gap_ratio"] == pytest.approx(2020 / 2420)
-    assert decode["busy_ratio"] == pytest.approx(400 / 2420)
-    parts = {
-        "attention": 0.2,
-        "matmul": 0.6,
-        "mixture_of_experts": 0.0,
-        "communication": 0.1,
-        "other": 0.1,
-        "graph": 1.0,
-    }
-    assert {name: decode[f"{name}_ratio"] for name in parts} == pytest.approx(parts)
-    prefill = table.loc["prefill"]
-    assert pd.isna(prefill["step_ns"])  # the step before it was not recorded
-    assert prefill["busy_token_ns"] == 610  # 2500 µs / 4096
-
-
-def test_steps_without_a_device_end_with_their_range(tmp_path: Path) -> None:
-    server = Server()
+    on_host, ahead, verifying, keys = Server(), Server(), Server(), Server()
     for start in (0, 100, 250):
-        server.range("step[DECODE bs=2]", start, 60)
-        server.operator("aten::mm", start + 10, 20)
-    table = summarize(load(server.write(tmp_path / "t.json")), "serving", by="step")
-    assert table["step_ns"].tolist() == [pd.NA, 100_000, 150_000]
-    assert table["gap_ns"].tolist() == [pd.NA, 40_000, 90_000]
-    assert table["busy_ns"].isna().all()
-
-
-def test_a_pipelined_server_has_no_gap(tmp_path: Path) -> None:
-    """The host launches the next step while the device works: the range is short, and the step takes 100 µs."""
-    server = Server()
+        on_host.range("step[DECODE bs=2]", start, 60)
+        on_host.operator("aten::mm", start + 10, 20)
     for number in range(4):
-        server.range("step[DECODE bs=2]", 30 * number, 20)
-        server.launch("cudaLaunchKernel", 30 * number + 5, [("gemm", 50 + 100 * number, 100)])
-    table = summarize(load(server.write(tmp_path / "t.json")), "serving", by="step")
-    assert table["step_ns"].tolist() == [pd.NA, 100_000, 100_000, 100_000]
-    assert table["gap_ns"].tolist() == [pd.NA, 0, 0, 0]
-
-
-def test_time_per_token_counts_steps_with_known_tokens(tmp_path: Path) -> None:
-    """The name of a verification step does not say its tokens. Steps of 100 µs, each busy for 20 µs: 25 and 5 µs per
-    token of the three decode steps after the first."""
-    server = Server()
+        ahead.range("step[DECODE bs=2]", 30 * number, 20)
+        ahead.launch("cudaLaunchKernel", 30 * number + 5, [("gemm", 50 + 100 * number, 100)])
     for number in range(7):
-        server.range("step[TARGET_VERIFY bs=4]" if number % 2 else "step[DECODE bs=4]", 100 * number, 60)
-        server.launch("cudaLaunchKernel", 100 * number + 5, [("gemm", 100 * number + 10, 20)])
-    row = summarize(load(server.write(tmp_path / "t.json")), "serving").iloc[0]
-    assert (row["kind"], row["steps"], row["tokens"], row["step_ns"]) == ("decode", 7, 16, 100_000)
-    assert (row["token_ns"], row["busy_token_ns"]) == (25_000, 5_000)
-    assert row["tokens_per_s"] == pytest.approx(40_000)
-
-
-def test_keys_are_unknown_if_the_name_does_not_say_them(tmp_path: Path) -> None:
-    """The name of the first step has the keys of 2 prompts, and those of the others have none, which is not 0."""
-    server = Server()
+        verifying.range("step[TARGET_VERIFY bs=4]" if number % 2 else "step[DECODE bs=4]", 100 * number, 60)
+        verifying.launch("cudaLaunchKernel", 100 * number + 5, [("gemm", 100 * number + 10, 20)])
     for number, name in enumerate(("EXTEND bs=2 toks=12 c_sk=20", "EXTEND bs=2 toks=4096", "DECODE bs=16")):
-        server.range(f"step[{name}]", 100 * number, 60)
-        server.operator("aten::mm", 100 * number + 10, 20)
-    trace = load(server.write(tmp_path / "t.json"))
-    assert summarize(trace, "serving", by="step")["keys"].tolist() == [20, pd.NA, pd.NA]
-    keys = summarize(trace, "serving").set_index("kind")["keys"]
-    assert keys["prefill"] == 10
-    assert pd.isna(keys["decode"])
+        keys.range(f"step[{name}]", 100 * number, 60)
+        keys.operator("aten::mm", 100 * number + 10, 20)
+    cases = {
+        "decode and prefill": load(recording),
+        "without a device, steps end with their range": read(on_host),
+        "the host launches the next step while the device works: a step takes 100 µs, without a gap": read(ahead),
+        "verification does not say its tokens: time per token counts the three decode steps after the first":
+            read(verifying),
+        "only the first name says its keys": read(keys),
+    }  # fmt: skip
+    check_tables("views/serving.txt", {
+        heading + label: summarize(trace, "serving", by=by)
+        for heading, trace in cases.items() for label, by in (("", ()), (", by step", "step"))
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(

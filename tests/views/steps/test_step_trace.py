@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import pandas as pd
 import pytest
 
 from perfkit_core.errors import UsageError
 from perfkit_core.plugins.contracts import ViewRequest
-from perfkit_core.readers.load import load
 from perfkit_core.testing.conformance import check_view
-from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views.merging import table_of
 from perfkit_core.views.steps import steps
 from tests.support.events import codes, host, trace
+from tests.support.tables import check_tables, view_table
 
 ROWS = [
     host("step 0", "step", 0, 1000, step=0),
@@ -40,48 +35,18 @@ ROWS = [
 WHY = "missing"
 
 
-def by_step(found: Trace) -> dict[int, tuple[Any, ...]]:
-    frame = table_of(steps.TRACE_VIEW, found, ViewRequest(by=("step",)))
-    return {
-        row["step"]: tuple(None if pd.isna(row[part.name]) else row[part.name] for part in steps.TRACE_PARTS)
-        for _, row in frame.iterrows()
-    }
-
-
-def test_the_parts_of_each_step() -> None:
+def test_the_parts_of_steps() -> None:
     """The backward pass of step 0 ends on another thread. The backward pass of step 3 is cut at the end of the step.
     Step 5 was cut off by the end of the recording: it is reported and does not count."""
     found = trace(ROWS)
-    nothing = (None, None, None)
-    assert by_step(found) == {
-        0: (120, 610, 270),
-        1: nothing,
-        2: nothing,
-        3: (30, 270, 0),
-        4: nothing,
-    }
-    table = table_of(steps.TRACE_VIEW, found, ViewRequest(by=("step",)))
-    why = dict(zip(table["step"], table[WHY], strict=True))
-    assert pd.isna(why.pop(0))
-    assert pd.isna(why.pop(3))
-    assert why == {1: "backward ends before forward begins", 2: "no backward", 4: "no forward and no backward"}
+    check_tables("views/step_trace.txt", {
+        "by step": view_table("step_trace", found, by=("step",)), "divided steps": view_table("step_trace", found),
+    })  # fmt: skip
     assert "empty-last-step" in codes(found)
 
 
-def test_the_table_of_parts_counts_the_divided_steps() -> None:
-    table = table_of(steps.TRACE_VIEW, trace(ROWS), ViewRequest()).set_index("part")
-    columns = ["steps", "total_ns", "avg_ns", "min_ns", "max_ns"]
-    assert {part: table.loc[part, columns].tolist() for part in table.index} == {
-        "interval": [2, 150, 75, 30, 120],
-        "forward_backward": [2, 880, 440, 270, 610],
-        "tail": [2, 270, 135, 0, 270],
-    }
-    assert table["ratio"].sum() == pytest.approx(1)
-    assert table.loc["interval", "ratio"] == pytest.approx(150 / 1300)
-
-
 def test_the_column_of_reasons_is_absent_if_all_steps_are_divided() -> None:
-    assert WHY not in table_of(steps.TRACE_VIEW, trace(ROWS[:7]), ViewRequest(by=("step",)))
+    assert WHY not in view_table("step_trace", trace(ROWS[:7]), by=("step",))
 
 
 def test_an_empty_table_is_explained() -> None:
@@ -94,20 +59,3 @@ def test_the_contract_of_views() -> None:
     check_view(steps.TRACE_VIEW, trace(ROWS))
     with pytest.raises(UsageError, match="step 9"):
         table_of(steps.TRACE_VIEW, trace(ROWS), ViewRequest(steps=(9,)))
-
-
-def _sums_to_the_steps(path: Path) -> None:
-    table = table_of(steps.TRACE_VIEW, load(path), ViewRequest(by=("step",)))
-    known = table[table["interval_ns"].notna()]
-    parts = known[[part.name for part in steps.TRACE_PARTS]]
-    assert parts.sum(axis=1).tolist() == known["dur_ns"].tolist()
-    assert (parts >= 0).all(axis=None)
-    assert len(known) == len(table) or table.loc[table["interval_ns"].isna(), WHY].notna().all()
-
-
-def test_every_torch_trace(torch_file: Path) -> None:
-    _sums_to_the_steps(torch_file)
-
-
-def test_every_paddle_trace(paddle_file: Path) -> None:
-    _sums_to_the_steps(paddle_file)
