@@ -229,12 +229,12 @@ class Session:
         return recorded
 
     def _files(self) -> set[Path]:
-        from perfkit_core.trace.storage.store import SUFFIX
-
+        """Return the Parquet files of the run folder. Stored cycles are such files. The module that knows their names
+        imports numpy, and a script sets variables that numpy reads."""
         if paths.is_remote(self.run_dir):  # listing a store may take long
             return set()
         with contextlib.suppress(OSError):  # the folder does not exist
-            return {path for path in self._folder.iterdir() if path.name.endswith(SUFFIX)}
+            return {path for path in self._folder.iterdir() if path.suffix == ".parquet"}
         return set()
 
     def _children(self) -> list[Path]:
