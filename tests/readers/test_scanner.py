@@ -12,7 +12,7 @@ import pytest
 
 from perfkit_core.base.runtime import parallel
 from perfkit_core.readers.chrome.event_collector import EventCollector
-from perfkit_core.readers.chrome.scanned_rows import Portion
+from perfkit_core.readers.chrome.event_rows import Portion
 from perfkit_core.readers.load import load
 from perfkit_torch import source
 from tests.fuzz.mutation import mutated

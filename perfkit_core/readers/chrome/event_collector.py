@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import IntArray
-from perfkit_core.readers.chrome import reference_rows, row_table
+from perfkit_core.readers.chrome import event_rows, row_table
 from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import (
     DECODER,
@@ -19,9 +19,9 @@ from perfkit_core.readers.chrome.dialect import (
     Label,
     timed_events,
 )
+from perfkit_core.readers.chrome.event_rows import Portion, Skipped, Translation
 from perfkit_core.readers.chrome.process_ids import ProcessIds
 from perfkit_core.readers.chrome.rows import ARGUMENT_TEXTS, NULL, Origins, Rows, Vocabulary
-from perfkit_core.readers.chrome.scanned_rows import Portion, Skipped, Translation
 from perfkit_core.readers.chrome.unlabelled import Link
 from perfkit_core.trace.assembly import draft
 from perfkit_core.trace.model import schema
@@ -154,7 +154,7 @@ class EventCollector:
 
     def _one_by_one(
         self, events: Sequence[ChromeEvent], times: tuple[IntArray, IntArray] | None = None
-    ) -> tuple[reference_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
+    ) -> tuple[event_rows.RowLists, tuple[IntArray, IntArray], list[int]]:
         """Select the events that become rows. Return their cells, their times, and their positions in ``events``. No
         other code loops over events in Python."""
         positions = [i for i, event in enumerate(events) if self._is_row(event)]
@@ -165,7 +165,7 @@ class EventCollector:
             self.mistimed += len(positions) - len(timed)
             positions = [positions[at] for at in timed]
             start_ns[[at for at, i in enumerate(positions) if not bytes(events[i].ts)]] = NULL
-        lists = reference_rows.RowLists(self._dialect, self._labels, self.ids)
+        lists = event_rows.RowLists(self._dialect, self._labels, self.ids)
         for i in positions:
             lists.take(events[i])
         return lists, (start_ns, dur_ns), positions

@@ -16,7 +16,7 @@ from perfkit_core.base.system import memory_limit
 from perfkit_core.errors import SourceError
 from perfkit_core.readers.chrome import repair
 from perfkit_core.readers.chrome.dialect import DECODER, SCAN_FROM_BYTES, UNDECODABLE, ChromeEvent, Dialect
-from perfkit_core.readers.chrome.scanned_rows import Portion
+from perfkit_core.readers.chrome.event_rows import Portion
 from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, Window
 
 if TYPE_CHECKING:

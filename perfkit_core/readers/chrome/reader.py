@@ -16,7 +16,7 @@ from perfkit_core.base.language.messages import Message, message, plural
 from perfkit_core.base.system import memory_limit
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
-from perfkit_core.readers.chrome import repair, scanned_rows
+from perfkit_core.readers.chrome import event_rows, repair
 from perfkit_core.readers.chrome.dialect import ChromeEvent, Dialect
 from perfkit_core.readers.chrome.event_collector import EventCollector
 from perfkit_core.readers.chrome.event_list import DECODED, MAX_VALUE_BYTES, WINDOW_BYTES, EventList
@@ -50,7 +50,7 @@ class ChromeFile(EventList):
             assert isinstance(batch, list)
             yield batch
 
-    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
+    def portions(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | event_rows.Portion]:
         """Yield all events in file order. The scanner's events are yielded as columns, all others as lists."""
         self.header = {}
         window = self.window
@@ -78,7 +78,7 @@ class ChromeFile(EventList):
         finally:
             window.close()
 
-    def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | scanned_rows.Portion]:
+    def _object(self, dialect: Dialect | None) -> Iterator[list[ChromeEvent] | event_rows.Portion]:
         has_events = False
         while (key := self._key()) is not None:
             if key == "traceEvents" and self.peek() == b"[":

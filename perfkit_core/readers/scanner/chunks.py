@@ -23,7 +23,7 @@ from perfkit_core.base.algorithms.arrays import allocate
 from perfkit_core.base.runtime import parallel
 from perfkit_core.base.system import memory_limit
 from perfkit_core.readers.chrome.dialect import DECODER, UNDECODABLE, ChromeEvent, Dialect, Label
-from perfkit_core.readers.chrome.scanned_rows import Portion, Stretch
+from perfkit_core.readers.chrome.event_rows import Portion, Stretch
 from perfkit_core.readers.scanner import events
 from perfkit_core.readers.scanner.scanner import Scanned, Scanner
 from perfkit_core.readers.scanner.tokens import PAD

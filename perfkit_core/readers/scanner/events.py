@@ -9,8 +9,8 @@ import numpy as np
 
 from perfkit_core.base.runtime.compiled import compiled, inlined
 from perfkit_core.base.runtime.primitives import byte, int64, put_int32, put_int64
+from perfkit_core.readers.chrome.event_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
 from perfkit_core.readers.chrome.rows import NULL
-from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, ORIGIN, START
 from perfkit_core.readers.scanner import state
 from perfkit_core.readers.scanner.members import context_of, key, member, pair
 from perfkit_core.readers.scanner.state import AUX, number_of

@@ -9,8 +9,8 @@ import numpy as np
 from perfkit_core.base.algorithms.addresses import load8, put_bytes
 from perfkit_core.base.runtime.compiled import compiled, inlined
 from perfkit_core.base.runtime.primitives import byte, int32, int64, put_byte, put_int32, put_int64
+from perfkit_core.readers.chrome.event_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.chrome.rows import NULL
-from perfkit_core.readers.chrome.scanned_rows import DURATION, FIRST_INTEGER, FIRST_TEXT, START
 from perfkit_core.readers.scanner import state, tokens
 from perfkit_core.readers.scanner.state import FULL, intern, number_of, slice_end
 from perfkit_core.readers.scanner.tokens import decimals, ends_value, hashed, microseconds, past_space, string, value

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from perfkit_core.base.algorithms.arrays import allocate
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
+from perfkit_core.readers.chrome.event_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, COPIED, NULL
-from perfkit_core.readers.chrome.scanned_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
 from perfkit_core.trace.model import schema
