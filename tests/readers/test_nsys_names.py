@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit_core.readers.nsys.kernel_names import gnu_name
+from perfkit_core.readers.nsys.event_tables import gnu_name
 
 pytestmark = pytest.mark.bare
 
