@@ -25,7 +25,7 @@ from perfkit_core.plugins.contracts import View, ViewRequest
 from perfkit_core.trace.model.columns import RANK, STEP, Column, count, duration, operations, share, text
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import select
-from perfkit_core.views.devices.timed_work import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
+from perfkit_core.views.devices.roofline import TFLOP_PER_S, Timed, limits, main_items, operator_keys, timed
 from perfkit_core.views.modules import layer_flops
 from perfkit_core.views.operators.calls import outermost
 from perfkit_core.views.operators.families import event_families
