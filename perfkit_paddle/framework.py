@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from perfkit_core.base.system import packages
 from perfkit_core.errors import CaptureError
 from perfkit_core.recording import signals
 from perfkit_paddle import wheels
@@ -64,11 +65,11 @@ class Updates:
 
     def __init__(self, after: Callable[[], None], made: Callable[[], None] = lambda: None) -> None:
         self._after = after
-        self.optimizers = 0
+        base = paddle().optimizer.Optimizer
+        self.optimizers = packages.instances(base)  # those of earlier cells of a notebook
         self._updater: Any = None
         self._inside = False
         self._undo: list[Callable[[], None]] = []
-        base = paddle().optimizer.Optimizer
         original = base.__init__
 
         @functools.wraps(original)

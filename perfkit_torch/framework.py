@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from perfkit_core.base.system import packages
 from perfkit_core.errors import CaptureError
 
 
@@ -46,13 +47,13 @@ class Updates:
     def __init__(self, after: Callable[[], None], made: Callable[[], None] = lambda: None) -> None:
         from torch.optim import optimizer
 
-        self.optimizers = 0
+        base = optimizer.Optimizer
+        self.optimizers = packages.instances(base)  # those of earlier cells of a notebook
         self._first: int | None = None
         self._after = after
         self._depth, self._ended = 0, False  # of step() in itself; whether the first optimizer has stepped
         self._hook = optimizer.register_optimizer_step_post_hook(self._updated)
         self._undo: list[Callable[[], None]] = []
-        base = optimizer.Optimizer
         original = base.__init__
 
         @functools.wraps(original)

@@ -53,7 +53,7 @@ RUNS: Final = "runs"
 @click.option("--step-on", metavar="FUNCTION|RANGE",
               help="A step ends when this function returns (train.py:train_step, package.module:Class.method), or at "
               "the end of each range of this name that the script labels.  [default: with each update of the first "
-              "optimizer, or run of the first static program]")  # fmt: skip
+              "optimizer, each backward pass without one, or each run of the first static program]")  # fmt: skip
 @click.option("--max-events", type=shared.WholeNumber(1), metavar="N",
               help="End the recording if it would have more than about N events. It also ends if its events would "
               "need more memory than is free.  [default: 1000000 in torch, 4000000 in Paddle]")  # fmt: skip

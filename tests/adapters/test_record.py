@@ -230,3 +230,40 @@ def test_a_module_whose_steps_are_calls_in_another_module(native: Framework, run
     assert code == 0, told
     assert "ran package ['-x']\n" in told
     assert steps_of(load(tmp_path / "run")) == [1, 2, 3]
+
+
+def test_backward_passes_end_steps_if_the_script_has_no_optimizer(native: Framework, tmp_path: Path) -> None:
+    """The first pass ends the start of the script, and the next begins a step."""
+    gc.collect()  # optimizers of other tests
+    model = native.module.nn.Linear(4, 4)
+    recording = native.record_script(tmp_path, None, {})
+    for _ in range(5):
+        model(native.ones(3, 4)).sum().backward()
+    result = recording.finish()
+    assert (result.files, result.steps, result.cut) == (1, 3, None)
+    assert steps_of(load(tmp_path)) == [2, 3, 4]
+
+
+def test_the_start_of_the_script_is_no_part_of_the_steps(native: Framework, tmp_path: Path) -> None:
+    recording = native.record_script(tmp_path, 2, {})
+    with native.label("start"):
+        native.ones(2, 2)
+    updates(native, 4)
+    result = recording.finish()
+    assert (result.files, result.steps) == (1, 2)
+    trace = load(tmp_path)
+    assert not trace.rows("name", "start").any()
+    assert result.timed is not None
+    assert [step.number for step in result.timed.steps if step.recorded] == [2]  # the first contains the start
+
+
+def test_other_processes_with_steps_replace_the_start_of_the_script(native: Framework, tmp_path: Path) -> None:
+    recording = native.record_script(tmp_path, 2, {})
+    native.ones(2, 2)
+    assert recording.finish(alone=False).files == 0
+    child = native.record_script(tmp_path, 2, {"child": True})
+    assert child.finish().files == 0
+    child = native.record_script(tmp_path, 2, {"child": True})
+    updates(native, 3)
+    assert child.finish().files == 1
+    assert steps_of(load(tmp_path)) == [1, 2]

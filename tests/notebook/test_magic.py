@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from perfkit_core.errors import UsageError
+from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.plugins.manager import chosen_framework
 from perfkit_core.readers.load import load
 from perfkit_core.trace.model.meta import Finding
@@ -213,10 +214,10 @@ class Ended:
         self.run_dir = run_dir
         self._error = error
 
-    def end(self) -> int:
+    def end(self) -> Recorded:
         if self._error is not None:
             raise self._error
-        return 1
+        return Recorded(1)
 
 
 def test_an_error_of_perfkit_does_not_reach_the_cell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,10 @@ import pytest
 from perfkit_core.errors import UsageError
 from perfkit_core.recording.schedule import StepWindow, step_window
 from perfkit_core.recording.step_clock import Action, StepClock
-from perfkit_core.recording.step_recording import Ending, StepRecording
+from perfkit_core.recording.step_recording import Ending, Held, StepRecording
+from perfkit_core.recording.window_limit import EventEstimate
 from perfkit_core.recording.writer import CycleWriter
+from perfkit_core.trace.model.meta import Finding
 from perfkit_core.trace.storage.unwritten import INCOMPLETE_MARK
 from tests.support.recording_scripts import run
 
@@ -87,6 +89,8 @@ class NotedCalls:
         self.clock = StepClock()
         self.calls: list[str] = []
         self.fails_at = fails_at
+        self.estimated, self.counted = 0, None
+        self.written: list[Finding] = []
 
     def _note(self, text: str) -> None:
         self.calls.append(text)
@@ -102,8 +106,15 @@ class NotedCalls:
     def next(self, step: int) -> None:
         self._note(f"next {step}")
 
-    def stop(self, ending: Ending) -> None:
+    def hold(self, ending: Ending) -> Held:
         self._note({Ending.ENDED: "stop", Ending.NOT_BEGUN: "cut off", Ending.INTERRUPTED: "broken off"}[ending])
+        return lambda *findings: self.written.extend(findings)
+
+    def estimate(self) -> EventEstimate:
+        return EventEstimate(1, 1, 100, lambda: self.estimated)
+
+    def events(self) -> int | None:
+        return self.counted
 
     def cancel(self) -> None:
         self._note("cancel")
@@ -158,6 +169,64 @@ def test_a_failure_ends_the_recording_only(fails_at: str, calls: list[str], tmp_
     assert "no device" in (tmp_path / INCOMPLETE_MARK).read_text()
 
 
+def begun(tmp_path: Path) -> tuple[NotedCalls, StepRecording]:
+    profiler = NotedCalls(tmp_path)
+    recording = StepRecording(StepWindow(0, 0, 4, repeat=2), lambda: profiler)
+    recording.begin(0)
+    return profiler, recording
+
+
+def test_a_window_ends_where_the_next_step_would_not_fit(tmp_path: Path) -> None:
+    """The limit is 100 events. The next window is recorded again."""
+    profiler, recording = begun(tmp_path)
+    for profiler.estimated in (40, 80, 0, 0, 20, 0):
+        recording.step_ended()
+    assert profiler.calls == ["start 0", "next 1", "stop", "start 4", "next 5", "next 6"]
+    (finding,) = profiler.written
+    assert str(finding.text) == (
+        "recording ended early, because it would have more than 100 events: 2 steps are complete"
+    )
+    assert recording.cut is not None
+
+
+def test_a_step_with_too_many_events_ends_within(tmp_path: Path) -> None:
+    """If a step is complete, the step that follows may have twice as many events."""
+    profiler, recording = begun(tmp_path)
+    profiler.estimated = 101
+    recording.check()
+    recording.check()
+    recording.step_ended()
+    assert profiler.calls == ["start 0", "broken off"]
+    profiler, recording = begun(tmp_path)
+    for profiler.estimated, calls in ((30, ["start 0", "next 1"]), (200, []), (201, ["broken off"])):
+        recording.check() if profiler.estimated > 30 else recording.step_ended()
+        assert profiler.calls[-len(calls) :] == calls or not calls
+
+
+def test_an_estimate_that_was_too_high_costs_one_step(tmp_path: Path) -> None:
+    """torch must not record again while a label is open that began before."""
+    profiler, recording = begun(tmp_path)
+    profiler.estimated, profiler.counted = 101, 24
+    recording.check()
+    profiler.estimated = 0
+    recording.step_ended()
+    recording.step_ended()
+    assert profiler.calls == ["start 0", "broken off", "start 2"]
+    assert (profiler.written, recording.cut) == ([], None)
+    profiler.estimated = 77  # 24 events of 100 are recorded
+    recording.check()
+    assert profiler.calls[-1] == "broken off"
+
+
+def test_a_check_within_another_method_waits(tmp_path: Path) -> None:
+    profiler, recording = begun(tmp_path)
+    profiler.estimated = 101
+    profiler.next = lambda step: recording.check()  # type: ignore[method-assign]
+    recording.most_events = 1000
+    recording.step_ended()
+    assert profiler.calls == ["start 0"]
+
+
 LOST_SIGNAL = """
 from perfkit_core.recording.step_recording import StepRecording
 from perfkit_core.recording.schedule import step_window
@@ -168,7 +237,7 @@ class Closed:
         signal.raise_signal(signal.SIGTERM)
 
 profiler = NotedCalls(Path(sys.argv[1]))
-profiler.stop = lambda ending: print("stopped:", ending.name, file=sys.stderr)
+profiler.hold = lambda ending: lambda: print("stopped:", ending.name, file=sys.stderr)
 recording = StepRecording(step_window((0, 9)), lambda: profiler)
 recording.begin(0)
 Closed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import sys
@@ -34,6 +35,11 @@ def installed(module: str) -> bool:
     except (ImportError, ValueError):
         return False
     return spec is not None and spec.origin is not None
+
+
+def instances(cls: type) -> int:
+    """Return the number of objects of a class and its subclasses. Takes 0.1 s if a framework is imported."""
+    return sum(issubclass(type(value), cls) for value in gc.get_objects())
 
 
 def exported(package: str, name: str, homes: Mapping[str, str], extra: str) -> Any:
