@@ -281,11 +281,11 @@ def described(recorded: Recorded, children: int, run_dir: Path) -> Iterator[str]
     cut = f": recording ended early, because {render(recorded.cut)}" if recorded.cut is not None else ""
     yield f"recorded {what}{of} in {run_dir}{cut}"
     timed = recorded.timed
-    profiled_ns = timed and timed.typical_ns(timed.recorded())
-    if timed and profiled_ns:
-        plain_ns = timed.unprofiled_ns
-        without = f"{format_quantity(plain_ns, TIMES)} without the profiler, " if plain_ns else ""
-        yield f"a step takes {without}{format_quantity(profiled_ns, TIMES)} with the profiler"
+    if timed is not None:
+        times = {"without": timed.unprofiled_ns, "with": timed.typical_ns(timed.recorded())}
+        known = [f"{format_quantity(ns, TIMES)} {which} the profiler" for which, ns in times.items() if ns]
+        if known:
+            yield f"a step takes {', '.join(known)}"
 
 
 def prepare(program: Program, arguments: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from perfkit_core.cli.main import main
+from perfkit_core.output.renderers.text import WIDEST_PIPE
 from tests.support.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -32,7 +33,9 @@ def command_output(
     """Run a command in this process, and return its output, then its errors. ``folders`` that appear in it are replaced
     by ``FOLDER``, since they differ between machines."""
     capsys.readouterr()
-    assert main([str(argument) for argument in arguments]) == code
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(WIDEST_PIPE))  # the width also depends on the terminal in which the tests run
+        assert main([str(argument) for argument in arguments]) == code
     captured = capsys.readouterr()
     text = captured.out + (f"\n[errors]\n{captured.err}" if captured.err else "")
     for folder in folders:

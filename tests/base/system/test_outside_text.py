@@ -22,6 +22,7 @@ OTHER_DECODERS = {
     "perfkit_core/compare/pair.py": "a column of event tables",
     "perfkit_core/integrations/agents/programs.py": "the result of a child process",
     "perfkit_core/integrations/sql/bounded.py": "the result of a child process",
+    "perfkit_core/recording/child_processes.py": "a variable that perfkit record has set",
     "perfkit_core/readers/chrome/reader.py": "headers of traces, with limits of their own",
     "perfkit_core/testing/conformance.py": "what a test has written",
     "perfkit_core/trace/assembly/graph_capture.py": "a column of event tables",
