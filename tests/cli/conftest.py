@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from perfkit_core.cli.main import main
+from perfkit_core.output.renderers.text import WIDEST_PIPE
 from perfkit_core.trace.storage.store import write_cycle
 from tests.support.golden import check_golden
 from tests.support.small_trace import small_trace
@@ -54,7 +55,7 @@ def transcript(perfkit: Perfkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     def check(name: str, *lines: str, folder: Path = tmp_path) -> None:
         monkeypatch.chdir(folder)
-        monkeypatch.delenv("COLUMNS", raising=False)
+        monkeypatch.setenv("COLUMNS", str(WIDEST_PIPE))
         parts = []
         for line in lines:
             result = perfkit(*shlex.split(line))
