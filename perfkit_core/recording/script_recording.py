@@ -65,6 +65,14 @@ class ScriptRecording:
         self._write_start: Held | None = None
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
         self._recording.most_events = options.get(step_calls.LIMIT)
+        self._in_start = not options.get(step_calls.CHILD)
+        self._sampler = FrameSampler(count_calls=True)
+        self._checks: Checks | None = None
+        if self._in_start:  # before the hooks, which would stay if this raised
+            self._made().start(None)
+            if not options.get("stacks"):  # they would contain the sampler
+                self._sampler.start()
+            self._checks = Checks(self._check)
         self._hooks: list[Hooks] = []
         self._updates: Any = None
         if self._step_on is None:
@@ -74,14 +82,6 @@ class ScriptRecording:
             self._hooks.append(self._step_on.watch(self._ended, self._end_start))
         else:
             self._hooks.append(script.ranges(self._step_on, self._ended, self._end_start))
-        self._in_start = not options.get(step_calls.CHILD)
-        self._sampler = FrameSampler(count_calls=True)
-        self._checks: Checks | None = None
-        if self._in_start:
-            self._made().start(None)
-            if not options.get("stacks"):  # they would contain the sampler
-                self._sampler.start()
-            self._checks = Checks(self._check)
         self._other = script.other(self._other_starts)
 
     def finish(self, alone: bool = True) -> Recorded:
