@@ -1,8 +1,9 @@
 """Recording of an unmodified script (``perfkit record``), for the recorders of all frameworks.
 
-The profiler starts when the framework was imported. A step ends with an update of the first optimizer, or with what the
-user names. At the first end, what was recorded so far (the start of the script) is set apart, and the window of the
-steps begins. If no step is complete at the end of the script, the start is kept instead, because it is all there is."""
+The profiler starts when the framework was imported, and records the start of the script until the script makes an
+optimizer. A step ends with an update of the first optimizer, or with what the user names. The window of the steps
+begins at the first end. When a step is complete, the start is dropped. If none is complete at the end of the script,
+the start is kept, because it is all there is."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from perfkit_core.base.language.messages import Text, message
 from perfkit_core.plugins.frameworks import Recorded
 from perfkit_core.recording import signals, step_calls
 from perfkit_core.recording.schedule import StepWindow
 from perfkit_core.recording.step_clock import FrameSampler
 from perfkit_core.recording.step_recording import Ending, Held, StepProfiler, StepRecording
 from perfkit_core.recording.window_limit import Checks
+from perfkit_core.trace.model.meta import Finding
 
 _EVER: Final = 1 << 40
 _FAILED: Final = "recording failed, the script continues"
@@ -63,6 +66,7 @@ class ScriptRecording:
         self._ends = 0
         self._begun = False  # whether the window has begun
         self._write_start: Held | None = None
+        self._start_cut: Text | None = None  # why the start of the script ended early
         self._recording = StepRecording(StepWindow(0, 0, steps or _EVER), self._made)
         self._recording.most_events = options.get(step_calls.LIMIT)
         self._in_start = not options.get(step_calls.CHILD)
@@ -96,7 +100,9 @@ class ScriptRecording:
         self._other.check()
         if alone:
             step_calls.warn_without_steps(self._ends, self._step_on, self._sampler.repeated())
-        return Recorded(files, self._recording.complete, self._profiler.clock.times(), self._recording.cut)
+        steps = self._recording.complete
+        cut = self._recording.cut or (None if steps else self._start_cut)
+        return Recorded(files, steps, self._profiler.clock.times(), cut)
 
     def _made(self) -> StepProfiler:
         self._profiler = self._profiler or self._script.profiler()
@@ -112,6 +118,8 @@ class ScriptRecording:
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
             self._recording.step_ended()
+            if self._recording.complete:
+                self._write_start = None  # its events take memory
         else:
             self._recording.begin(self._ends)
         self._begun = True
@@ -128,8 +136,11 @@ class ScriptRecording:
 
     def _check(self) -> None:
         """End the start of the script early if it has too many events."""
+        if not self._in_start:
+            return
         estimate = self._made().estimate()
-        if self._in_start and estimate.reason(self._recording.most_events or estimate.most_events) is not None:
+        self._start_cut = estimate.reason(self._recording.most_events or estimate.most_events)
+        if self._start_cut is not None:
             self._end_start()
 
     def _end_start(self) -> None:
@@ -162,5 +173,9 @@ class ScriptRecording:
         self._recording.abort()
         write, self._write_start = self._write_start, None
         if write is not None and keep_start:
+            findings = []
+            if self._start_cut is not None:
+                text = message("recording ended early, because {reason}", reason=self._start_cut)
+                findings = [Finding("window-ended-early", text)]
             with signals.guarded(_FAILED):
-                write()
+                write(*findings)

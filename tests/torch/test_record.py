@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 
@@ -92,3 +93,16 @@ def test_an_update_that_calls_the_update_of_its_base_is_one_step(tmp_path: Path)
         model(torch.ones(2, 2)).sum().backward()
         optimizer.step()
     assert recording.finish().steps == 3
+
+
+def test_a_script_without_steps_and_with_too_many_events_says_what_was_left_out(tmp_path: Path) -> None:
+    recording = record_script(tmp_path, None, {"most_events": 100})
+    weight = torch.ones(8, 8, requires_grad=True)
+    end = time.monotonic() + 30
+    while recording._in_start and time.monotonic() < end:
+        (weight @ weight).sum()
+    result = recording.finish()
+    assert result.steps == 0
+    assert str(result.cut) == "it would have more than 100 events"
+    text = next(str(finding.text) for finding in load(tmp_path).quality if finding.code == "window-ended-early")
+    assert text == "recording ended early, because it would have more than 100 events"
