@@ -142,24 +142,6 @@ class Updates:
         setattr(cls, name, value)
 
 
-class Passes:
-    """Calls ``after`` after each backward pass that the script starts with a tensor of dynamic mode."""
-
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._class = paddle().Tensor
-        original = self._original = self._class.backward
-
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            after()
-
-        self._class.backward = backward
-
-    def end(self) -> None:
-        self._class.backward = self._original
-
-
 class Ranges:
     """Calls ``before`` and ``after`` around each range of this name that the script labels with ``RecordEvent``."""
 

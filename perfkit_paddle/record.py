@@ -50,7 +50,7 @@ def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) 
         lambda: PaddleStepProfiler(Target(run_dir, arguments), of_script=True),
         framework.Updates,
         framework.Ranges,
-        framework.Passes,
+        lambda after: script_recording.AfterCalls(framework.paddle().Tensor, "backward", after),
         lambda end: signals.OtherProfilerPatch(profiling.Profiler, "__init__", end),
     )
     return ScriptRecording(script, steps, options)

@@ -112,24 +112,6 @@ class Updates:
             self._after()
 
 
-class Passes:
-    """Calls ``after`` after each backward pass that the script starts."""
-
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._module = torch().autograd
-        original = self._original = self._module.backward
-
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            after()
-
-        self._module.backward = backward
-
-    def end(self) -> None:
-        self._module.backward = self._original
-
-
 class Ranges:
     """Calls ``before`` and ``after`` around each range of this name that the script labels with ``record_function``."""
 

@@ -43,7 +43,7 @@ def record_script(run_dir: Path, steps: int | None, options: Mapping[str, Any]) 
         lambda: TorchStepProfiler(Target(run_dir, arguments)),
         framework.Updates,
         framework.Ranges,
-        framework.Passes,
+        lambda after: script_recording.AfterCalls(torch.autograd, "backward", after),
         # all of torch's profilers use this class
         lambda end: signals.OtherProfilerPatch(torch.autograd.profiler.profile, "_prepare_trace", end),
     )

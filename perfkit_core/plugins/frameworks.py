@@ -133,7 +133,9 @@ class Recorder:
     - ``start(run_dir, steps, options)`` begins to record this process. The recording ends after ``steps`` steps, or
       with the process if ``steps`` is None. ``options`` are the flags ``shapes``, ``memory``, ``stacks`` and ``flops``,
       and ``step_on``, which says what ends a step (:mod:`perfkit_core.recording.step_calls`; by default, an update of
-      the first optimizer). An option that the framework does not support raises UsageError.
+      the first optimizer), ``most_events``, the limit of the recording's events, and ``child``, which says that the
+      process was started by the recorded script: it is recorded only if it makes steps. A recorder may leave the last
+      two out. An option of the profiler that the framework does not support raises UsageError.
     - ``demo`` is the training of ``perfkit demo``, or None.
     - ``section(options)`` begins to record this process in memory, and returns a function that ends the recording and
       returns its Trace. The recorded events are those of step 1. ``options`` are the flags above. It raises

@@ -7,6 +7,7 @@ the start is kept, because it is all there is."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -28,6 +29,22 @@ class Hooks(Protocol):
     """Hooks that an adapter has set on the framework."""
 
     def end(self) -> None: ...
+
+
+class AfterCalls:
+    """Calls ``after`` after each call of the function ``name`` of a module or class."""
+
+    def __init__(self, owner: Any, name: str, after: Callable[[], None]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            after()
+            return result
+
+        setattr(owner, name, call)
+        self.end = functools.partial(setattr, owner, name, original)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +129,7 @@ class ScriptRecording:
         """A step has ended."""
         self._ends += 1
         if self._in_start:  # the optimizer was made before, as in an earlier cell of a notebook
-            self._in_start = False
-            self._sampler.stop()
-            self._end_checks()
+            self._leave_start()
             self._recording.begin(self._ends, recording=True)
         elif self._begun:
             self._recording.step_ended()
@@ -146,9 +161,7 @@ class ScriptRecording:
     def _end_start(self) -> None:
         if not self._in_start:
             return
-        self._in_start = False
-        self._sampler.stop()
-        self._end_checks()
+        self._leave_start()
         with signals.guarded(_FAILED):
             self._write_start = self._made().hold(Ending.NOT_BEGUN)
 
@@ -159,7 +172,9 @@ class ScriptRecording:
         self._stop()
         return True
 
-    def _end_checks(self) -> None:
+    def _leave_start(self) -> None:
+        self._in_start = False
+        self._sampler.stop()
         if self._checks is not None:
             self._checks.end()
 
@@ -173,9 +188,7 @@ class ScriptRecording:
         self._recording.abort()
         write, self._write_start = self._write_start, None
         if write is not None and keep_start:
-            findings = []
-            if self._start_cut is not None:
-                text = message("recording ended early, because {reason}", reason=self._start_cut)
-                findings = [Finding("window-ended-early", text)]
+            cut = self._start_cut
+            text = None if cut is None else message("recording ended early, because {reason}", reason=cut)
             with signals.guarded(_FAILED):
-                write(*findings)
+                write(*([] if text is None else [Finding("window-ended-early", text)]))

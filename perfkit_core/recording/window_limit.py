@@ -21,6 +21,8 @@ from perfkit_core.base.system import memory_limit
 
 _MOST_OF_FREE: Final = 0.6
 """Share of the free memory that a profiler may need when it stops. perfkit's reading follows."""
+_LITTLE_BYTES: Final = 128 << 20
+"""Less memory is there. To ask how much is free takes 0.4 ms, and each recorded step would be longer by this time."""
 _SECONDS: Final = 0.2
 """Time between two checks within a step."""
 _FASTEST: Final = 400_000
@@ -54,8 +56,11 @@ class EventEstimate:
         events = self.events() + more_events
         if events > most_events:
             return message("it would have more than {events:count} events", events=most_events)
+        needed = events * self.stop_bytes
+        if needed < _LITTLE_BYTES:
+            return None
         free = memory_limit.free()
-        if free is not None and events * self.stop_bytes > _MOST_OF_FREE * free:
+        if free is not None and needed > _MOST_OF_FREE * free:
             return message("its events would need more memory than is free")
         return None
 

@@ -39,10 +39,16 @@ def test_a_guess_is_limited_by_time_and_by_memory(monkeypatch: pytest.MonkeyPatc
 def test_a_window_is_full(
     monkeypatch: pytest.MonkeyPatch, events: int, more: int, free: float | None, says: str | None
 ) -> None:
-    """Each event needs 5 bytes when the profiler stops, which may need 60% of the free memory."""
-    monkeypatch.setattr(memory_limit, "free", lambda: free)
-    reason = EventEstimate(1, 5, 100, lambda: events).reason(100, more)
+    """Each event needs 5 MB when the profiler stops, which may need 60% of the free memory, here in MB."""
+    monkeypatch.setattr(memory_limit, "free", lambda: free and free * 1e6)
+    reason = EventEstimate(1, 5_000_000, 100, lambda: events).reason(100, more)
     assert (reason and str(reason)) == says
+
+
+def test_the_free_memory_is_not_asked_for_each_short_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer takes longer than many steps. 50,000 events of torch need 125 MB."""
+    monkeypatch.setattr(memory_limit, "free", lambda: 1 / 0)
+    assert EventEstimate(400, 2500, 10**6, lambda: 50_000).reason(10**6) is None
 
 
 class Counter:
