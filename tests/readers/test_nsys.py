@@ -15,8 +15,9 @@ import pytest
 from perfkit_core.errors import SourceError
 from perfkit_core.exporters.export import export as export_file
 from perfkit_core.plugins.contracts import Source
+from perfkit_core.readers import sqlite_file
 from perfkit_core.readers.load import load, stream
-from perfkit_core.readers.nsys import database, source
+from perfkit_core.readers.nsys import source
 from perfkit_core.testing.conformance import check_source
 from perfkit_core.testing.traces import check_round_trip, check_trace
 from tests.support.events import codes, column
@@ -48,7 +49,7 @@ def test_a_compressed_export_does_not_fill_the_disk(
 ) -> None:
     packed = tmp_path / "small.sqlite.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    monkeypatch.setattr(database, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(sqlite_file, "LEAST_FREE_BYTES", 1 << 62)
     assert "unpacking it needs more than 0 MiB" in refusal(packed)
 
 
@@ -285,7 +286,7 @@ class Counting:
 
 
 def test_streaming_holds_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BATCH_ROWS", 1_000)
+    monkeypatch.setattr(sqlite_file, "BATCH_ROWS", 1_000)
     peaks = []
     for count in (5_000, 50_000):
         export = Export()

@@ -17,13 +17,31 @@ from functools import cache, partial
 from typing import Final, NamedTuple
 
 from perfkit_core.plugins.frameworks import RangeMeaning
-from perfkit_core.readers.nsys.database import Database
+from perfkit_core.readers.sqlite_file import Database, SqliteFormat
 from perfkit_core.trace.model import schema
 
+FORMAT: Final = SqliteFormat(
+    lambda tables: (
+        "StringTable" not in tables  # nvprof's files have other tables with names of CUPTI
+        and any(name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS")) for name in tables)
+    ),
+    "not an export of Nsight Systems: it has no table of CUDA or NVTX events",
+    "perfkit reads files that nsys export --type sqlite wrote",
+    hint="export the report again: nsys export --type sqlite REPORT.nsys-rep",
+)
 LOW_BITS: Final = (1 << 24) - 1
 """A ``globalTid`` holds the thread in its lower 24 bits, the process id in the next 24, and the machine above them."""
 NO_STREAM: Final = 2**32 - 1
 """The stream of a synchronisation with a complete context."""
+
+
+def texts_of(database: Database, table: str, column: str) -> dict[int, str]:
+    """Return the texts to which a column of ids refers."""
+    if column not in database.columns.get(table, ()):
+        return {}
+    used = f'WHERE {{id}} IN (SELECT "{column}" FROM "{table}")'
+    return {key: value for key, value in database.rows("StringIds", "{id}, CAST({value} AS TEXT)", used) if value}
+
 
 _HOST: Final = {"process": "{globalTid} >> 24", "tid": "{globalTid} & 16777215"}
 _DEVICE: Final = {
@@ -169,15 +187,18 @@ class Meanings:
         self._memory = _MEMORY | dict(database.rows("ENUM_CUDA_MEM_KIND", "{id}, CAST({label} AS TEXT)"))
         domains = database.rows("NVTX_EVENTS", "{globalTid} >> 24, {domainId}, CAST({text} AS TEXT), {textId}",
                                 f"WHERE {{eventType}} = {DOMAIN}")  # fmt: skip
-        self._texts = database.texts("NVTX_EVENTS", "textId")
+        self._texts = texts_of(database, "NVTX_EVENTS", "textId")
         self._domains = {(process, domain): text or self._texts.get(name) for process, domain, text, name in domains}
 
     def of(self, table: EventTable) -> Callable[..., Meaning]:
         """Return the function that maps the cells of ``table.key`` to the meaning of a row."""
         if table is RANGES:  # without a cache, because each text may be different
             return self._range
-        texts = self._database.texts(table.name, "nameId")
-        kernels = {**self._database.texts(table.name, "shortName"), **self._database.texts(table.name, "demangledName")}
+        texts = texts_of(self._database, table.name, "nameId")
+        kernels = {
+            **texts_of(self._database, table.name, "shortName"),
+            **texts_of(self._database, table.name, "demangledName"),
+        }
         makers: dict[str, Callable[..., Meaning]] = {
             "kernel": lambda name: Meaning(gnu_name(kernels.get(name) or "unnamed kernel"), schema.KERNEL),
             "graph_trace": lambda graph: Meaning(f"CUDA graph {graph or ''}".rstrip(), schema.KERNEL),

@@ -31,7 +31,7 @@ from perfkit_core.plugins.manager import get_plugins
 from perfkit_core.readers import join_ranks
 from perfkit_core.readers.chrome.reader import negative_durations, without_start
 from perfkit_core.readers.nsys import event_tables as tables
-from perfkit_core.readers.nsys.database import HINT, Database, may_be_export, opened
+from perfkit_core.readers.sqlite_file import MAGIC, Database, may_have, opened
 from perfkit_core.trace.assembly.assemble import assemble_ranks
 from perfkit_core.trace.assembly.draft import RECORDED_TYPES, RecordedEvents
 from perfkit_core.trace.assembly.lost_records import reported
@@ -41,7 +41,6 @@ from perfkit_core.trace.model.meta import Device, Finding, TraceMeta
 from perfkit_core.trace.model.trace import Trace
 
 FORMAT: Final = "nsys"
-MAGIC: Final = b"SQLite format 3\0"
 _REPORTS: Final = (".nsys-rep", ".qdrep")
 """File name suffixes of reports, which only Nsight Systems can read."""
 _NO_EVENTS: Final = ("ENUM_", "TARGET_INFO_", "META_DATA_", "ANALYSIS_", "NVTX_PAYLOAD_", "DIAGNOSTIC_EVENT")
@@ -73,7 +72,7 @@ def sniff(path: Path, head: bytes) -> int:
         return 1
     if not head.startswith(MAGIC):
         return 0
-    return 2 if is_remote(path) or may_be_export(path) else 1
+    return 2 if is_remote(path) or may_have(path, tables.FORMAT) else 1
 
 
 def read(path: Path, partial: bool = False) -> Trace:
@@ -110,7 +109,7 @@ def _opened(path: Path, partial: bool) -> Iterator[Database]:
             f"{path}: a report of Nsight Systems, which only Nsight Systems can read",
             f"export it, and give the exported file: nsys export --type sqlite {shell_path(path.name)}",
         )
-    with opened(path, partial) as database:
+    with opened(path, partial, tables.FORMAT) as database:
         yield database
 
 
@@ -150,7 +149,7 @@ class _Export:
                     yield self._batch(table, cells, [meaning(*key) for key in keys])
                 except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                     text = f"{self._database.path}: table {table.name} holds a value of the wrong type ({error})"
-                    raise SourceError(text, HINT) from None
+                    raise SourceError(text, tables.FORMAT.hint) from None
 
     def _batch(
         self, table: tables.EventTable, cells: dict[str, list[Any]], meanings: list[tables.Meaning]
@@ -197,7 +196,7 @@ class _Export:
 
     def meta(self) -> TraceMeta:
         database, matched = self._database, self._meanings.matched
-        names = database.texts("ThreadNames", "nameId")
+        names = tables.texts_of(database, "ThreadNames", "nameId")
         threads = {}
         cells = "{globalTid} >> 24, {globalTid} & 16777215, {nameId}"
         rows = database.rows("ThreadNames", cells, "WHERE {globalTid} IS NOT NULL")

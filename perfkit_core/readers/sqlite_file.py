@@ -1,5 +1,7 @@
-"""Access to the tables of an export. Exports differ by the version of Nsight Systems and by what was recorded: each
-table and column may be missing. A file may be hostile, so views, virtual tables and generated columns are not read."""
+"""Access to the tables of SQLite files that profilers write.
+
+The files differ by the version of the profiler and by what was recorded: each table and column may be missing. A file
+may be hostile, so views, virtual tables and generated columns are not read. Nothing is written next to a file."""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import itertools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +22,22 @@ from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAG
 
 BATCH_ROWS: Final = 1 << 14
 LEAST_FREE_BYTES: Final = 1 << 30
-"""Free space that a compressed or remote export leaves on the disk to which it is unpacked: it may be hostile."""
-HINT: Final = "export the report again: nsys export --type sqlite REPORT.nsys-rep"
-_OLDER: Final = "StringTable"
-"""A table of nvprof, whose files have other tables with names of CUPTI."""
-_EVENTS: Final = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS")
+"""Free space that a compressed or remote file leaves on the disk to which it is unpacked: it may be hostile."""
+MAGIC: Final = b"SQLite format 3\0"
+_JOURNAL_VERSION: Final = slice(18, 20)
+_WRITE_AHEAD: Final = b"\2\2"
+"""Bytes of the header of a file whose last changes are in a file of their own, NAME-wal, until it is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFormat:
+    """A format of SQLite files. ``recognises(columns)`` says whether a file with these tables has the format. ``other``
+    completes the error about files that do not, and ``hint`` is for damaged files."""
+
+    recognises: Callable[[Mapping[str, Mapping[str, str]]], bool]
+    other: str
+    other_hint: str
+    hint: str
 
 
 class _Columns(dict[str, str]):
@@ -32,11 +46,11 @@ class _Columns(dict[str, str]):
 
 
 class Database:
-    """An open export. ``columns`` maps each table to its columns. If ``partial`` is set, a damaged table is read up to
-    the damage, and its name is added to ``damaged``; otherwise it raises SourceError."""
+    """An open file. ``columns`` maps each table to its columns. If ``partial`` is set, a damaged table is read up to
+    the damage, and its name is added to ``damaged``; otherwise it raises SourceError with the hint."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, partial: bool) -> None:
-        self.path, self.partial, self._connection = path, partial, connection
+    def __init__(self, path: Path, connection: sqlite3.Connection, partial: bool, hint: str) -> None:
+        self.path, self.partial, self._connection, self._hint = path, partial, connection, hint
         self.damaged: dict[str, None] = {}
         self.columns: dict[str, _Columns] = {}
         # A hostile file may define a view or a virtual table that never ends, instead of a table.
@@ -44,10 +58,6 @@ class Database:
         for (name,) in itertools.chain.from_iterable(self._batches("sqlite_master", tables)):
             listed = self._batches(name, f"PRAGMA table_info({_quoted(name)})")  # without generated columns
             self.columns[name] = _Columns((column[1], _quoted(column[1])) for batch in listed for column in batch)
-
-    @property
-    def is_export(self) -> bool:
-        return _OLDER not in self.columns and any(name.startswith(_EVENTS) for name in self.columns)
 
     def rows(self, table: str, cells: str, rest: str = "") -> Iterator[tuple[Any, ...]]:
         """Yield the rows of ``SELECT cells FROM table rest``. A column is written as ``{column}``; it is null if the
@@ -62,13 +72,6 @@ class Database:
     def value(self, table: str, cell: str, rest: str = "LIMIT 1") -> Any:
         """Return the cell of the first row, or None."""
         return next((row[0] for row in self.rows(table, cell, rest)), None)
-
-    def texts(self, table: str, column: str) -> dict[int, str]:
-        """Return the texts to which a column of ids refers."""
-        if column not in self.columns.get(table, ()):
-            return {}
-        used = f"WHERE {{id}} IN (SELECT {_quoted(column)} FROM {_quoted(table)})"
-        return {key: value for key, value in self.rows("StringIds", "{id}, CAST({value} AS TEXT)", used) if value}
 
     def _selected(self, table: str, cells: str, rest: str) -> Iterator[list[tuple[Any, ...]]]:
         if table in self.columns:
@@ -87,8 +90,10 @@ class Database:
                 yield batch
                 batch = []
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the text of an error may be damaged, too
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in _IN_USE:
+                raise _in_use(self.path) from None
             if not self.partial:
-                raise SourceError(f"{self.path}: table {table} cannot be read ({error})", HINT) from None
+                raise SourceError(f"{self.path}: table {table} cannot be read ({error})", self._hint) from None
             self.damaged[table] = None
         if batch:
             yield batch
@@ -98,49 +103,66 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def may_be_export(path: Path) -> bool:
-    """Return whether a local SQLite file has tables of an export, or cannot be read without more work."""
-    with contextlib.suppress(SourceError), _connected(path, path, False) as database:
-        return database.is_export
-    return True
+_IN_USE: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+"""Error codes if another process writes the file, or was killed while it did."""
+
+
+def _in_use(path: Path) -> SourceError:
+    return SourceError(
+        f"{path}: another process writes this file, or was killed while it did",
+        "wait until it has finished; if it was killed, let it write the file again",
+    )
+
+
+def may_have(path: Path, file_format: SqliteFormat, if_unreadable: bool = True) -> bool:
+    """Return whether a local SQLite file has the format, or ``if_unreadable`` if more work is needed to read it."""
+    with contextlib.suppress(SourceError), _connected(path, path, False, file_format.hint) as database:
+        return file_format.recognises(database.columns)
+    return if_unreadable
 
 
 @contextlib.contextmanager
-def opened(path: Path, partial: bool) -> Iterator[Database]:
-    """Open a local, remote or compressed export for reading. Raises SourceError, also for other SQLite files."""
+def opened(path: Path, partial: bool, file_format: SqliteFormat) -> Iterator[Database]:
+    """Open a local, remote or compressed file for reading. Raises SourceError, also for SQLite files of another
+    format."""
     with contextlib.ExitStack() as stack:
-        database = stack.enter_context(_connected(path, _local(path, stack), partial))
-        if not database.is_export:
+        local = _local(path, stack, file_format.hint)
+        database = stack.enter_context(_connected(path, local, partial, file_format.hint))
+        if not file_format.recognises(database.columns):
             if database.damaged:
-                raise SourceError(f"{path}: the list of tables is damaged", HINT)
-            raise SourceError(
-                f"{path}: an SQLite file, but not an export of Nsight Systems: it has no table of CUDA or NVTX events",
-                "perfkit reads files that nsys export --type sqlite wrote",
-            )
+                raise SourceError(f"{path}: the list of tables is damaged", file_format.hint)
+            raise SourceError(f"{path}: an SQLite file, but {file_format.other}", file_format.other_hint)
         yield database
 
 
 @contextlib.contextmanager
-def _connected(path: Path, local: Path, partial: bool) -> Iterator[Database]:
-    # an immutable file has no journal, so that nothing is written next to it
-    address = f"{local.absolute().as_uri()}?mode=ro&immutable=1"
+def _connected(path: Path, local: Path, partial: bool, hint: str) -> Iterator[Database]:
+    address = f"{local.absolute().as_uri()}?mode=ro"
+    with open_binary(local) as file:
+        header = file.read(_JOURNAL_VERSION.stop)
+    if header[_JOURNAL_VERSION] == _WRITE_AHEAD:
+        log = local.with_name(f"{local.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise _in_use(path)
+        # SQLite would make a log next to the file, even to read it. In other files, it respects the locks of writers.
+        address += "&immutable=1"
     try:
-        connection = sqlite3.connect(address, uri=True)
+        connection = sqlite3.connect(address, uri=True, timeout=0)
     except sqlite3.Error as error:
-        raise SourceError(f"{path}: cannot be opened as SQLite ({error})", HINT) from None
+        raise SourceError(f"{path}: cannot be opened as SQLite ({error})", hint) from None
     with contextlib.closing(connection):
         connection.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
             connection.execute(f"PRAGMA {setting}")
-        yield Database(path, connection, partial)
+        yield Database(path, connection, partial, hint)
 
 
-def _local(path: Path, stack: contextlib.ExitStack) -> Path:
+def _local(path: Path, stack: contextlib.ExitStack, hint: str) -> Path:
     if not is_remote(path):
         with open_binary(path) as file:
             if file.peek(2)[:2] != GZIP_MAGIC:
                 return path
-    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perfkit-"))) / "export.sqlite"
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perfkit-"))) / "copy.sqlite"
     try:
         with open_bytes(path) as content, copy.open("wb") as file:
             while piece := content.read(CHUNK_BYTES):
@@ -151,5 +173,5 @@ def _local(path: Path, stack: contextlib.ExitStack) -> Path:
                     )
                 file.write(piece)
     except DAMAGED as error:
-        raise SourceError(f"{path}: damaged or truncated data ({error})", HINT) from None
+        raise SourceError(f"{path}: damaged or truncated data ({error})", hint) from None
     return copy
