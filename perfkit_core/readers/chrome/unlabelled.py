@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, IntArray, one_of, picked
+from perfkit_core.base.algorithms.arrays import NO_ROW, BoolArray, Codes, IntArray, one_of, picked, to_codes
 from perfkit_core.readers.chrome.dialect import Label
-from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_integers
-from perfkit_core.trace.assembly.labels import replaced
+from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
 from perfkit_core.trace.model import schema
 from perfkit_core.trace.model.meta import TraceMeta
 
@@ -87,54 +86,76 @@ def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpre
     rows = np.flatnonzero(unknown | _uncategorised(columns))
     if not len(rows):
         return recorded, 0
-    linked = integers(columns, EXTERNAL)[rows] != NO_ROW
-    names = picked(columns["name"], rows).to_pylist()
-    args = picked(columns["args"], rows).to_pylist()
-    lanes = list(zip(*(integers(columns, name)[rows].tolist() for name in ("pid", "tid")), strict=True))
-    rows_of: dict[Lane, list[int]] = {}
-    for number, lane in enumerate(lanes):
-        rows_of.setdefault(lane, []).append(number)
+    lanes, lane_of = _lanes(columns, rows)
+    linked = (integers(columns, EXTERNAL)[rows] != NO_ROW) & unknown[rows]
+    origins, derived = _origins(columns, rows, lanes, lane_of, linked, meta, interpreter)
+    # The events of one lane with one name are alike.
+    names = Codes(*to_codes(columns["name"].chunks, columns.num_rows))
+    pairs, pair_of = np.unique(lane_of * (len(names.values) + 1) + names.codes[rows] + 1, return_inverse=True)
+    cells: dict[str, list[object]] = {name: [] for name in ("kind", "device", "stream", "copy_kind", "pid", "tid")}
+    on_host, unclear = [], []
+    for pair in pairs.tolist():
+        lane, code = divmod(pair, len(names.values) + 1)
+        origin, numbers = origins[lane], lanes[lane]
+        unclear.append(origin is None or derived[lane])
+        on_host.append(origin is None or origin.backend is None)
+        new: tuple[object, ...] = (None,) * len(cells)
+        if origin is not None and origin.backend is None:
+            new = (origin.kind, schema.CPU, None, None, *(number if number >= 0 else None for number in numbers))
+        elif origin is not None and origin.backend is not None:
+            work = interpreter.work_label(origin.backend, names.values[code - 1] if code else "")
+            device = f"{origin.backend}:{origin.device}"
+            new = (origin.kind or work.kind, device, origin.stream, work.copy_kind, None, None)
+        for cell, value in zip(cells.values(), new, strict=True):
+            cell.append(value)
+    placed = ~np.array(unclear)[pair_of] & (unknown[rows] | ~np.array(on_host)[pair_of])
+    at = pa.array(pair_of[placed])
+    for name, values in cells.items():
+        columns = with_cells(columns, name, rows[placed], pa.array(values, columns[name].type).take(at))
+    recorded = replace(recorded, columns=columns)
+    sums = rows[np.array(derived)[lane_of]]
+    if len(sums):
+        recorded = recorded.taken(np.setdiff1d(np.arange(columns.num_rows), sums))
+    return recorded, len(sums)
+
+
+def _lanes(columns: pa.Table, rows: IntArray) -> tuple[list[Lane], IntArray]:
+    """Return the different lanes, and the index of each row's lane."""
+    (pids, of_pid), (tids, of_tid) = (
+        np.unique(integers(columns, name)[rows], return_inverse=True) for name in ("pid", "tid")
+    )
+    lanes, lane_of = np.unique(of_pid * len(tids) + of_tid, return_inverse=True)
+    return [(int(pids[lane // len(tids)]), int(tids[lane % len(tids)])) for lane in lanes.tolist()], lane_of
+
+
+def _origins(
+    columns: pa.Table,
+    rows: IntArray,
+    lanes: Sequence[Lane],
+    lane_of: IntArray,
+    linked: BoolArray,
+    meta: TraceMeta,
+    interpreter: Interpreter,
+) -> tuple[list[_LaneOrigin | None], list[bool]]:
+    """Return for each lane where its events ran, and whether they are sums. ``linked`` is the mask of the ``rows`` at
+    which a link ends."""
     names_of = {key.partition(":")[2]: name for key, name in meta.thread_names.items()}
-    origins: dict[Lane, _LaneOrigin | None] = {}
-    derived = set()
-    for lane, numbers in rows_of.items():
+    order = np.argsort(lane_of, kind="stable")
+    ends = np.searchsorted(lane_of[order], np.arange(len(lanes) + 1))
+    origins, derived = [], []
+    for lane, begin, end in zip(lanes, ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         process, label = (
             next((text for key, text in texts.items() if key.endswith(f":{lane[0]}")), "")
             for texts in (meta.process_names, meta.process_labels)
         )
         role = interpreter.roles.get(process)
-        if role is not None and role.derived:
-            derived.update(rows[numbers].tolist())
+        derived.append(role is not None and role.derived)
+        some = rows[order[begin : min(end, begin + _ROWS_LOOKED_AT)]]
+        args = [text for text in picked(columns["args"], some).to_pylist() if text]
         thread = names_of.get(f"{lane[0]}:{lane[1]}", "")
-        texts = [text for number in numbers[:_ROWS_LOOKED_AT] if (text := args[number])]
-        ends = bool((linked & unknown[rows])[numbers].any())
-        origins[lane] = _lane_origin(interpreter, role, f"{label} {process}", thread, lane, texts, ends)
-    labels: dict[tuple[str | None, str], Label] = {}
-    cells: dict[str, list[object]] = {name: [] for name in ("kind", "device", "stream", "copy_kind", "pid", "tid")}
-    placed = []
-    for row, name, lane in zip(rows.tolist(), names, lanes, strict=True):
-        origin = origins[lane]
-        if origin is None or row in derived or (origin.backend is None and not unknown[row]):
-            continue
-        placed.append(row)
-        if origin.backend is None:
-            new = (origin.kind, schema.CPU, None, None, *(number if number >= 0 else None for number in lane))
-        else:
-            if (origin.backend, name) not in labels:
-                labels[origin.backend, name] = interpreter.work_label(origin.backend, name)
-            work = labels[origin.backend, name]
-            device = f"{origin.backend}:{origin.device}"
-            new = (origin.kind or work.kind, device, origin.stream, work.copy_kind, None, None)
-        for cell, value in zip(cells.values(), new, strict=True):
-            cell.append(value)
-    mask = np.zeros(columns.num_rows, np.bool_)
-    mask[placed] = True
-    for name, values in cells.items():
-        columns = _with(columns, name, mask, values)
-    recorded = replace(recorded, columns=columns)
-    if derived:
-        recorded = recorded.taken(np.setdiff1d(np.arange(columns.num_rows), sorted(derived)))
-    return recorded, len(derived)
+        ends_link = bool(linked[order[begin:end]].any())
+        origins.append(_lane_origin(interpreter, role, f"{label} {process}", thread, lane, args, ends_link))
+    return origins, derived
 
 
 def _lane_origin(
@@ -202,14 +223,3 @@ def _rows_at(mask: BoolArray, cells: Sequence[IntArray]) -> dict[tuple[int, ...]
     """Return the last row of the mask with each combination of cells. In a sorted table, it is the innermost event."""
     rows = np.flatnonzero(mask)
     return dict(zip(zip(*(values[rows].tolist() for values in cells), strict=True), rows.tolist(), strict=True))
-
-
-def _with(columns: pa.Table, name: str, mask: BoolArray, values: list[object]) -> pa.Table:
-    at = columns.schema.get_field_index(name)
-    column = columns.column(at)
-    if pa.types.is_dictionary(column.type):
-        plain = columns.set_column(at, name, column.cast(pa.string()))
-        return plain.set_column(
-            at, name, replaced(plain, name, mask, pa.array(values, pa.string()))[name].dictionary_encode()
-        )
-    return replaced(columns, name, mask, pa.array(values, column.type))

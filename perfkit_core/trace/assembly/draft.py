@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from perfkit_core.base.algorithms.addresses import reordered
 from perfkit_core.base.algorithms.arrays import (
@@ -23,6 +24,8 @@ from perfkit_core.base.algorithms.arrays import (
     constant,
     joined,
     nullable,
+    texts,
+    to_codes,
     to_int64,
 )
 from perfkit_core.base.runtime import parallel
@@ -100,6 +103,25 @@ def with_integers(columns: pa.Table, name: str, values: IntArray) -> pa.Table:
     """Return the table with an integer column. Negative values become null."""
     column = nullable(values)
     at = columns.schema.get_field_index(name)
+    return columns.set_column(at, name, column) if at >= 0 else columns.append_column(name, column)
+
+
+def with_cells(columns: pa.Table, name: str, rows: IntArray, cells: pa.Array) -> pa.Table:
+    """Return the table with new values in ``rows`` of a column, which is added if it is missing. ``rows`` ascend."""
+    at, of_type = columns.schema.get_field_index(name), RECORDED_TYPES[name]
+    column = columns.column(at) if at >= 0 else constant(None, of_type, columns.num_rows)
+    if pa.types.is_dictionary(of_type):
+        codes, values = to_codes(column.chunks, columns.num_rows)
+        other, others = to_codes([cells], len(cells))
+        number = {value: code for code, value in enumerate(values)}
+        new_code = np.array([*(number.setdefault(value, len(number)) for value in others), NO_ROW], np.int32)
+        codes = codes.copy()
+        codes[rows] = new_code[other]
+        column = texts(codes, list(number))
+    else:
+        mask = np.zeros(columns.num_rows, np.bool_)
+        mask[rows] = True
+        column = pc.replace_with_mask(column, pa.array(mask), cells.cast(of_type))
     return columns.set_column(at, name, column) if at >= 0 else columns.append_column(name, column)
 
 
