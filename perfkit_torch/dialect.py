@@ -152,8 +152,8 @@ INTERPRETER: Final = Interpreter(
         "CUDA functions": ProcessRole("cuda", threads_are_devices=True),
         "CANN": ProcessRole(kind=schema.RUNTIME),
         "Ascend Hardware": ProcessRole("npu"),
-        "HCCL": ProcessRole("npu", schema.COMMUNICATION),
-        "Communication": ProcessRole("npu", schema.COMMUNICATION),
+        "HCCL": ProcessRole("npu"),
+        "Communication": ProcessRole("npu"),
         "Overlap Analysis": ProcessRole(derived=True),
     },
     work_label=work_label,
@@ -192,6 +192,7 @@ class TorchDialect(Dialect):
     framework = "torch"
     arguments: ClassVar[Mapping[str, str]] = {
         "correlation": "correlation",
+        "connection_id": "correlation",  # torch_npu
         "External id": "external",
         "external id": "external",
         "stream": "stream",

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 @hookimpl
 def perfkit_sources() -> Sequence[contracts.Source]:
     from perfkit_core.plugins.contracts import Source
-    from perfkit_torch import memory_snapshot, source
+    from perfkit_torch import ascend, memory_snapshot, source
 
     return [
         Source("torch", "Chrome traces of torch.profiler (.json, .json.gz)", source.sniff, source.read,
                source.peek, source.stream, source.complete),
+        Source("torch-ascend", "recordings of torch_npu (NAME_ascend_pt, .db)", ascend.sniff, ascend.read, ascend.peek,
+               files=ascend.files),
         Source("torch-memory", "memory snapshots of torch (.pickle)", memory_snapshot.sniff, memory_snapshot.read),
     ]  # fmt: skip
 

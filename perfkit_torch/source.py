@@ -14,6 +14,8 @@ from perfkit_core.base.algorithms.decimals import to_ns
 from perfkit_core.base.language.messages import message, plural
 from perfkit_core.errors import SourceError
 from perfkit_core.plugins.contracts import EventWriter
+from perfkit_core.readers.ascend import recording as ascend
+from perfkit_core.readers.ascend.rank_folder import RankFolder
 from perfkit_core.readers.chrome.descriptions import described
 from perfkit_core.readers.chrome.dialect import device, integer
 from perfkit_core.readers.chrome.reader import Reading, file_account, file_findings
@@ -60,7 +62,10 @@ def sniff(path: Path, head: bytes) -> int:
 
 
 def peek(path: Path) -> int | None:
-    """Return the rank at the beginning of a trace file, or None if there is none."""
+    """Return the rank at the beginning of a trace file or of its folder, or None if there is none."""
+    folder = RankFolder.around(path)
+    if folder is not None:
+        return folder.rank
     match = _RANK.search(bytestream.head(path, _HEAD_BYTES))
     return int(match[1]) if match else None
 
@@ -73,7 +78,10 @@ def read(path: Path, partial: bool = False) -> Trace:
     reading.see(recorded.columns, reading.base_ns)
     meta, quality = reading.meta(), reading.findings()
     recorded, lost = with_links(recorded.with_account(reading.account()), reading.collector.link_ends(reading.base_ns))
-    recorded, findings = _interpreted(recorded, meta)
+    folder = RankFolder.around(path)
+    if folder is not None:
+        meta = ascend.described(meta, folder)
+    recorded, findings = _interpreted(recorded, meta, folder)
     if lost:
         quality += (_lost_links(lost),)
     return assemble_ranks(recorded, meta, quality + findings, operator_names.operator_name)
@@ -100,10 +108,18 @@ def complete(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents,
     return _interpreted(described(recorded, dialect.TorchDialect()), meta)
 
 
-def _interpreted(recorded: RecordedEvents, meta: TraceMeta) -> tuple[RecordedEvents, tuple[Finding, ...]]:
-    """Interpret the events without a category, and separate the processes of the file."""
+def _interpreted(
+    recorded: RecordedEvents, meta: TraceMeta, folder: RankFolder | None = None
+) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+    """Interpret the events without a category, and separate the processes of the file. ``folder`` has the tables of an
+    Ascend device, if there are any."""
     recorded, derived = interpreted(recorded, meta, dialect.INTERPRETER)
-    recorded, findings = with_ranks(recorded)
+    findings: tuple[Finding, ...] = ()
+    if ascend.PROCESSES & set(meta.process_names.values()):
+        kernels, allocations = (folder.kernels, folder.allocations) if folder is not None else (None, None)
+        recorded, findings = ascend.completed(recorded, meta, kernels, allocations, dialect.copy_kind)
+    recorded, about_ranks = with_ranks(recorded)
+    findings += about_ranks
     recorded = recorded.with_account(with_left_out((), SUM, derived))
     if derived:
         text = plural(

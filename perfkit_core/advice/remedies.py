@@ -15,7 +15,7 @@ from perfkit_core.advice.rule_input import NotEvaluableError
 from perfkit_core.base.language.messages import message
 from perfkit_core.base.system.outside_text import convert, read_toml
 from perfkit_core.plugins.contracts import VERIFY, Remedy
-from perfkit_core.trace.model.schema import BACKWARD, OPTIMIZER, RUNTIME, SYNC
+from perfkit_core.trace.model.schema import BACKWARD, CPU, DEVICE_WORK, OPTIMIZER, RUNTIME, SYNC
 from perfkit_core.trace.model.trace import Trace
 
 EAGER, STATIC, ANY = "eager", "static", "any"
@@ -105,6 +105,7 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     - ``half``: proposed 16-bit type, ``bfloat16`` or ``float16``; ``half_short``: its short name
     - ``device``: name of the device; ``clocks``: the command that shows its clocks
     - ``runtime``: ``cuda``, ``hip``, or ``none`` without device work
+    - ``backend``: type of the devices, such as ``cuda`` or ``npu``, or ``cpu`` without device work
     - ``training``: ``yes`` or ``no``, whether a backward pass or an update was recorded"""
     devices = trace.meta.devices
     on_host = not devices and not len(operators.kernels(trace))
@@ -128,5 +129,12 @@ def recorded_words(trace: Trace) -> dict[str, str]:
     return {
         "half": half, "half_short": _SHORT.get(half, "bf16"),
         "device": next((device.name for device in devices if device.name), "the device"), "runtime": runtime,
-        "clocks": _CLOCKS.get(runtime, "the vendor's tool"), "training": training,
+        "backend": _backend(trace), "clocks": _CLOCKS.get(runtime, "the vendor's tool"), "training": training,
     }  # fmt: skip
+
+
+def _backend(trace: Trace) -> str:
+    """Return the type of the first device with work, or ``cpu``."""
+    devices = trace.codes("device")
+    used = np.unique(devices.codes[trace.rows("kind", *DEVICE_WORK)])
+    return next((devices.values[code].partition(":")[0] for code in used.tolist() if code >= 0), CPU)

@@ -59,6 +59,8 @@ class Source:
       before files are read. Without ``peek``, ranks come from the file names or the order of the files.
     - ``stream(path, partial, writer)`` passes the events to the writer in parts and closes it. It is None if the format
       needs all events in memory.
+    - ``files(folder)`` returns the files to read in a folder that a profiler wrote, one for each rank, or (). ``files``
+      is None if the profiler writes no folders of its own.
     - ``complete(recorded, meta)`` is called when a streamed file is loaded. It adds data that depends on all events,
       and returns the events and findings. ``complete`` is None if the format has no such data."""
 
@@ -69,6 +71,7 @@ class Source:
     peek: Callable[[Path], int | None] | None = None
     stream: Callable[[Path, bool, EventWriter], None] | None = None
     complete: Callable[[Any, TraceMeta], tuple[Any, tuple[Finding, ...]]] | None = None  # Any: draft.RecordedEvents
+    files: Callable[[Path], Sequence[Path]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

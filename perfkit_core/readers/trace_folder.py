@@ -26,6 +26,9 @@ def expanded(path: Path, readers: Sequence[Source], partial: bool = False) -> tu
     is not a profile, unless ``partial`` is set."""
     if not is_folder(path) or any(path.glob(f"*{store.SUFFIX}")):
         return [path], []
+    for reader in readers:
+        if reader.files is not None and (inside := reader.files(path)):
+            return list(inside), []
     named = (file for file in path.iterdir() if file.name.lower().endswith(run_folder.TRACE_SUFFIXES) and is_file(file))
     visible = [file for file in named if not file.name.startswith(".")]
     # rank2 precedes rank10

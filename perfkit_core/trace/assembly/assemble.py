@@ -3,7 +3,8 @@
 - The parent of an event is the nearest event of the same thread that encloses it.
 - Records whose times cannot be are left out of everything that follows (:mod:`implausible_times`).
 - The launch of device work is the host call with the same correlation id, or else the operator with the same external
-  id. One launch of a CUDA graph may start thousands of kernels. Work without a launch is called unlaunched.
+  id. If the work has an external id, and the call has none, the operator comes first. One launch of a CUDA graph may
+  start thousands of kernels. Work without a launch is called unlaunched.
 """
 
 from __future__ import annotations
@@ -215,10 +216,13 @@ def _launches(trace: Trace, external: IntArray) -> tuple[IntArray, tuple[Finding
     launched_by = filled(len(trace), NO_ROW)
     calls = np.flatnonzero(trace.host & trace.rows("kind", schema.RUNTIME, schema.SYNC))
     launched_by[device] = first_match(trace.ints("correlation")[device], trace.ints("correlation")[calls], calls)
-    open_rows = device[launched_by[device] == NO_ROW]
+    # A call without an external id may be made by a thread that launches for the operator.
+    without = (launched_by[device] == NO_ROW) | (external[launched_by[device]] == NO_ROW)
+    open_rows = device[without & (external[device] != NO_ROW)]
     if len(open_rows):
-        operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS))
-        launched_by[open_rows] = first_match(external[open_rows], external[operators], operators)
+        operators = np.flatnonzero(trace.host & trace.rows("kind", *schema.OPERATOR_KINDS, schema.OPERATOR_DETAIL))
+        found = first_match(external[open_rows], external[operators], operators)
+        launched_by[open_rows] = np.where(found == NO_ROW, launched_by[open_rows], found)
     if not work.any():
         if (unknown := trace.rows("kind", schema.UNKNOWN)).any():
             text = plural(

@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from perfkit_core.base.algorithms.arrays import IntArray
-from perfkit_core.trace.model import account, collective, compiled_graph, frame_samples, serving_step, timed_steps
+from perfkit_core.trace.model import (
+    account,
+    collective,
+    compiled_graph,
+    device_task,
+    frame_samples,
+    serving_step,
+    timed_steps,
+)
 from perfkit_core.trace.model.side_table import ROW, SideTable
 
 COLLECTIVES: Final = collective.TABLE.name
@@ -18,6 +26,7 @@ FRAME_SAMPLES: Final = frame_samples.TABLE.name
 STEP_CLOCK: Final = timed_steps.STEP_CLOCK.name
 COMPILED_GRAPHS: Final = compiled_graph.TABLE.name
 ACCOUNT: Final = account.TABLE.name
+DEVICE_TASKS: Final = device_task.TABLE.name
 ALL: Final[Mapping[str, SideTable]] = {
     table.name: table
     for table in (
@@ -27,6 +36,7 @@ ALL: Final[Mapping[str, SideTable]] = {
         timed_steps.STEP_CLOCK,
         compiled_graph.TABLE,
         account.TABLE,
+        device_task.TABLE,
     )
 }
 

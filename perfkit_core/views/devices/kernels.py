@@ -1,7 +1,9 @@
-"""Views ``kernels``, calls and device time of each kernel, with or without a recorded launch, and ``memcpy``, bytes,
-time and bandwidth of memcpy and memset, by direction.
+"""Views of the work of devices. Times are sums over streams, as in Paddle's kernel summary and torch's device rows.
 
-Times are sums over streams, as in Paddle's kernel summary and torch's device rows."""
+- ``kernels``: calls and device time of each kernel, with or without a recorded launch.
+- ``memcpy``: bytes, time and bandwidth of memcpy and memset, by direction.
+- ``device_tasks``: kernels by the type of operation and the unit that the vendor names, as in its own table (Ascend:
+  ``op_statistic.csv``)."""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import TEXT, IntArray
+from perfkit_core.base.algorithms.arrays import NO_ROW, TEXT, BoolArray, IntArray
 from perfkit_core.base.language.messages import message
 from perfkit_core.plugins.contracts import Grouped, View, ViewRequest
+from perfkit_core.trace.model import device_task
+from perfkit_core.trace.model.cache import once
 from perfkit_core.trace.model.columns import (
     CALLS,
     DEVICE,
@@ -35,6 +39,7 @@ from perfkit_core.trace.model.columns import (
 from perfkit_core.trace.model.schema import KERNEL, MEMCPY, MEMSET
 from perfkit_core.trace.model.trace import Trace
 from perfkit_core.views import attribution, grouping
+from perfkit_core.views.communication.instances import communication
 from perfkit_core.views.tables import integers, texts, without_categoricals
 
 GROUPINGS: Final = ("operator", "stream", "device", "launch", "module", "phase", "step", "rank")
@@ -161,4 +166,62 @@ MEMCPY_VIEW = View(
     groupings=MEMCPY_GROUPINGS,
     order="total_device_ns",
     explain_empty=lambda trace: message("no copies to, from or on a device were recorded"),
+)
+
+
+TASK_GROUPINGS: Final = ("device", "stream", "step", "phase", "module", "rank")
+
+
+@once
+def _described(trace: Trace) -> IntArray:
+    """Return for each event the place of its description in the side table, or -1, shape (rows,)."""
+    place = np.full(len(trace), NO_ROW)
+    rows = trace.tables[device_task.TABLE.name]["row"].to_numpy()
+    place[rows] = np.arange(len(rows))
+    return place
+
+
+def _typed_kernels(trace: Trace, request: ViewRequest) -> BoolArray:
+    """Return the mask of the kernels with a type, without those of collectives, as the vendor counts."""
+    types = trace.tables[device_task.TABLE.name]["type"].is_valid().to_numpy()
+    place = _described(trace)
+    typed: BoolArray = np.append(types, False)[place]
+    return typed & trace.rows("kind", KERNEL) & ~communication(trace).device
+
+
+def _task_keys(trace: Trace, request: ViewRequest, rows: IntArray) -> dict[str, Any]:
+    table = trace.tables[device_task.TABLE.name].select(["type", "core"]).take(_described(trace)[rows]).to_pandas()
+    keys: dict[str, Any] = {name: table[name].astype("category") for name in table.columns}
+    return keys | grouping.keys(trace, request, rows, TASK_GROUPINGS)
+
+
+def _wait_ns(trace: Trace, request: ViewRequest, rows: IntArray) -> Any:
+    waits = trace.tables[device_task.TABLE.name]["wait_ns"].combine_chunks().fill_null(NO_ROW).to_numpy()
+    chosen = waits[_described(trace)[rows]]
+    return integers(np.maximum(chosen, 0), chosen >= 0)
+
+
+TASKS_VIEW = View(
+    name="device_tasks",
+    title="Kernels by type",
+    description="calls, device time and wait of kernels by type of operation and unit, as the vendor names them",
+    table=Grouped(
+        events=_typed_kernels,
+        keys=_task_keys,
+        values=measured("device", "dur_ns") | {"wait_ns": _wait_ns},
+    ),
+    columns=(
+        key("type", "Type"),
+        key("core", "Unit"),
+        *added_by(TASK_GROUPINGS),
+        replace(CALLS, place=DEVICE),
+        *ON_DEVICE,
+        replace(RATIO, merge=Share("total_device_ns"), place=DEVICE, description="share of the total time of all rows"),
+        duration("wait_ns", "Wait", place=DEVICE, description="sum of the times between kernels of a stream"),
+    ),
+    groupings=TASK_GROUPINGS,
+    order="total_device_ns",
+    explain_empty=lambda trace: message(
+        "no types of kernels were recorded: Ascend's profiler records them from level 1 on, other profilers do not"
+    ),
 )

@@ -1,0 +1,1 @@
+"""Readers of what the profiler of Ascend NPUs writes, as text and as a database."""

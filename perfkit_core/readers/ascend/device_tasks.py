@@ -1,0 +1,256 @@
+"""What the tasks of an Ascend device are. The readers of text and of databases end here.
+
+- Kernels are the tasks of the compute units. The vendor describes them in a table of their own (``details``).
+- A collective is one event, and its tasks on a stream are its parts. Both have the same connection id. The vendor's
+  text has each part twice, on its stream and on a plane of the collective; the two become one event.
+- Tasks that only order streams are no work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from perfkit_core.base.algorithms.arrays import (
+    NO_ROW,
+    BoolArray,
+    Codes,
+    IntArray,
+    first_match,
+    one_of,
+    picked,
+    to_codes,
+    valid,
+)
+from perfkit_core.readers.ascend.arguments import number, text
+from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells
+from perfkit_core.trace.assembly.labels import with_sizes
+from perfkit_core.trace.model import collective, device_task, schema
+from perfkit_core.trace.model.collective import Collective
+
+BACKEND: Final = "npu"
+TASK_TYPE, PART_TYPE = "Task Type", "task type"
+"""Arguments with the type of a task on a stream, and of a part of a collective on a plane."""
+_TASK: Final = ("Task Id", "Subtask Id")
+_PART: Final = ("task id", "context id")
+PART_BYTES: Final = "size(Byte)"
+_STREAM: Final = "stream id"
+_COMPUTES: Final = re.compile(r"(?:KERNEL_)?(?:AI_|AIV|AIC|MIX_|DSA|DVPP|STARS_COMMON)\w*")
+_KINDS: Final = (
+    (re.compile(r"(?:\w+_)?(?:MEMCPY|SDMA|RDMA|PCIE_DMA)(?:_\w+)?"), schema.MEMCPY),
+    (re.compile(r"MEMSET(?:_\w+)?"), schema.MEMSET),
+    (re.compile(r"(?:EVENT|NOTIFY|WRITE|STREAM|LABEL|CMO|WAIT|REMOTE_EVENT)(?:[_ ]\w+)*", re.IGNORECASE), schema.SYNC),
+    (re.compile(r"PROFIL\w+"), schema.OVERHEAD),
+    (re.compile(r"[A-Z0-9_]+"), schema.UNKNOWN),
+)
+"""Names of tasks that are no kernels. A name in capital letters is the type of a task, not the name of a kernel."""
+_NEAR_NS: Final = 1000
+"""Two records of one task begin within this time."""
+_ROUNDED_NS: Final = 1
+"""The starts of one task in two of the vendor's tables differ by at most this, because both are rounded."""
+
+DETAILS: Final = pa.schema(
+    [
+        pa.field("start_ns", pa.int64()), pa.field("dur_ns", pa.int64()), pa.field("name", pa.string()),
+        pa.field("type", pa.string()), pa.field("core", pa.string()), pa.field("wait_ns", pa.int64()),
+        pa.field("blocks", pa.int64()), pa.field("shapes", pa.string()), pa.field("dtypes", pa.string()),
+    ]
+)  # fmt: skip
+"""The vendor's table of kernels. ``shapes`` and ``dtypes`` are written as in the event table. If ``dur_ns`` is null,
+the duration is that of the event."""
+_COLLECTIVE: Final = re.compile(r"(?:hcom|hccl)_(?P<call>[A-Za-z]+?)_*(?:__(?P<group>\d+)_\d+_\d+)?", re.IGNORECASE)
+"""The name of a collective: its call, the end of the number of its group, and its number in the recording."""
+_CALLS: Final = {
+    "allreduce": "all_reduce", "allgather": "all_gather", "allgatherv": "all_gather", "reducescatter": "reduce_scatter",
+    "reducescatterv": "reduce_scatter", "alltoall": "all_to_all", "alltoallv": "all_to_all",
+    "alltoallvc": "all_to_all", "broadcast": "broadcast", "barrier": "barrier", "reduce": "reduce", "gather": "gather",
+    "scatter": "scatter", "send": "send", "receive": "recv", "recv": "recv", "batchsendrecv": "send_recv",
+}  # fmt: skip
+_TYPES: Final = {
+    "INT8": ("char", 1), "INT16": ("short", 2), "INT32": ("int", 4), "INT64": ("long", 8), "UINT8": ("byte", 1),
+    "UINT16": ("uint16", 2), "UINT32": ("uint32", 4), "UINT64": ("uint64", 8), "FP16": ("half", 2),
+    "BFP16": ("bfloat16", 2), "FP32": ("float", 4), "FP64": ("double", 8), "INT128": ("int128", 16),
+}  # fmt: skip
+"""The vendor's types of elements, as frameworks name them, and their sizes in bytes."""
+
+
+def with_tasks(
+    recorded: RecordedEvents, details: pa.Table | None, copy_kind: Callable[[str], str | None]
+) -> tuple[RecordedEvents, int]:
+    """Return the events with kinds, sizes and facts of the device's tasks, and the number of tasks that were recorded
+    twice. ``copy_kind`` returns the direction of a copy from the name of the call that launched it."""
+    columns = recorded.columns
+    devices = Codes(*to_codes(columns["device"].chunks, columns.num_rows))
+    rows = np.flatnonzero(devices.rows(*(device for device in devices.values if device.startswith(f"{BACKEND}:"))))
+    if not len(rows):
+        return recorded, 0
+    args = picked(columns["args"], rows)
+    types, described_parts = text(args, TASK_TYPE), valid(text(args, PART_TYPE))
+    kinds, whole = _kinds(picked(columns["name"], rows), types)
+    on_plane = described_parts & ~valid(types)
+    connection = integers(columns, "correlation")[rows]
+    ids = connection[whole & (connection >= 0)]
+    parts = described_parts | (np.isin(connection, ids) & (kinds != schema.KERNEL))
+    kinds[parts] = schema.OTHER
+    columns = with_cells(columns, "kind", rows, pa.array(kinds.tolist(), pa.string()).dictionary_encode())
+    columns = _with_directions(columns, rows[kinds == schema.MEMCPY], copy_kind)
+    columns = _with_streams(columns, rows[whole], rows[parts & ~on_plane])
+    columns, second = _with_parts(columns, rows, args, on_plane)
+    recorded = _with_collectives(replace(recorded, columns=columns), rows[whole])
+    recorded = with_sizes(recorded, rows[parts], number(picked(recorded.columns["args"], rows[parts]), PART_BYTES))
+    if details is not None and len(details):
+        recorded = _with_details(recorded, rows[kinds == schema.KERNEL], details)
+    if len(second):
+        recorded = recorded.taken(np.setdiff1d(np.arange(len(columns)), second))
+    return recorded, len(second)
+
+
+def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:
+    """Return the kinds of tasks, and which of them are whole collectives."""
+    named, typed = (Codes(*to_codes([column.dictionary_encode()], len(column)))
+                    for column in (names.cast(pa.string()), types))  # fmt: skip
+    width = len(typed.values) + 1
+    pairs, of_pair = np.unique((named.codes + 1).astype(np.int64) * width + typed.codes + 1, return_inverse=True)
+    kinds, whole = np.empty(len(pairs), object), np.zeros(len(pairs), np.bool_)
+    for at, pair in enumerate(pairs.tolist()):
+        code, type_code = divmod(pair, width)
+        name, of_type = (
+            values[index - 1] if index else "" for values, index in ((named.values, code), (typed.values, type_code))
+        )
+        whole[at] = not of_type and _COLLECTIVE.fullmatch(name) is not None
+        kind = next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), schema.KERNEL)
+        computes = _COMPUTES.fullmatch(of_type) or _COMPUTES.fullmatch(name)
+        kinds[at] = schema.KERNEL if computes and kind == schema.UNKNOWN else kind
+    return kinds[of_pair], whole[of_pair]
+
+
+def _with_directions(columns: pa.Table, rows: IntArray, copy_kind: Callable[[str], str | None]) -> pa.Table:
+    """Return the events with the directions of the copies ``rows``, from their arguments or the names of
+    their calls."""
+    if not len(rows):
+        return columns
+    external = integers(columns, EXTERNAL)
+    calls = np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS) & np.isin(external, external[rows]))
+    name_of = dict(zip(external[calls].tolist(), picked(columns["name"], calls).to_pylist(), strict=True))
+    name_of[NO_ROW] = None
+    found = [
+        copy_kind(arguments or "") or copy_kind(name_of.get(call) or "")
+        for call, arguments in zip(external[rows].tolist(), picked(columns["args"], rows).to_pylist(), strict=True)
+    ]
+    return with_cells(columns, "copy_kind", rows, pa.array(found, pa.string()).dictionary_encode())
+
+
+def _with_streams(columns: pa.Table, whole: IntArray, parts: IntArray) -> pa.Table:
+    """Return the events in which the collectives ``whole`` have the stream of their first part."""
+    connection, stream = (integers(columns, name) for name in ("correlation", "stream"))
+    first = first_match(connection[whole], connection[parts], parts)
+    found = np.where(first == NO_ROW, NO_ROW, stream[first])
+    return with_cells(columns, "stream", whole, pa.array(found, mask=found < 0))
+
+
+def _with_parts(columns: pa.Table, rows: IntArray, args: pa.Array, on_plane: BoolArray) -> tuple[pa.Table, IntArray]:
+    """Add what the planes of collectives say about tasks to the tasks on the streams. Return the events, and the rows
+    on planes whose task is on a stream."""
+    part, task = rows[on_plane], rows[~on_plane]
+    if not len(part):
+        return columns, part
+    start = integers(columns, "start_ns")
+    of_part = _task_keys(args.filter(pa.array(on_plane)), _PART, number(args, _STREAM)[on_plane])
+    of_task = _task_keys(args.filter(pa.array(~on_plane)), _TASK, integers(columns, "stream")[task])
+    _, code = np.unique(np.concatenate([of_part, of_task]), axis=0, return_inverse=True)
+    code = code.reshape(-1)
+    place_of_part, place_of_task = (
+        np.array([code_ * len(code) + place for code_, place in zip(codes, _places(codes, start[rows_]), strict=True)])
+        for codes, rows_ in ((code[: len(part)], part), (code[len(part) :], task))
+    )
+    order = np.argsort(place_of_task)
+    at = np.minimum(np.searchsorted(place_of_task[order], place_of_part), len(task) - 1) if len(task) else part * 0
+    same = np.zeros(len(part), np.bool_)
+    if len(task):
+        other = order[at]
+        same = (place_of_task[other] == place_of_part) & (np.abs(start[task[other]] - start[part]) <= _NEAR_NS)
+    if not same.any():
+        return columns, part[same]
+    targets = task[other[same]]
+    by_target = np.argsort(targets)
+    texts = [
+        f"{mine[:-1]}, {more.lstrip()[1:]}"
+        for mine, more in zip(
+            picked(columns["args"], targets[by_target]).to_pylist(),
+            columns["args"].take(pa.array(part[same][by_target])).to_pylist(),
+            strict=True,
+        )
+    ]
+    return with_cells(columns, "args", targets[by_target], pa.array(texts, pa.string())), part[same]
+
+
+def _task_keys(args: pa.Array, keys: tuple[str, str], stream: IntArray) -> IntArray:
+    """Return what identifies tasks, shape (tasks, 3): stream, task and its part."""
+    return np.stack([stream, *(number(args, key) for key in keys)], axis=1)
+
+
+def _places(codes: IntArray, start_ns: IntArray) -> IntArray:
+    """Return for each task its place, in time, among those with the same code: numbers of tasks are used again."""
+    order = np.lexsort((start_ns, codes))
+    ordered = codes[order]
+    first = np.searchsorted(ordered, ordered)
+    places = np.empty(len(codes), np.int64)
+    places[order] = np.arange(len(codes)) - first
+    return places
+
+
+def _with_details(recorded: RecordedEvents, rows: IntArray, details: pa.Table) -> RecordedEvents:
+    """Return the events with what the vendor's table of kernels says about the kernels ``rows``."""
+    columns = recorded.columns
+    details = details.take(pc.sort_indices(details["start_ns"]))
+    start, listed = integers(columns, "start_ns")[rows], integers(details, "start_ns")
+    at = np.searchsorted(listed, start - _ROUNDED_NS)
+    names = picked(columns["name"], rows).cast(pa.string()).to_pylist()
+    titles = details["name"].to_pylist()
+    found = np.full(len(rows), NO_ROW)
+    for number_, (name, first, begin) in enumerate(zip(names, at.tolist(), start.tolist(), strict=True)):
+        while first < len(listed) and listed[first] <= begin + _ROUNDED_NS:
+            if titles[first] == name:
+                found[number_] = first
+                break
+            first += 1
+    rows, chosen = rows[found >= 0], details.take(pa.array(found[found >= 0]))
+    exact = valid(chosen["dur_ns"].combine_chunks())
+    for name, source in (("dur_ns", "dur_ns"), ("shapes", "shapes"), ("dtypes", "dtypes")):
+        at_rows, cells = rows[exact] if name == "dur_ns" else rows, chosen[source].combine_chunks()
+        cells = cells.filter(pa.array(exact)) if name == "dur_ns" else cells.dictionary_encode()
+        columns = with_cells(columns, name, at_rows, cells)
+    facts = device_task.TABLE.table(
+        {"row": pa.array(rows)} | {name: chosen[name] for name in ("type", "core", "wait_ns", "blocks")}
+    )
+    return replace(recorded, columns=columns).with_facts(device_task.TABLE, facts)
+
+
+def _with_collectives(recorded: RecordedEvents, rows: IntArray) -> RecordedEvents:
+    """Return the events with the side table of collectives for ``rows``, and with the sizes of their messages."""
+    if not len(rows):
+        return recorded
+    names = picked(recorded.columns["name"], rows).to_pylist()
+    args = picked(recorded.columns["args"], rows)
+    counts, types = number(args, "count").tolist(), text(args, "data_type").to_pylist()
+    facts, sizes = [], np.full(len(rows), -1, np.int64)
+    for at, (name, count, of_type) in enumerate(zip(names, counts, types, strict=True)):
+        match = _COLLECTIVE.fullmatch(name)
+        call = match["call"].lower() if match else name.lower()
+        dtype, element_bytes = _TYPES.get(of_type or "", (None, 0))
+        elements = count if count >= 0 else None
+        facts.append(
+            Collective(_CALLS.get(call, call), group=match["group"] if match else None, elements=elements, dtype=dtype)
+        )
+        if elements is not None and 0 < element_bytes <= (2**63 - 1) // max(elements, 1):
+            sizes[at] = elements * element_bytes
+    recorded = with_sizes(recorded, rows, sizes)
+    table = collective.TABLE.of_structs(facts, row=pa.array(rows))
+    return recorded.with_facts(collective.TABLE, table)

@@ -1,0 +1,157 @@
+"""The calls between a framework and an Ascend device: calls of CANN, the library of the device, and the task queue.
+
+The vendor's text shows the calls of a process as a process of their own, and the level of a call before its name:
+``AscendCL@aclrtMemcpyAsync``. Here, they are calls of the process that made them, so that they lie in its operators.
+
+An operator enqueues a call, and another thread takes it from the queue and launches device work. The vendor records
+which operator launched a task, except for some copies. For these, the way is: the call with the task's connection id,
+the taking from the queue in which it was made, the enqueuing with the same number, and the operator around this. The
+text records the numbers of the queue as arguments, the database as connections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, first_match, one_of, picked
+from perfkit_core.readers.ascend.arguments import number
+from perfkit_core.trace.assembly.draft import EXTERNAL, RecordedEvents, integers, with_cells, with_integers
+from perfkit_core.trace.model import schema
+
+PROCESS: Final = "CANN"
+"""Name of the process that shows the calls."""
+_LEVELS: Final = {"AscendCL": "acl", "Node": "node", "Model": "model", "Hccl": "hccl", "Communication": "hccl",
+                  "Runtime": "runtime"}  # fmt: skip
+"""Levels in the vendor's text, and in its database."""
+_WAITS: Final = re.compile(r"acl(?:rt|mdl)Synchronize\w*")
+_LAYER_BITS: Final = 10
+"""The number of a process for display has the number of the real process above this many bits."""
+
+
+def kind(name: str) -> str:
+    """Return the kind of a call."""
+    return schema.SYNC if _WAITS.match(name) else schema.RUNTIME
+
+
+def real_process(shown: int, processes: Collection[int]) -> int | None:
+    """Return the process of which ``shown`` shows a part, None if it is unknown. ``processes`` have operators."""
+    if shown >> _LAYER_BITS in processes:
+        return shown >> _LAYER_BITS
+    return next(iter(processes)) if len(processes) == 1 else None
+
+
+def with_calls(recorded: RecordedEvents, process_names: Mapping[str, str]) -> RecordedEvents:
+    """Return the events in which calls have the name, level, kind and process of the call. ``process_names`` are those
+    of the metadata."""
+    columns = recorded.columns
+    shown = [int(key.rpartition(":")[2]) for key, name in process_names.items() if name == PROCESS]
+    pid = integers(columns, "pid")
+    rows = np.flatnonzero(np.isin(pid, shown) & one_of(columns["kind"], schema.RUNTIME))
+    if not len(rows):
+        return recorded
+    encoded = picked(columns["name"], rows).cast(pa.string()).dictionary_encode()
+    parts = [name.partition("@") for name in encoded.dictionary.to_pylist()]
+    names = [call or level for level, _, call in parts]
+    levels = [_LEVELS.get(level, level.lower()) if call else None for level, _, call in parts]
+    for name, values in (("name", names), ("category", levels), ("kind", [kind(name) for name in names])):
+        cells = pa.array(values, pa.string()).take(encoded.indices).dictionary_encode()
+        columns = with_cells(columns, name, rows, cells)
+    processes = with_operators(columns)
+    real = {number: real_process(number, processes) for number in shown}
+    new = np.array([number if (process := real.get(number)) is None else process for number in pid[rows].tolist()])
+    return replace(recorded, columns=with_cells(columns, "pid", rows, pa.array(new, pa.int64())))
+
+
+def with_operators(columns: pa.Table) -> set[int]:
+    """Return the processes that have operators."""
+    pid = integers(columns, "pid")
+    return set(pid[one_of(columns["kind"], *schema.OPERATOR_KINDS) & (pid != NO_ROW)].tolist())
+
+
+QUEUE_NUMBER: Final = "correlation_id"
+"""Argument with the number of a call in the queue."""
+ENQUEUE, DEQUEUE = "enqueue", "dequeue"
+"""Categories of both ends of the queue."""
+_TAKEN: Final = "Dequeue@"
+"""Prefix of the name of a call at the end of the queue where it is taken."""
+_TRIED: Final = 64
+"""Number of events, the latest first, among which the one around a time is looked for: operators nest."""
+
+
+def with_queued_work(recorded: RecordedEvents) -> RecordedEvents:
+    """Return the events with an external id for device work, and the operator that enqueued its call, if they have no
+    external id."""
+    columns = recorded.columns
+    external, correlation = integers(columns, EXTERNAL), integers(columns, "correlation")
+    work = np.flatnonzero(~one_of(columns["device"], schema.CPU) & (external == NO_ROW) & (correlation >= 0))
+    calls = np.flatnonzero(one_of(columns["kind"], schema.RUNTIME, schema.SYNC) & (correlation >= 0))
+    call = first_match(correlation[work], correlation[calls], calls)
+    work, call = work[call != NO_ROW], call[call != NO_ROW]
+    taken, put = (np.flatnonzero(one_of(columns["category"], category)) for category in (DEQUEUE, ENQUEUE))
+    if not len(work) or not len(taken) or not len(put):
+        return recorded
+    around = enclosing(recorded, taken, call)
+    work, around = work[around != NO_ROW], around[around != NO_ROW]
+    numbers = [number(picked(columns["args"], rows), QUEUE_NUMBER) for rows in (taken, put)]
+    of_taken = numbers[0][np.searchsorted(taken, around)]
+    source = np.where(of_taken >= 0, first_match(of_taken, numbers[1], put), NO_ROW)
+    work, source = work[source != NO_ROW], source[source != NO_ROW]
+    operator = enclosing(recorded, np.flatnonzero(one_of(columns["kind"], *schema.OPERATOR_KINDS)), source)
+    work, operator = work[operator != NO_ROW], operator[operator != NO_ROW]
+    new = np.unique(operator[external[operator] == NO_ROW])
+    external[new] = external.max(initial=0) + 1 + np.arange(len(new))
+    external[work] = external[operator]
+    return replace(recorded, columns=with_integers(columns, EXTERNAL, external))
+
+
+def with_operator_details(recorded: RecordedEvents) -> RecordedEvents:
+    """Return the events in which the parts of operators that enqueue a call, such as ``aclnnAddmm`` in ``aten::addmm``,
+    are details of the operator. They have no namespace, and the other end of the queue or their work has their name."""
+    columns = recorded.columns
+    operators = np.flatnonzero(one_of(columns["kind"], schema.OPERATOR))
+    names = picked(columns["name"], operators).cast(pa.string()).dictionary_encode()
+    values = names.dictionary.to_pylist()
+    called = set(picked(columns["name"], np.flatnonzero(one_of(columns["category"], DEQUEUE))).to_pylist())
+    external = integers(columns, EXTERNAL)
+    of_work = external[~one_of(columns["device"], schema.CPU)]
+    launching = np.isin(external[operators], of_work[of_work != NO_ROW])
+    codes = np.asarray(names.indices.to_numpy(zero_copy_only=False), np.int64)
+    launches = np.bincount(codes, launching, len(values)) > 0
+    detail = np.array(
+        ["::" not in name and (launches[code] or f"{_TAKEN}{name}" in called) for code, name in enumerate(values)],
+        np.bool_,
+    )
+    rows = operators[detail[codes]] if len(operators) else operators
+    kinds = pa.repeat(schema.OPERATOR_DETAIL, len(rows)).dictionary_encode()
+    return replace(recorded, columns=with_cells(columns, "kind", rows, kinds)) if len(rows) else recorded
+
+
+def enclosing(recorded: RecordedEvents, outer: IntArray, inner: IntArray) -> IntArray:
+    """Return for each of the rows ``inner`` the innermost of the rows ``outer`` of its thread at its start, or -1."""
+    columns = recorded.columns
+    pid, tid, start, duration = (integers(columns, name) for name in ("pid", "tid", "start_ns", "dur_ns"))
+    found = np.full(len(inner), NO_ROW)
+    threads = np.unique(np.stack([pid[inner], tid[inner]], axis=1), axis=0)
+    for process, thread in threads.tolist():
+        here = np.flatnonzero((pid[inner] == process) & (tid[inner] == thread))
+        rows = outer[(pid[outer] == process) & (tid[outer] == thread)]
+        found[here] = around(rows, start[rows], start[rows] + duration[rows], start[inner[here]])
+    return found
+
+
+def around(rows: IntArray, start: IntArray, end: IntArray, times: IntArray) -> IntArray:
+    """Return for each time the row that began last among those that last until then, or -1. ``start`` and ``end`` are
+    the times of ``rows``."""
+    order = np.argsort(start, kind="stable")
+    at = np.searchsorted(start[order], times, side="right")
+    found = np.full(len(times), NO_ROW)
+    for back in range(1, min(_TRIED, len(rows)) + 1):
+        event = order[np.maximum(at - back, 0)]
+        inside = (at >= back) & (end[event] >= times) & (found == NO_ROW)
+        found[inside] = rows[event[inside]]
+    return found

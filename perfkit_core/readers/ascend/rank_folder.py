@@ -1,0 +1,235 @@
+"""The folder ``NAME_ascend_pt`` that Ascend's profiler writes for each rank, and the tables in it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+
+from perfkit_core.base.algorithms.decimals import to_ns
+from perfkit_core.base.system.outside_text import decode_json
+from perfkit_core.base.system.paths import is_folder
+from perfkit_core.errors import SourceError
+from perfkit_core.readers.ascend import arguments
+from perfkit_core.readers.ascend.allocations import ALLOCATIONS
+from perfkit_core.readers.ascend.device_tasks import DETAILS
+from perfkit_core.trace.storage.bytestream import DAMAGED, open_bytes
+
+OUTPUT: Final = "ASCEND_PROFILER_OUTPUT"
+"""Folder with the tables that the vendor computed from a recording."""
+SUFFIX: Final = "_ascend_pt"
+DATABASES: Final = "ascend_pytorch_profiler*.db"
+TRACES: Final = ("trace_view.json", "trace_view.json.gz")
+_INFO: Final = re.compile(r"profiler_info(?:_(\d{1,7}))?\.json")
+_METADATA: Final = "profiler_metadata.json"
+_KERNELS: Final = "kernel_details.csv"
+_MEMORY: Final = "operator_memory.csv"
+_MOST_BYTES: Final = 1 << 30
+_OPTIONS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_SETTINGS: Final = ("_profiler_level", "_aic_metrics", "_l2_cache", "_msprof_tx")
+_KIB, _MIB = 1 << 10, 1 << 20
+NOT_ANALYSED: Final = (
+    "the recording was not analysed yet: run torch_npu.profiler.profiler.analyse(FOLDER), which writes "
+    f"{OUTPUT}/{TRACES[0]}"
+)
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the file with the events of each rank in a folder: the folder of a rank, or one that holds such folders.
+    Return [] for other folders. Raises SourceError for a recording that was not analysed."""
+    if folder.name == OUTPUT:
+        ranks = [folder.parent]
+    elif _is_rank(folder):
+        ranks = [folder]
+    else:
+        ranks = sorted(child for child in folder.iterdir() if child.name.endswith(SUFFIX) and is_folder(child))
+    return [RankFolder(rank).recording() for rank in ranks]
+
+
+def _is_rank(folder: Path) -> bool:
+    return folder.name.endswith(SUFFIX) or is_folder(folder / OUTPUT)
+
+
+class RankFolder:
+    """The folder of one rank. Files that it lacks count as empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def around(cls, file: Path) -> RankFolder | None:
+        """Return the folder to which a file belongs, None if it was taken out of it."""
+        return cls(file.parent.parent) if file.parent.name == OUTPUT else None
+
+    def recording(self) -> Path:
+        """Return the file with the events: a database, which is exact, or else the text. Raises SourceError."""
+        output = self.path / OUTPUT
+        found = sorted(output.glob(DATABASES)) + [file for name in TRACES if (file := output / name).exists()]
+        if not found:
+            raise SourceError(f"{self.path}: no {TRACES[0]} and no {DATABASES} in {OUTPUT}", NOT_ANALYSED)
+        return found[0]
+
+    @functools.cached_property
+    def rank(self) -> int | None:
+        """The rank of the process, None if it is not recorded."""
+        stated = self._info.get("rank_id")
+        if isinstance(stated, int) and stated >= 0:
+            return stated
+        number = next((match[1] for name in self._names if (match := _INFO.fullmatch(name)) and match[1]), None)
+        return None if number is None else int(number)
+
+    @functools.cached_property
+    def world_size(self) -> int | None:
+        """The number of ranks of the job, None if it is not recorded."""
+        arguments_ = self._metadata.get("distributed_args")
+        size = arguments_.get("world_size") if isinstance(arguments_, dict) else None
+        groups = self._metadata.get("parallel_group_info")
+        members = [
+            len(group["global_ranks"])
+            for group in (groups.values() if isinstance(groups, dict) else ())
+            if isinstance(group, dict) and group.get("group_name") == "default_group"
+            and isinstance(group.get("global_ranks"), list)
+        ]  # fmt: skip
+        return size if isinstance(size, int) and size > 0 else max(members, default=None)
+
+    @functools.cached_property
+    def options(self) -> dict[str, bool]:
+        """The options of the profiler that perfkit stores."""
+        config = self._section("common_config")
+        return {key: config[key] for key in _OPTIONS if isinstance(config.get(key), bool)}
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The level of the recording, other settings that decide what it contains, and versions of the software."""
+        config = self._section("experimental_config")
+        settings = {key.strip("_"): config[key] for key in _SETTINGS if config.get(key) is not None}
+        versions = {key: value for part in (self._info, self._metadata) for key, value in part.items()
+                    if key.endswith("version") and isinstance(value, str)}  # fmt: skip
+        return settings | versions
+
+    @functools.cached_property
+    def kernels(self) -> pa.Table | None:
+        """The vendor's table of kernels (:data:`~perfkit_core.readers.ascend.device_tasks.DETAILS`)."""
+        table = self._table(_KERNELS)
+        if table is None or not {"Name", "Start Time(us)", "Duration(us)"} <= set(table.column_names):
+            return None
+        columns = {
+            "start_ns": _times(table, "Start Time(us)"), "dur_ns": _times(table, "Duration(us)"),
+            "name": _texts(table, "Name"), "type": _texts(table, "Type"), "core": _texts(table, "Accelerator Core"),
+            "wait_ns": _times(table, "Wait Time(us)"), "blocks": _integers(table, "Block Dim"),
+            "shapes": _mapped(_texts(table, "Input Shapes"), arguments.shapes),
+            "dtypes": _mapped(_texts(table, "Input Data Types"), arguments.types),
+        }  # fmt: skip
+        details = pa.table([columns[field.name].cast(field.type) for field in DETAILS], DETAILS)
+        return details.filter(pc.is_valid(details["start_ns"]))
+
+    @functools.cached_property
+    def allocations(self) -> pa.Table | None:
+        """The vendor's table of allocations (:data:`~perfkit_core.readers.ascend.memory.ALLOCATIONS`)."""
+        table = self._table(_MEMORY)
+        if table is None or not {"Name", "Size(KB)", "Allocation Time(us)"} <= set(table.column_names):
+            return None
+        sizes = {
+            f"{when}_{what}": _sizes(table, f"{when.capitalize()} Total {what.capitalize()}(MB)", _MIB)
+            for when in ("allocation", "release") for what in ("allocated", "reserved")
+        }  # fmt: skip
+        columns = {
+            "name": _texts(table, "Name"), "bytes": _sizes(table, "Size(KB)", _KIB),
+            "allocation_ns": _times(table, "Allocation Time(us)"), "release_ns": _times(table, "Release Time(us)"),
+            "stream": _texts(table, "Stream Ptr"), "device": _devices(_texts(table, "Device Type")), **sizes,
+        }  # fmt: skip
+        return pa.table([columns[field.name].cast(field.type) for field in ALLOCATIONS], ALLOCATIONS)
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return sorted(file.name for file in self.path.glob("profiler_*.json"))
+
+    @functools.cached_property
+    def _info(self) -> Mapping[str, Any]:
+        return next((_json(self.path / name) for name in self._names if _INFO.fullmatch(name)), {})
+
+    @functools.cached_property
+    def _metadata(self) -> Mapping[str, Any]:
+        return _json(self.path / _METADATA) if _METADATA in self._names else {}
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        config = self._info.get("config")
+        section = config.get(name) if isinstance(config, dict) else None
+        return section if isinstance(section, dict) else {}
+
+    def _table(self, name: str) -> pa.Table | None:
+        """Return a table with columns of text, or None if the folder lacks it. Raises SourceError if it is damaged."""
+        path = next((file for end in ("", ".gz") if (file := self.path / OUTPUT / f"{name}{end}").exists()), None)
+        content = b"" if path is None else _content(path)
+        if not content.strip():
+            return None
+        try:
+            names = pv.open_csv(pa.BufferReader(content), parse_options=_PARSING).schema.names
+            types = pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True,
+                                      null_values=["", "N/A"], quoted_strings_can_be_null=True)  # fmt: skip
+            return pv.read_csv(pa.BufferReader(content), parse_options=_PARSING, convert_options=types)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            text = f"{path}: not a readable table ({str(error).splitlines()[0][:200]})"
+            raise SourceError(text, "let the profiler analyse the recording again, or remove the file") from None
+
+
+_PARSING: Final = pv.ParseOptions(newlines_in_values=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with open_bytes(path) as file:
+            content = file.read(_MOST_BYTES + 1)
+    except DAMAGED as error:
+        raise SourceError(f"{path}: damaged or truncated data ({error})", "copy the file again") from None
+    if len(content) > _MOST_BYTES:
+        raise SourceError(f"{path}: more than {_MOST_BYTES >> 30} GiB", "remove the file to read the others without it")
+    return content
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        content = decode_json(_content(path).decode())
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path}: not JSON ({error})", "remove the file to read the others without it") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _texts(table: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        return pa.chunked_array([pa.nulls(len(table), pa.string())])
+    column = pc.utf8_trim_whitespace(table[name])
+    return pc.if_else(pc.is_in(column, pa.array(["", "N/A"])), None, column)
+
+
+def _times(table: pa.Table, name: str) -> pa.Array:
+    """Return times in µs, which are texts, in ns."""
+    column = _texts(table, name)
+    return pc.if_else(pc.is_valid(column).combine_chunks(), pa.array(to_ns(column.to_pylist())), None)
+
+
+def _integers(table: pa.Table, name: str) -> pa.ChunkedArray:
+    column = _texts(table, name)
+    return pc.if_else(pc.match_substring_regex(column, r"^\d{1,18}$"), column, None).cast(pa.int64())
+
+
+def _sizes(table: pa.Table, name: str, unit: int) -> pa.Array:
+    column = _texts(table, name)
+    plain = pc.if_else(pc.match_substring_regex(column, r"^-?\d{1,12}(\.\d+)?$"), column, None)
+    return pc.cast(pc.round(pc.multiply(plain.cast(pa.float64()), float(unit))), pa.int64())
+
+
+def _devices(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_lower(column)
+
+
+def _mapped(column: pa.ChunkedArray, meaning: Any) -> pa.Array:
+    encoded = column.combine_chunks().dictionary_encode()
+    values = pa.array([meaning(value) for value in encoded.dictionary.to_pylist()], pa.string())
+    return values.take(encoded.indices)

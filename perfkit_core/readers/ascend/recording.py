@@ -1,0 +1,114 @@
+"""Reading of a recording of Ascend's profiler: the database, and what the text and the database have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from msgspec import structs
+
+from perfkit_core.base.language.messages import plural
+from perfkit_core.base.system.paths import is_remote
+from perfkit_core.errors import SourceError
+from perfkit_core.readers.ascend import arguments, host_calls
+from perfkit_core.readers.ascend.allocations import with_memory
+from perfkit_core.readers.ascend.database import FORMAT, AscendDatabase, Labels
+from perfkit_core.readers.ascend.device_tasks import with_tasks
+from perfkit_core.readers.ascend.host_calls import with_operator_details, with_queued_work
+from perfkit_core.readers.ascend.rank_folder import RankFolder
+from perfkit_core.readers.sqlite_file import MAGIC, may_have, opened
+from perfkit_core.trace.assembly.assemble import OperatorNames, assemble
+from perfkit_core.trace.assembly.draft import RecordedEvents
+from perfkit_core.trace.model.account import with_left_out
+from perfkit_core.trace.model.meta import Finding, TraceMeta
+from perfkit_core.trace.model.trace import Trace
+
+PROCESSES: Final = frozenset({"Ascend Hardware", host_calls.PROCESS})
+"""Names of processes in the text, at least one of which each recording has."""
+SETTINGS: Final = "ascend"
+"""Key of ``TraceMeta.extra``: the level of the recording, and versions of the software."""
+_SECOND: Final = "second_record"
+"""What became of records that describe a task for the second time."""
+_NAMES: Final = ("ascend_*profiler*.db", "ascend_*profiler*.db.gz", "analysis.db")
+
+
+def sniff(path: Path, head: bytes) -> int:
+    """Return how well the reader suits a file: 3 for a database with a name of the profiler's, 2 for another database
+    with its tables, else 0."""
+    if not head.startswith(MAGIC):
+        return 0
+    if any(fnmatch(path.name, pattern) for pattern in _NAMES):
+        return 3
+    return 2 if not is_remote(path) and may_have(path, FORMAT, if_unreadable=False) else 0
+
+
+def read_database(
+    path: Path,
+    partial: bool,
+    framework: str,
+    labels: Labels,
+    copy_kind: Callable[[str], str | None],
+    operator_names: OperatorNames,
+) -> Trace:
+    """Return the Trace of a database. Raises SourceError if it is damaged, in use, or has other tables."""
+    folder = RankFolder.around(path)
+    with opened(path, partial, FORMAT) as file:
+        try:
+            database = AscendDatabase(file, labels)
+            recorded = RecordedEvents(database.events())
+            details, allocations = database.details(), database.allocations()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise SourceError(f"{path}: a table holds a value of the wrong type ({error})", FORMAT.hint) from None
+        meta = TraceMeta(
+            source=str(path), format="ascend-db", framework=framework, devices=database.devices(),
+            incomplete=bool(file.damaged),
+        )  # fmt: skip
+        rank, settings = database.rank(), database.settings()
+        recorded = recorded.with_account(database.account())
+        findings = database.findings()
+    meta = described(meta, folder, settings, rank)
+    recorded, more = completed(recorded, meta, details, allocations, copy_kind)
+    return assemble(recorded, meta, findings + more, next(iter(meta.ranks), None), operator_names)
+
+
+def described(
+    meta: TraceMeta, folder: RankFolder | None, settings: dict[str, Any] | None = None, rank: int | None = None
+) -> TraceMeta:
+    """Return the metadata with what the folder of the rank says. ``rank`` and ``settings`` are from the recording."""
+    settings = {**(settings or {}), **(folder.settings if folder else {})}
+    rank = folder.rank if rank is None and folder else rank
+    ranks = meta.ranks or (() if rank is None else (rank,))
+    return structs.replace(
+        meta,
+        ranks=ranks,
+        world_size=folder.world_size if meta.world_size is None and folder else meta.world_size,
+        options={**meta.options, **(folder.options if folder else {})},
+        extra={**meta.extra, SETTINGS: settings} if settings else meta.extra,
+    )
+
+
+def completed(
+    recorded: RecordedEvents,
+    meta: TraceMeta,
+    details: pa.Table | None,
+    allocations: pa.Table | None,
+    copy_kind: Callable[[str], str | None],
+) -> tuple[RecordedEvents, tuple[Finding, ...]]:
+    """Return the events of a recording with calls, tasks and memory events, and findings. ``details`` and
+    ``allocations`` are the vendor's tables."""
+    recorded = with_queued_work(arguments.understood(host_calls.with_calls(recorded, meta.process_names)))
+    recorded, second = with_tasks(recorded, details, copy_kind)
+    recorded = with_memory(with_operator_details(recorded), allocations).with_account(
+        with_left_out((), _SECOND, second)
+    )
+    if not second:
+        return recorded, ()
+    text = plural(
+        "1 record describes a task of a collective for the second time, and was joined to the first",
+        "{n} records describe tasks of collectives for the second time, and were joined to the first",
+        second,
+    )
+    return recorded, (Finding("second-records", text, note=True),)

@@ -1,0 +1,263 @@
+"""The readers of Ascend's profiler: text and database give equal tables, which are those of the vendor."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit_core.errors import SourceError
+from perfkit_core.plugins.contracts import Source
+from perfkit_core.plugins.manager import get_plugins
+from perfkit_core.readers.load import load
+from perfkit_core.testing.conformance import check_source
+from perfkit_core.testing.traces import check_round_trip, check_trace
+from perfkit_core.trace.model.side_tables import COLLECTIVES, DEVICE_TASKS
+from perfkit_core.trace.model.trace import Trace
+from perfkit_torch import ascend
+from tests.support.ascend import small
+from tests.support.tables import check_events, view_rows, view_table
+
+pytestmark = pytest.mark.bare
+
+SOURCE = Source("ascend", "recordings", ascend.sniff, ascend.read, ascend.peek, files=ascend.files)
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+COLUMNS = "name kind start_ns dur_ns device stream step phase parent launched_by bytes copy_kind"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+    """Return the text and the database of one recording."""
+    folder = tmp_path_factory.mktemp("ascend")
+    return load(small().text(folder / "text")), load(small().database(folder / "db"))
+
+
+def test_the_events_of_a_recording(both: tuple[Trace, Trace]) -> None:
+    check_events("ascend-events", {"database": both[1]}, COLUMNS)
+
+
+def test_text_and_database_give_equal_tables(both: tuple[Trace, Trace]) -> None:
+    text, database = both
+    assert text.events.drop(["args"]).to_pylist() == database.events.drop(["args"]).to_pylist()
+    for name in (COLLECTIVES, DEVICE_TASKS):
+        assert text.tables[name].to_pylist() == database.tables[name].to_pylist() != []
+    for name in get_plugins().views():
+        if name not in ("findings", "account", "device", "fluid_head"):  # of the file, or with the device's name
+            assert view_table(name, text).to_csv() == view_table(name, database).to_csv(), name
+
+
+def test_each_nanosecond_of_the_step(both: tuple[Trace, Trace]) -> None:
+    found = dict(view_rows("partition", both[0], "category total_ns"))
+    compute, communication, copy = 50 + 20, 110, 40
+    assert (found["device_compute"], found["exposed_communication"], found["exposed_copy"]) == (
+        compute * 1000, communication * 1000, copy * 1000,
+    )  # fmt: skip
+
+
+def test_the_rules_of_readers_and_files(tmp_path: Path) -> None:
+    folder = small().database(tmp_path)
+    check_source(SOURCE, folder / OUTPUT / "ascend_pytorch_profiler_0.db")
+    trace = load(folder)
+    check_trace(trace)
+    check_round_trip(trace, tmp_path)
+
+
+@pytest.mark.parametrize("write", ["text", "database"])
+def test_the_folders_of_several_ranks_are_one_run(tmp_path: Path, write: str) -> None:
+    for rank in (0, 1):
+        getattr(small(rank), write)(tmp_path)
+    trace = load(tmp_path)
+    assert (trace.meta.ranks, trace.meta.world_size) == ((0, 1), 2)
+    assert set(trace.codes("device").values) == {"cpu", "npu:0", "npu:1"}
+    assert sorted(view_rows("stragglers", trace, "rank collectives")) == [(0, 1), (1, 1)]
+
+
+def test_a_text_without_the_vendors_tables(tmp_path: Path) -> None:
+    trace = load(small().text(tmp_path, tables=False))
+    kinds = Counter(trace.events["kind"].to_pylist())
+    assert (kinds["kernel"], kinds["memcpy"], kinds["memory"], len(trace.tables[DEVICE_TASKS])) == (3, 1, 0, 0)
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def refusal(path: Path) -> str:
+    """Return the error of reading a path, after which nothing may be written in its folder."""
+    folder = path if path.is_dir() else path.parent
+    before = files_in(folder)
+    with pytest.raises(SourceError) as caught:
+        load(path)
+    assert files_in(folder) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_that_was_not_analysed(tmp_path: Path) -> None:
+    folder = small().text(tmp_path)
+    shutil.rmtree(folder / OUTPUT)
+    assert "the recording was not analysed yet: run torch_npu.profiler.profiler.analyse" in refusal(folder)
+    assert "was not analysed yet" in refusal(tmp_path)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    output = small().database(tmp_path / "db") / OUTPUT
+    database = output / "ascend_pytorch_profiler_0.db"
+    content = database.read_bytes()
+    database.write_bytes(content[: len(content) // 2])
+    assert "cannot be read" in refusal(output.parent)
+    database.write_bytes(b"")
+    assert "the file is empty" in refusal(output.parent)
+    with closing(sqlite3.connect(output / "analysis.db")) as connection:
+        connection.execute("CREATE TABLE StepTraceTime (step TEXT)")
+    assert "analysis.db has only sums" in refusal(output / "analysis.db")
+    text = small().text(tmp_path / "text") / OUTPUT
+    (text / "kernel_details.csv").write_bytes(b'Name,Start Time(us),Duration(us)\n"cut')
+    assert "kernel_details.csv: not a readable table" in refusal(text.parent)
+    (text / "kernel_details.csv").write_text("Name,Start Time(us),Duration(us)\nmm,soon,1\n")
+    assert "soon" in refusal(text.parent)
+    (text / "kernel_details.csv").unlink()
+    (text.parent / "profiler_info_0.json").write_text("[" * 100_000)
+    assert "profiler_info_0.json: not JSON" in refusal(text.parent)
+
+
+def test_a_database_that_another_process_writes(tmp_path: Path) -> None:
+    path = small().database(tmp_path) / OUTPUT / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        writer.execute("DELETE FROM TASK")
+        assert "another process writes this file" in refusal(path)
+        writer.execute("ROLLBACK")
+        assert len(load(path)) == 31
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("DELETE FROM TASK")
+        assert "another process writes this file" in refusal(path)
+    before = files_in(path.parent)  # the writer has closed it, and its log is gone
+    assert len(load(path)) < 31
+    assert files_in(path.parent) == before == {str(path)}
+
+
+def test_a_database_with_values_of_wrong_types(tmp_path: Path) -> None:
+    path = small().database(tmp_path) / OUTPUT / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE TASK SET startNs = 'soon' WHERE taskId = 1")
+        connection.execute("UPDATE PYTORCH_API SET name = 10000 WHERE sequenceNumber = 5")
+        connection.execute("UPDATE COMPUTE_TASK_INFO SET waitNs = x'00'")
+        connection.commit()
+    trace = load(path)
+    assert "MEMCPY_ASYNC" not in trace.codes("name").values
+    assert "unnamed" in trace.codes("name").values
+
+
+# The vendor's tables of real recordings.
+
+REAL = ("text/level0/rank0", "text/level1/rank0", "text/level1/rank1", "db/level0/rank0", "db/level1/rank0",
+        "db/level1/rank1")  # fmt: skip
+
+
+@pytest.fixture
+def real(traces: Path, request: pytest.FixtureRequest) -> Path:
+    return traces / "ascend" / f"{request.param}_ascend_pt" / OUTPUT
+
+
+def vendor_rows(path: Path) -> list[dict[str, str]]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", newline="") as file:
+        return [{key: value.strip() for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def ns(microseconds: str | float) -> int:
+    return round(Decimal(str(microseconds)) * 1000)
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
+def test_kernels_are_those_of_kernel_details(real: Path) -> None:
+    trace = load(real)
+    kernels = trace.to_pandas().query("kind == 'kernel'")
+    expected = Counter((row["Name"], ns(row["Duration(us)"])) for row in vendor_rows(real / "kernel_details.csv"))
+    assert Counter(zip(kernels["name"], kernels["dur_ns"], strict=True)) == expected
+    waits = trace.tables[DEVICE_TASKS]["wait_ns"].to_pylist()
+    assert sorted(waits) == sorted(ns(row["Wait Time(us)"]) for row in vendor_rows(real / "kernel_details.csv"))
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text/level1" in name], indirect=True)
+def test_types_of_kernels_are_those_of_op_statistic(real: Path) -> None:
+    columns = "type core calls min_device_ns max_device_ns total_device_ns"
+    found = {row[:2]: row[2:] for row in view_rows("device_tasks", load(real), columns)}
+    for row in vendor_rows(real / "op_statistic.csv"):
+        calls, least, most, total = found.pop((row["OP Type"], row["Core Type"]))
+        assert (calls, least, most) == (int(row["Count"]), ns(row["Min Time(us)"]), ns(row["Max Time(us)"]))
+        assert abs(total - ns(row["Total Time(us)"])) <= calls  # the vendor sums up parts of a ns
+    assert not found
+
+
+@pytest.mark.parametrize("real", REAL, indirect=True)
+def test_the_step_is_divided_as_in_step_trace_time(real: Path) -> None:
+    parts = dict(view_rows("partition", load(real), "category total_ns"))
+    if "text" in str(real):
+        (row,) = vendor_rows(real / "step_trace_time.csv")
+        expected, exact = (row["Computing"], row["Communication(Not Overlapped)"]), 30  # of 190 rounded durations
+    else:
+        with closing(sqlite3.connect(f"file:{real / 'analysis.db'}?mode=ro&immutable=1", uri=True)) as connection:
+            ((*expected,),) = connection.execute(
+                "SELECT computing, communication_not_overlapped FROM StepTraceTime"
+            ).fetchall()
+        exact = 0
+    for name, value in zip(("device_compute", "exposed_communication"), expected, strict=True):
+        assert abs(parts[name] - ns(value)) <= exact, name
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text/level1" in name], indirect=True)
+def test_collectives_are_those_of_communication_json(real: Path) -> None:
+    trace = load(real)
+    (step,) = json.loads((real / "communication.json").read_text()).values()
+    listed = {name.partition("@")[0]: values["Communication Time Info"] for name, values in step["collective"].items()}
+    listed.pop("Total Op Info")
+    rows = trace.tables[COLLECTIVES]["row"].to_pylist()
+    names, durations = (trace.events[name].take(rows).to_pylist() for name in ("name", "dur_ns"))
+    assert sorted(names) == sorted(listed)
+    for name, duration in zip(names, durations, strict=True):
+        assert abs(duration - listed[name]["Elapse Time(ms)"] * 1e6) <= 1
+
+
+@pytest.mark.parametrize("real", [name for name in REAL if "text" in name], indirect=True)
+def test_operators_are_those_of_operator_details(real: Path) -> None:
+    table = load(real).to_pandas()
+    host = table[(table["category"] == "cpu_op") & (table["kind"] != "step")]
+    expected, calls = Counter[str](), Counter[str]()
+    for row in vendor_rows(real / "operator_details.csv.gz"):
+        expected[row["Name"]] += ns(row["Host Total Duration(us)"])
+        calls[row["Name"]] += 1
+    assert dict(Counter(host["name"])) == calls
+    assert host.groupby("name", observed=True)["dur_ns"].sum().to_dict() == dict(expected)
+
+
+@pytest.mark.parametrize("real", REAL, indirect=True)
+def test_memory_is_that_of_operator_memory(real: Path) -> None:
+    table = load(real).to_pandas().query("kind == 'memory'")
+    assert (int((table["bytes"] > 0).sum()), int((table["bytes"] < 0).sum())) == (184, 160)
+    if "text" in str(real):
+        rows = vendor_rows(real / "operator_memory.csv")
+        expected = sum(round(float(row["Size(KB)"]) * 1024) for row in rows)
+        assert table.loc[table["bytes"] > 0, "bytes"].sum() == expected
+
+
+@pytest.mark.parametrize("name", ["text/level1", "db/level1"])
+def test_both_ranks_of_a_real_run(traces: Path, name: str) -> None:
+    trace = load(traces / "ascend" / name)
+    assert trace.meta.ranks == (0, 1)
+    assert [row[0] for row in view_rows("stragglers", trace, "collectives")] == [4, 4]
+
+
+def test_the_level_of_a_recording_is_known(traces: Path) -> None:
+    recordings = [load(traces / "ascend" / name) for name in ("text/level0", "db/level1")]
+    assert [trace.meta.extra["ascend"]["profiler_level"] for trace in recordings] == ["Level0", "Level1"]
