@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from perfkit_core.base.algorithms.arrays import IntArray
 from perfkit_core.base.system.paths import is_remote, open_binary
 from perfkit_core.errors import SourceError
 from perfkit_core.trace.storage.bytestream import CHUNK_BYTES, DAMAGED, GZIP_MAGIC, open_bytes
@@ -68,6 +71,30 @@ class Database:
         """Yield at most BATCH_ROWS rows at a time, as lists by the keys of ``cells``. Raises SourceError."""
         for batch in self._selected(table, ", ".join(cells.values()), f"WHERE {where}"):
             yield dict(zip(cells, map(list, zip(*batch, strict=True)), strict=True))
+
+    def integers(self, table: str, cells: Mapping[str, str]) -> dict[str, IntArray]:
+        """Return integers of all rows, shape (rows,), by the keys of ``cells``, with -1 for null. SQLite joins them to
+        texts, which takes a fifth of the time of rows. Raises SourceError."""
+        empty = np.empty(0, np.int64)
+        if table not in self.columns:
+            return dict.fromkeys(cells, empty)
+        columns = {key: f"IFNULL(CAST({cell} AS INTEGER), -1)" for key, cell in cells.items()}
+        names = [f"c{number}" for number in range(len(columns))]
+        selected = ", ".join(f"{column} AS {name}" for name, column in zip(names, columns.values(), strict=True))
+        batch = f"SELECT rowid AS r, {selected} FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT {BATCH_ROWS}"
+        joined = ", ".join(f"GROUP_CONCAT({name})" for name in names)
+        query = f"SELECT MAX(r), {joined} FROM ({batch})".format_map(self.columns[table])
+        parts: list[list[IntArray]] = []
+        last: int | None = -(2**63)
+        try:
+            while last is not None:
+                last, *texts = self._connection.execute(query, (last,)).fetchone()
+                if last is not None:
+                    parts.append([np.fromstring(text, np.int64, sep=",") for text in texts])
+        except sqlite3.Error:  # damaged, or without row ids: read row by row
+            rows = self.batches(table, columns, "TRUE")
+            parts = [[np.array(values, np.int64) for values in batch.values()] for batch in rows]
+        return {key: np.concatenate([empty, *(part[at] for part in parts)]) for at, key in enumerate(cells)}
 
     def value(self, table: str, cell: str, rest: str = "LIMIT 1") -> Any:
         """Return the cell of the first row, or None."""

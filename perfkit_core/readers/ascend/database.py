@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray, to_int64
+from perfkit_core.base.algorithms.arrays import NO_ROW, IntArray
 from perfkit_core.base.language.messages import message
 from perfkit_core.readers.ascend import arguments, host_calls
 from perfkit_core.readers.ascend.allocations import ALLOCATIONS
@@ -67,9 +67,8 @@ class AscendDatabase:
 
     def __init__(self, database: Database, labels: Labels) -> None:
         self._database, self._labels = database, labels
-        texts = self._columns("STRING_IDS", {"id": "id"}, text="value")
-        order = np.argsort(texts["id"], kind="stable")
-        self._ids, self._texts = texts["id"][order], texts["value"].take(pa.array(order))
+        texts = dict(database.rows("STRING_IDS", "CAST({id} AS INTEGER), CAST({value} AS TEXT)"))
+        self._ids, self._texts = np.array(list(texts), np.int64), pa.array(list(texts.values()), pa.string())
         self._enums = {
             name: dict(database.rows(name, "{id}, CAST({name} AS TEXT)"))
             for name in database.columns if name.startswith("ENUM_")
@@ -307,18 +306,9 @@ class AscendDatabase:
             self._untimed[table] = int((~timed).sum())
         return {name: values[timed] for name, values in cells.items()}
 
-    def _columns(self, table: str, keys: Mapping[str, str], text: str | None = None) -> dict[str, Any]:
-        """Return columns of a table by their keys: integers, shape (rows,), -1 for null, and one column of text."""
-        cells = {key: f"CAST({{{column}}} AS INTEGER)" for key, column in keys.items()}
-        if text is not None:
-            cells[text] = f"CAST({{{text}}} AS TEXT)"
-        batches = list(self._database.batches(table, cells, "TRUE"))
-        columns: dict[str, Any] = {}
-        for key in cells:
-            kind = pa.string() if key == text else pa.int64()
-            column = pa.chunked_array([pa.array(batch[key], kind) for batch in batches], kind)
-            columns[key] = column.combine_chunks() if key == text else to_int64(column.chunks, len(column), NO_ROW)
-        return columns
+    def _columns(self, table: str, keys: Mapping[str, str]) -> dict[str, IntArray]:
+        """Return integer columns of a table by their keys, shape (rows,), with -1 for null."""
+        return self._database.integers(table, {key: f"{{{column}}}" for key, column in keys.items()})
 
     def _text(self, ids: IntArray, missing: str | None = None) -> pa.DictionaryArray:
         """Return the texts of ids, null for unknown ids and for the text ``missing``."""

@@ -107,9 +107,7 @@ def with_tasks(
     recorded = with_sizes(recorded, rows[parts], number(picked(recorded.columns["args"], rows[parts]), PART_BYTES))
     if details is not None and len(details):
         recorded = _with_details(recorded, rows[kinds == schema.KERNEL], details)
-    if len(second):
-        recorded = recorded.taken(np.setdiff1d(np.arange(len(columns)), second))
-    return recorded, len(second)
+    return recorded.without(second), len(second)
 
 
 def _kinds(names: pa.Array, types: pa.Array) -> tuple[npt.NDArray[np.object_], BoolArray]:

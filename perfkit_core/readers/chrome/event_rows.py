@@ -60,8 +60,8 @@ class RowLists:
             label = self._labels[category, name] = dialect.label(category, name)
         args = event.args if isinstance(event.args, dict) else {}
         label = dialect.refine(label, args)
-        if event.ph == _COUNTER and label.kind in (schema.OTHER, schema.UNKNOWN):
-            label = label._replace(kind=schema.COUNTER)
+        if event.ph == _COUNTER:
+            label = counted(label)
         on_host = label.backend is None
         device = schema.CPU
         if not on_host or label.kind == schema.MEMORY:
@@ -112,6 +112,11 @@ class RowLists:
         args = pa.array(self._args, pa.string()) if any(value is not None for value in self._args) else None
         origin = np.fromiter(map(origins.number, self.origins), np.int32, len(self.origins))
         return Rows(len(self._args), origin, integers, texts, args)
+
+
+def counted(label: Label) -> Label:
+    """Return the label of a counter, whose category and name have ``label``."""
+    return label._replace(kind=schema.COUNTER) if label.kind in (schema.OTHER, schema.UNKNOWN) else label
 
 
 def _spread(column: npt.NDArray[Any], cells: Mapping[int, int]) -> npt.NDArray[Any]:

@@ -112,11 +112,8 @@ def interpreted(recorded: RecordedEvents, meta: TraceMeta, interpreter: Interpre
     at = pa.array(pair_of[placed])
     for name, values in cells.items():
         columns = with_cells(columns, name, rows[placed], pa.array(values, columns[name].type).take(at))
-    recorded = replace(recorded, columns=columns)
     sums = rows[np.array(derived)[lane_of]]
-    if len(sums):
-        recorded = recorded.taken(np.setdiff1d(np.arange(columns.num_rows), sums))
-    return recorded, len(sums)
+    return replace(recorded, columns=columns).without(sums), len(sums)
 
 
 def _lanes(columns: pa.Table, rows: IntArray) -> tuple[list[Lane], IntArray]:
@@ -197,8 +194,10 @@ def with_links(recorded: RecordedEvents, links: Iterable[Link]) -> tuple[Recorde
         return recorded, 0
     cells = [integers(columns, name) for name in ("pid", "tid", "start_ns")]
     external = integers(columns, EXTERNAL)
-    operators = _rows_at(one_of(columns["kind"], *schema.OPERATOR_KINDS), cells)
-    works = _rows_at(one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns), cells)
+    times = np.array([link.time_ns for pair in pairs for link in pair if link is not None])
+    at_ends = np.isin(cells[2], times)
+    operators = _rows_at(at_ends & one_of(columns["kind"], *schema.OPERATOR_KINDS), cells)
+    works = _rows_at(at_ends & (one_of(columns["kind"], schema.UNKNOWN) | _uncategorised(columns)), cells)
     first, lost = int(external.max(initial=0)) + 1, 0
     for number, (begin, end) in enumerate(pairs):
         operator = None if begin is None else operators.get((begin.pid, begin.tid, begin.time_ns))

@@ -179,8 +179,12 @@ def _row(end, memory, columns):  # type: ignore[no-untyped-def]
         return end, state.FLOW
     if event.kind == state.METADATA and not event.odd and not event.coded and event.name >= len(state.LABELS):
         return end, state.FLOW
-    if (event.kind != state.SPAN and event.kind != state.INSTANT) or event.odd or event.name < 0:
+    counter = event.kind == state.COUNTER
+    if (event.kind != state.SPAN and event.kind != state.INSTANT and not counter) or event.odd or event.name < 0:
         return end, state.OTHER
+    if counter:  # ``ph`` may come after the arguments
+        event.category |= state.OF_COUNTER
+        event.pair = np.int64(-1)
     event.pair = pair(memory) if event.pair < 0 else event.pair
     if event.pair < 0:
         return event.pair, state.OTHER

@@ -234,6 +234,7 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
             else:
                 event.kind = state.FLOW if letter in (0x73, 0x74, 0x66) else state.OTHER  # s, t, f
                 event.kind = state.METADATA if letter == 0x4D else event.kind  # M
+                event.kind = state.COUNTER if letter == 0x43 else event.kind  # C
             return start + 3
     if number == state.CAT and lead == _QUOTE:
         return _category(buffer, start, memory)
@@ -255,8 +256,12 @@ def member(buffer, start, number, memory, columns):  # type: ignore[no-untyped-d
 @inlined
 def _time(buffer, start, number, event, columns):  # type: ignore[no-untyped-def]
     lead, end, time = byte(buffer, start), np.int64(-1), np.int64(0)
-    if lead == _MINUS or _ZERO <= lead <= _NINE:
-        end, time = microseconds(buffer, start)
+    quoted = np.int64(lead == _QUOTE)  # torch_npu writes starts as texts
+    first = byte(buffer, start + quoted)
+    if first == _MINUS or _ZERO <= first <= _NINE:
+        end, time = microseconds(buffer, start + quoted)
+    if quoted and end >= 0:
+        end = end + 1 if byte(buffer, end) == _QUOTE else np.int64(-1)
     if end < 0:
         event.odd = 1
         end, _, _ = value(buffer, start, columns.rest, event.text)

@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 from perfkit_core.base.algorithms.arrays import allocate
 from perfkit_core.readers.chrome.dialect import UNDECODABLE, Dialect, Label, ScanRules
-from perfkit_core.readers.chrome.event_rows import FIRST_INTEGER, FIRST_TEXT, Skipped, SlowEvent, Stretch, Words
+from perfkit_core.readers.chrome.event_rows import (
+    FIRST_INTEGER,
+    FIRST_TEXT,
+    Skipped,
+    SlowEvent,
+    Stretch,
+    Words,
+    counted,
+)
 from perfkit_core.readers.chrome.rows import ARGUMENT_INTEGERS, ARGUMENT_TEXTS, COPIED, NULL
 from perfkit_core.readers.scanner import events, state
 from perfkit_core.readers.scanner.tokens import PAD
@@ -223,8 +231,10 @@ class Scanner:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return False
         for number, key in enumerate(memory.pairs.values(len(words.pairs)), len(words.pairs)):
-            category, name = words.categories[key >> 32], words.names[key & 0xFFFFFFFF]
+            counter = bool(key >> 32 & state.OF_COUNTER)
+            category, name = words.categories[key >> 32 & ~state.OF_COUNTER], words.names[key & 0xFFFFFFFF]
             label, slow = self._label(category, name)
+            label = counted(label) if counter else label
             words.pairs.append((category, name, label))
             on_device = label.backend is not None
             device_class = -1

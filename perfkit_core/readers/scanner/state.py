@@ -182,12 +182,14 @@ KEYS: Final = np.dtype([(name, np.int64) for name in ("slots", "keys", "mask", "
 """A dictionary that assigns numbers to distinct integers."""
 KeysRecord = Annotated[Any, KEYS]
 
-NO_PHASE, SPAN, FLOW, OTHER, INSTANT, METADATA = range(6)
+NO_PHASE, SPAN, FLOW, OTHER, INSTANT, METADATA, COUNTER = range(7)
 """Kinds of events, according to their ``ph``."""
+OF_COUNTER: Final = 1 << 30
+"""Is added to the number of the category in the pairs of counters, which have labels of their own."""
 
 EVENT: Final = np.dtype([(name, np.int64) for name in (
     "category", "name", "process", "thread", "pair",  # numbers in dictionaries
-    "kind",  # SPAN, FLOW, OTHER, INSTANT, METADATA or NO_PHASE
+    "kind",  # SPAN, FLOW, OTHER, INSTANT, METADATA, COUNTER or NO_PHASE
     "text",  # end of the event's arguments in ``rest``
     "odd",  # whether the event is left to the slower reference reader
     "bare",  # whether the name does not end with a duration

@@ -84,6 +84,14 @@ class RecordedEvents:
         """Return the events with entries added to the account of events that are no rows."""
         return self.with_facts(account.TABLE, account.to_table(entries)) if entries else self
 
+    def without(self, rows: IntArray) -> RecordedEvents:
+        """Return all events but those of ``rows``."""
+        if not len(rows):
+            return self
+        remains = np.ones(self.columns.num_rows, np.bool_)
+        remains[rows] = False
+        return self.taken(np.flatnonzero(remains))
+
     def taken(self, rows: IntArray) -> RecordedEvents:
         """Return the events of ``rows``, which has no duplicates, in this order."""
         new_row = np.full(self.columns.num_rows + 1, NO_ROW)
