@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from perfkit_core.base.system import packages
 from perfkit_core.errors import CaptureError
+
+_LOG_LEVEL: Final = "KINETO_LOG_LEVEL"
 
 
 def torch() -> Any:
@@ -22,12 +25,21 @@ def torch() -> Any:
 
 
 @contextmanager
-def no_warning_about_cycles() -> Iterator[None]:
-    """Hide a warning of torch up to 2.12: a profiler without ``acc_events`` keeps the events of its last cycle only.
-    perfkit reads each cycle. ``acc_events=True`` would hide the warning, too, but costs time at the end of a cycle."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
-        yield
+def quiet_start() -> Iterator[None]:
+    """Hide what torch's profiler prints when it is prepared or started:
+
+    - a line of kineto at each start and stop. kineto reads its variable when the first profiler is prepared
+    - a warning of torch up to 2.12: a profiler without ``acc_events`` keeps the events of its last cycle only. perfkit
+      reads each cycle. ``acc_events=True`` would hide the warning, too, but costs time at the end of a cycle"""
+    before = os.environ.get(_LOG_LEVEL)
+    os.environ[_LOG_LEVEL] = before or "6"
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+            yield
+    finally:
+        if before is None:
+            del os.environ[_LOG_LEVEL]
 
 
 def refuse_second_profiler() -> None:

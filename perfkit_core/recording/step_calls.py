@@ -108,7 +108,7 @@ class StepCalls:
             if functions:
                 hint = spelled_like(self.qualname, functions, "functions")
             raise UsageError(f"{filename} has no function {self.qualname}", hint)
-        return compile(tree, filename, "exec")
+        return compile(tree, filename, "exec", dont_inherit=True)
 
     def decorate(self, tree: ast.Module) -> bool:
         """Wrap the function where the code defines it. Return whether the code defines it."""

@@ -40,6 +40,13 @@ def test_an_unknown_function_is_named_with_similar_ones() -> None:
         StepCalls("", "nope").compiled(b"x = 1", "train.py")
 
 
+def test_code_with_a_step_has_the_future_statements_of_the_script_only() -> None:
+    calls = StepCalls("", "step")
+    names = calls.names()
+    exec(calls.compiled(b"def step(x: int): ...", "train.py"), names)
+    assert names["step"].__annotations__ == {"x": int}
+
+
 @pytest.mark.parametrize(
     ("ends", "step_on", "says"),
     [
